@@ -49,7 +49,7 @@ def test_what_a_shell_may_have_set_is_dropped(monkeypatch: pytest.MonkeyPatch) -
     assert environment.setting("VERL_DOCTOR_TEST_CACHE", "") == "/c"
 
 
-def test_nobody_else_writes_to_the_shared_memory_of_the_tests() -> None:
+def test_no_other_program_writes_to_the_shared_memory_of_the_tests() -> None:
     if not isolation.is_isolated():
         pytest.skip("this needs a user who may mount")
     assert os.access("/dev/shm", os.W_OK)

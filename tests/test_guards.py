@@ -113,7 +113,7 @@ def test_no_folder_is_too_large_to_read_at_a_glance() -> None:
     assert crowded == {}
 
 
-def test_every_package_says_what_belongs_there() -> None:
+def test_every_package_states_what_belongs_there() -> None:
     packages = [path for path in SOURCES if path.name == "__init__.py"]
     assert packages
     assert [str(path) for path in packages if not ast.get_docstring(parsed(path))] == []
@@ -138,7 +138,7 @@ def test_the_doctor_starts_without_heavy_modules() -> None:
     assert not loaded & (PATIENT | {"http.client", "urllib.request", "pytest", "numpy"})
 
 
-def test_the_command_line_loads_what_its_commands_need_when_one_is_asked_for() -> None:
+def test_the_command_line_loads_modules_only_for_the_command_that_runs() -> None:
     loaded = loaded_by("import verl_doctor.toolkit.cli.main")
     assert not loaded & {
         "rich",

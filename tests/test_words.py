@@ -56,7 +56,7 @@ def test_no_name_states_nothing(name: str, found: Counter[str]) -> None:
     assert not found[name], f"name what it is instead of {name!r}; CONTRIBUTING has a list of words"
 
 
-def test_no_text_speaks_of_code_as_of_a_person(sources: dict[Path, str]) -> None:
+def test_no_text_describes_code_as_a_person(sources: dict[Path, str]) -> None:
     found = {str(path.relative_to(ROOT)): match[0] for path, text in sources.items() if (match := _OF_PERSONS.search(text))}  # fmt: skip
     assert not found
     assert _OF_PERSONS.search("its value cannot be told by reading")

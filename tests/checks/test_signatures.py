@@ -52,7 +52,7 @@ def shown(signature: Signature, log: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", sorted({signature.kind for signature in ALL}))
-def test_each_example_is_judged_as_it_says(kind: str) -> None:
+def test_each_example_is_judged_as_stated(kind: str) -> None:
     for signature in ALL:
         for example in signature.examples if signature.kind == kind else ():
             for log in (example.log, traceback(example.log) if is_raised(example.log) else example.log):
@@ -111,7 +111,7 @@ def test_every_code_is_that_of_a_rule_or_one_of_its_own() -> None:
     assert not own & known
 
 
-def test_each_says_what_helps_and_has_an_example_in_which_it_speaks() -> None:
+def test_each_has_a_remedy_and_a_matching_example() -> None:
     for one in ALL:
         assert any(example.speaks for example in one.examples), one.title
         assert one.remedy or not one.code, one.title
@@ -247,7 +247,7 @@ def test_the_stronger_of_two_faults_is_the_first_cause() -> None:
     assert named(judged(register + DRIVER_SAW_IT))[:1] == ("HOST117",)
 
 
-def test_a_number_that_is_small_says_that_nothing_was_ever_sent() -> None:
+def test_a_small_number_means_that_nothing_was_ever_sent() -> None:
     assert named(judged(OTHERS_WAITED.replace("SeqNum=8123", "SeqNum=1"))) == ("NET130",)
 
 
@@ -265,7 +265,7 @@ def test_the_last_line_of_a_traceback_counts_when_nothing_else_is_there() -> Non
     assert reading.error.words == "JudgeError: the judge did not answer"
 
 
-def test_what_the_compiler_said_counts_before_the_failure_of_its_command() -> None:
+def test_the_compilers_message_counts_before_the_failure_of_its_command() -> None:
     command = traceback(
         "subprocess.CalledProcessError: Command '['gcc', '/tmp/t/main.c', '-o', '/tmp/t/cuda_utils.so', '-lcuda']' returned non-zero exit status 1."
     )

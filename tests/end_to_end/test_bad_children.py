@@ -87,7 +87,7 @@ def test_a_program_that_never_answers_is_no_end_of_the_run(tmp_path: Path, name:
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_compiler_that_never_answers_is_told(
+def test_a_compiler_that_hangs_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """On a machine with a GPU, whose device file stands in a folder."""

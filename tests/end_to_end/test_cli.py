@@ -216,7 +216,7 @@ def test_nothing_to_undo_is_a_sentence(here: Doctor, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_machine_without_verl_is_judged_as_far_as_possible_and_told_what_to_type(tmp_path: Path) -> None:
+def test_a_machine_without_verl_is_judged_as_far_as_possible_and_gets_a_command(tmp_path: Path) -> None:
     done = doctor("check", cwd=tmp_path)
     assert done.returncode == 3
     assert "no verl was found" in done.stdout
@@ -234,7 +234,7 @@ def test_a_reader_who_stops_reading_gets_no_traceback(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_answer_that_nobody_reads_is_no_finding(tmp_path: Path) -> None:
+def test_an_unread_result_is_no_finding(tmp_path: Path) -> None:
     (tmp_path / "run.log").write_text(
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
     )

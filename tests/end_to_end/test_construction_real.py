@@ -151,12 +151,12 @@ def test_a_faulty_job_breaks_with_what_the_real_one_raises(name: str, jobs: dict
     assert case.text in first.text
 
 
-def test_the_users_code_is_told(jobs: dict[str, Construction]) -> None:
+def test_the_users_code_is_reported(jobs: dict[str, Construction]) -> None:
     assert [Path(file).name for file in jobs["sound reward"].own_code] == ["mine.py"]
     assert jobs["sound"].own_code == ()
 
 
-def test_the_users_line_is_told(jobs: dict[str, Construction]) -> None:
+def test_the_users_line_is_reported(jobs: dict[str, Construction]) -> None:
     (fault,) = jobs["reward"].bad("reward")
     frame = fault.frame("user")
     assert frame is not None

@@ -124,7 +124,7 @@ def sessions(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_an_address_that_nobody_tells(
+def test_an_unknown_address(
     tree: Callable[[str], Tree], stage: Callable[[Tree], Path], cluster: Cluster, release: str
 ) -> None:
     """Ray's address file is where the engine process does not look, as in another container: it starts a Ray of its own."""
@@ -205,7 +205,7 @@ def test_an_engine_that_names_no_namespace(
     assert found(told, cluster), told
 
 
-def test_what_cannot_be_healed_is_said(
+def test_unrepairable_faults_are_reported(
     tree: Callable[[str], Tree], stage: Callable[[Tree], Path], cluster: Cluster
 ) -> None:
     """Workers in another namespace than their server: no address helps. The record is written, as it is asked for."""

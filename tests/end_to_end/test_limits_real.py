@@ -51,7 +51,7 @@ def test_a_raylet_like_any_other(python: Path, tmp_path: Path) -> None:
     assert not any(said.values()), said
 
 
-def test_what_ray_counts_is_what_the_fact_says(python: Path, wheel_tree: Callable[[str, str], Path]) -> None:
+def test_the_fact_agrees_with_rays_count(python: Path, wheel_tree: Callable[[str, str], Path]) -> None:
     """Ray itself, asked in its own environment and under an affinity that it does not see."""
     asked = "from ray._private.utils import get_num_cpus; print(get_num_cpus())"
     said = subprocess.run(

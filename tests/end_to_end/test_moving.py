@@ -265,7 +265,7 @@ def test_a_launch_script_that_was_made_fit_is_settled_by_a_step(move: Move) -> N
     assert move.steps("--log", log)["tree"]["state"] == "done"
 
 
-def test_without_an_old_cluster_it_says_what_to_run_there(
+def test_without_an_old_snapshot_the_command_for_it_is_shown(
     here: Doctor, copy: Path, environment: Path
 ) -> None:
     done = here("checklist", "run.sh", "--python", environment, cwd=copy)
@@ -274,7 +274,7 @@ def test_without_an_old_cluster_it_says_what_to_run_there(
     assert max(map(len, done.stdout.splitlines())) > 80, "a pipe gets whole lines"
 
 
-def test_patches_in_a_tree_that_is_not_imported_are_said_to_be_there(
+def test_patches_in_a_tree_that_is_not_imported_are_reported(
     here: Doctor, copy: Path, environment: Path, snapshot: Path, tmp_path: Path
 ) -> None:
     plain = tmp_path / "plain"

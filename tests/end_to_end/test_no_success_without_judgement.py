@@ -154,7 +154,7 @@ STREAMS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STREAMS)
-def test_an_answer_that_reaches_nobody_is_exit_code_3(
+def test_output_that_cannot_be_written_is_exit_code_3(
     environment: Path, tmp_path: Path, here: Doctor, name: str
 ) -> None:
     redirected, expected = STREAMS[name]

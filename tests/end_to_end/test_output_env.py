@@ -84,7 +84,7 @@ def test_the_loop(
 
 
 @pytest.mark.slow
-def test_the_steps_that_follow_are_said(
+def test_the_steps_that_follow_are_shown(
     python: Path, vllm: Path, job: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(NAME, "1")

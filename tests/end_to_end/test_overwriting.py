@@ -59,7 +59,7 @@ def test_what_the_command_wrote_is_replaced(here: Doctor, folder: Path, name: st
     assert (folder / "FILE").read_text() != MINE
 
 
-def test_a_log_is_not_replaced_by_what_is_said_of_it(here: Doctor, folder: Path) -> None:
+def test_a_log_is_not_overwritten_by_its_report(here: Doctor, folder: Path) -> None:
     log = folder / "run.log"
     log.write_text("WARN  1 warning\n  Python 3.11\n" + LOG)
     done = here("logs", "run.log", "--output", "run.log", cwd=folder)

@@ -95,7 +95,7 @@ class Executor:
 """
 
 
-def test_a_patch_of_a_function_is_judged_by_what_is_said_of_the_function(run, tmp_path):
+def test_a_patch_of_a_function_is_judged_by_the_functions_result(run, tmp_path):
     folder = verl(tmp_path / "one", f"from vllm.executor import Executor\n{OVERRIDE}").folder
     files = {
         "core.py": "class Core:\n    def step(self): return self.executor.execute_model(1, non_block=True).result()\n"
@@ -140,7 +140,7 @@ def test_a_patch_that_an_upgrade_replaced_is_lost(run, trees, exported):
     assert states(out)[CODE] == f"gone: there is no {SERVER} in this tree"
 
 
-def test_a_patch_that_somebody_changed_is_said_so(run, trees, exported):
+def test_a_changed_patch_is_reported(run, trees, exported):
     folder, library = trees
     text = (folder / SERVER).read_text()
     (folder / SERVER).write_text(text.replace("new(Parser)", "newer(Parser)"))

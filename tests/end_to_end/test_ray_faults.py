@@ -109,5 +109,5 @@ def test_a_machine_without_any_ray() -> None:
         ("RAY119", {"RayAddresses": RayAddresses(file=AddressFile("/tmp/ray/x", "eve", mine=False, readable=False)), "RayClusters": Absent("none answers")}),
     ],
 )  # fmt: skip
-def test_one_cause_is_said_once(codes: str, edits: dict[str, Any]) -> None:
+def test_one_cause_is_reported_once(codes: str, edits: dict[str, Any]) -> None:
     assert spoken(**edits) == set(codes.split())

@@ -93,7 +93,7 @@ def test_the_verdict(rungs: tuple[SmokeRung, ...], report: Report, verdict: Verd
     validate(json.loads(json.dumps(document)), schema_text("smoke"))
 
 
-def test_text_fits_its_columns_and_names_cause_log_and_what_check_says() -> None:
+def test_text_fits_its_columns_and_names_cause_log_and_verdict() -> None:
     run = SmokeRun("cpu", "--cpu", (FINE, BROKEN, ABOVE))
     lines = [str(line) for line in render.text_lines(run, REPORT, 80)]
     assert max(map(len, lines)) <= 80
@@ -180,7 +180,7 @@ def test_a_whole_climb_ends_at_the_rung_that_breaks_and_keeps_its_log(tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [["--script", "empty.sh"], ["--", "rm", "-rf", "x"]])
-def test_a_script_that_starts_no_verl_is_said_to_have_no_part(words: list[str], tmp_path: Path) -> None:
+def test_a_script_that_does_not_start_verl_is_reported(words: list[str], tmp_path: Path) -> None:
     (tmp_path / "empty.sh").write_text("echo hello\n")
     (tmp_path / "x").touch()
     done = smoke(tmp_path, "--rung", "2", *words)
@@ -191,7 +191,7 @@ def test_a_script_that_starts_no_verl_is_said_to_have_no_part(words: list[str], 
 
 
 @pytest.mark.slow
-def test_logs_of_what_holds_are_kept_only_when_asked_for(tmp_path: Path) -> None:
+def test_logs_of_passed_rungs_are_kept_only_on_request(tmp_path: Path) -> None:
     kept = tmp_path / ".local" / "state" / "verl-doctor" / "smoke"
     assert smoke(tmp_path, "--up-to", "2").returncode == 0
     assert list(kept.iterdir()) == []

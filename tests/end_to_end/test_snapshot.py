@@ -92,7 +92,7 @@ def test_two_files_are_compared_in_every_form(tmp_path: Path, here: Doctor) -> N
     assert "| matters | package vllm |" in (tmp_path / "page.md").read_text()
 
 
-def test_what_cannot_be_compared_is_said_in_one_sentence(tmp_path: Path, here: Doctor) -> None:
+def test_an_impossible_comparison_is_reported_in_one_sentence(tmp_path: Path, here: Doctor) -> None:
     (tmp_path / "text.json").write_text("hello")
     (tmp_path / "cut.json").write_text(LAPTOP.read_text()[:5000])
     for words, said in (

@@ -120,7 +120,7 @@ def test_the_other_breaks_of_the_pair_are_named_and_the_async_path_would_not_sta
     assert set(states) == {"sync rollout", "async rollout"}
 
 
-def test_text_begins_with_the_verdict_then_says_what_to_do_next(environment: Path, job: Path) -> None:
+def test_text_begins_with_the_verdict_then_the_next_step(environment: Path, job: Path) -> None:
     said = doctor("check", "--python", environment / "bin/python", cwd=job).stdout.splitlines()
     assert said[0].startswith("WILL FAIL")
     first_finding = next(number for number, line in enumerate(said) if line.startswith(("VLLM", "PKG", "PY")))

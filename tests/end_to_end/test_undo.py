@@ -183,7 +183,7 @@ def test_a_vllm_to_judge_against_does_not_change_whose_repair_it_is(
     assert not made[0].exists()
 
 
-def test_everything_is_undone_before_anything_is_said(environment: Path, made: tuple[Path, Path]) -> None:
+def test_everything_is_undone_before_anything_is_reported(environment: Path, made: tuple[Path, Path]) -> None:
     command = f"{sys.executable} -m verl_doctor.toolkit undo --all > /dev/full"
     done = subprocess.run(
         ["bash", "-c", command],

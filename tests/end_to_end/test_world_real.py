@@ -226,7 +226,7 @@ def test_what_does_not_divide_raises_what_a_gpu_would(
     assert text in next(jobs[case].bad(stage)).text
 
 
-def test_one_fault_is_told_once(jobs: dict[str, Construction]) -> None:
+def test_one_fault_is_reported_once(jobs: dict[str, Construction]) -> None:
     """The stage that lays the job over its GPUs raises what the workers raised before it."""
     assert [one.stage for one in jobs["tensors 3"].stages if one.ended == "breaks"] == [
         "training engine",

@@ -73,7 +73,7 @@ def test_a_driver_that_does_not_answer_lets_no_rule_pass(ask: Ask) -> None:
         ("there is no libnvidia-ml.so.1; a container needs the driver capability 'utility'", "fail"),
     ],
 )
-def test_gpus_of_which_nothing_is_told_are_no_silent_pass(ask: Ask, why: str, state: str) -> None:
+def test_gpus_without_data_are_no_silent_pass(ask: Ask, why: str, state: str) -> None:
     facts = recorded()
     facts["facts"]["Gpus"] = {"unknown": why}
     facts["facts"]["GpuNodes"] = {"is": {"paths": ["/dev/nvidia0", "/dev/nvidia1"]}}

@@ -137,7 +137,7 @@ def test_what_was_recorded_is_a_facts_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["h200-with-job", "head-node-of-two", "closed-container"])
-def test_a_recorded_machine_names_nobody(name: str) -> None:
+def test_a_recorded_machine_contains_no_names(name: str) -> None:
     text = (MACHINES / f"{name}.json").read_text("utf-8")
     assert set(re.findall(r"/home/([^/\"]+)", text)) <= {"user"}
     assert not re.findall(r"\b(?!0{8})[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-", text)

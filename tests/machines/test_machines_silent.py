@@ -70,7 +70,7 @@ _SAID = {
 
 
 @pytest.mark.parametrize("name", _NOT_JUDGED)
-def test_a_machine_that_is_well_is_told_nothing(name: str) -> None:
+def test_a_healthy_machine_has_no_findings(name: str) -> None:
     results = judged(machine(name))
     said = {(result.code, finding.severity) for result in results for finding in result.findings}
     assert said == _SAID.get(name, set())
@@ -78,7 +78,7 @@ def test_a_machine_that_is_well_is_told_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", _NOT_JUDGED)
-def test_what_is_not_judged_says_why(name: str) -> None:
+def test_a_skipped_rule_has_a_reason(name: str) -> None:
     """A rule that stops judging a machine is noticed here, and so is one that would judge what is not there."""
     found: dict[str, list[str]] = {}
     for result in judged(machine(name)):
@@ -103,5 +103,5 @@ def test_limits_that_a_container_hides_are_not_passed_in_silence() -> None:
 
 
 @pytest.mark.parametrize("node", [healthy_node, eight_gpus])
-def test_a_node_whose_sampler_is_compiled_is_told_nothing_at_all(node: Callable[[], Facts]) -> None:
+def test_a_node_with_a_compiled_sampler_has_no_findings(node: Callable[[], Facts]) -> None:
     assert [result.code for result in judged(node()) if result.findings] == []

@@ -258,7 +258,7 @@ def test_no_verl_and_a_broken_interpreter_is_unknown_rather_than_absent(tmp_path
     assert type(answer) is Unknown
 
 
-def test_an_installed_vllm_says_its_distribution_and_version(tmp_path: Path) -> None:
+def test_an_installed_vllm_reports_its_distribution_and_version(tmp_path: Path) -> None:
     folder = tmp_path / "site" / "vllm"
     folder.mkdir(parents=True)
     (folder / "__init__.py").touch()
@@ -277,7 +277,7 @@ def test_an_installed_vllm_says_its_distribution_and_version(tmp_path: Path) -> 
     assert isinstance(vllm_tree.collect(TARGET, python_of()), Absent)
 
 
-def test_the_interpreter_is_asked_for_real(tmp_path: Path) -> None:
+def test_the_real_interpreter_is_queried(tmp_path: Path) -> None:
     answer = interpreter.collect(machine_in(tmp_path), TARGET)
     assert isinstance(answer, Interpreter)
     assert answer.version == ".".join(map(str, sys.version_info[:3]))

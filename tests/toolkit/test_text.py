@@ -24,7 +24,7 @@ def test_numbers_that_follow_each_other(numbers: list[int], said: str) -> None:
 
 
 @pytest.mark.parametrize(("words", "said"), [("12345678", "12345678"), ("123456789", "12345...")])
-def test_what_is_too_long_says_that_it_goes_on(words: str, said: str) -> None:
+def test_a_truncated_text_ends_with_a_mark(words: str, said: str) -> None:
     assert clipped(words, 8) == said
 
 

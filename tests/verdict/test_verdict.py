@@ -114,7 +114,7 @@ def test_a_job_that_trained_is_not_alarmed(name: str, predictor: Predictor) -> N
 @pytest.mark.real
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*FORETOLD, *NOW_FORETOLD])
-def test_what_was_foretold_still_is(name: str, predictor: Predictor) -> None:
+def test_an_earlier_forecast_is_kept(name: str, predictor: Predictor) -> None:
     assert predictor.foretell(CASES[name]).fails
 
 

@@ -43,7 +43,9 @@ def found(wheel_tree: WheelTree, verl: str, **libraries: str) -> list[Finding]:
     ("verl", "transformers"),
     [("0.5.0", "4.52.4"), ("0.6.1", "4.57.3"), ("0.7.0", "4.57.3"), ("0.8.0", "5.10.4"), ("0.9.1", "5.10.4")],
 )
-def test_a_verl_that_imports_is_not_said_to_stop(wheel_tree: WheelTree, verl: str, transformers: str) -> None:
+def test_a_verl_that_imports_is_not_reported_to_stop(
+    wheel_tree: WheelTree, verl: str, transformers: str
+) -> None:
     """Each of these imports `verl.trainer.main_ppo` and its workers."""
     said = found(wheel_tree, verl, transformers=transformers, tensordict="0.8.3")
     assert [finding.message for finding in said if finding.stops] == []

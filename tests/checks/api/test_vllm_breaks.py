@@ -100,7 +100,7 @@ def test_a_place_that_stops_a_path_comes_before_one_that_does_not(tmp_path):
     assert finding.phase == "import"
 
 
-def test_a_finding_says_when_it_stops_a_path(tmp_path):
+def test_a_finding_states_when_it_stops_a_path(tmp_path):
     server = "def f():\n    from vllm.a import X\nf()"
     ((_, finding),) = said(compare(tmp_path, server, {"a.py": ""}))
     assert (finding.stops, finding.phase) == (("async rollout",), "start")
@@ -125,7 +125,7 @@ def test_breaks_of_one_module_that_only_a_setting_reaches_are_one_finding_of_a_r
     assert finding.message.endswith(": X, Y, Z (each only with some settings)")
 
 
-def test_breaks_with_one_circumstance_are_told_with_it(tmp_path):
+def test_breaks_with_one_condition_are_reported_with_it(tmp_path):
     server = "def f(config):\n    if config.qat:\n        from vllm.a import X\n        from vllm.b import Y"
     ((_, finding),) = said(compare(tmp_path, server, FOLDED))
     assert "config.qat" in finding.message
@@ -310,7 +310,7 @@ def test_options_of_the_command_line_come_and_go(wheel_tree, ours, theirs, certa
 
 
 @pytest.mark.real
-def test_where_the_names_of_the_pair_went_is_said(wheel_tree):
+def test_the_new_places_of_moved_names_are_shown(wheel_tree):
     messages = " ".join(finding.message for _, finding in said(real(wheel_tree, "0.6.1", "0.12.0")))
     assert "vllm.utils.argparse_utils" in messages
     assert "vllm.utils.network_utils" in messages

@@ -22,14 +22,14 @@ def messages(found: VllmUses) -> list[str]:
     return [finding.message for rule in rules for finding in run_check(rule, found).findings]
 
 
-def test_what_breaks_at_engine_start_says_behind_which_import_it_lies(tmp_path):
+def test_a_break_at_engine_start_names_the_import_that_leads_to_it(tmp_path):
     server = "from vllm.a import A, gone\nclass Server:\n    def launch(self):\n        A.lost"
     at_import, at_start = messages(compare(tmp_path, server, VLLM))
     assert "only after" not in at_import
     assert at_start.endswith(" (only after vllm_async_server.py:1 can be imported)")
 
 
-def test_without_such_an_import_nothing_is_said(tmp_path):
+def test_without_such_an_import_nothing_is_reported(tmp_path):
     server = "from vllm.a import A\nclass Server:\n    def launch(self):\n        A.lost"
     (message,) = messages(compare(tmp_path, server, VLLM))
     assert "only after" not in message
@@ -66,7 +66,7 @@ def test_the_name_under_which_vllm_is_installed_hides_nothing(tmp_path):
     assert not any("only after" in message for message in messages(found))
 
 
-def test_what_cannot_be_told_is_counted_and_shown_with_v(tmp_path):
+def test_undetermined_places_are_counted_and_shown_with_v(tmp_path):
     found = compare(tmp_path, "from vllm.a import Open\nOpen().anything", VLLM)
     result = run_check(vllm_attribute_missing, found)
     assert result.status == "pass"
@@ -84,7 +84,7 @@ def test_what_cannot_be_told_is_counted_and_shown_with_v(tmp_path):
     assert (said["what"], said["location"]["line"]) == ("vllm.a.Open.anything", 2)
 
 
-def test_a_finding_says_which_path_it_stops_and_when(tmp_path):
+def test_a_finding_states_which_path_it_stops_and_when(tmp_path):
     found = compare(tmp_path, "from vllm.a import gone", VLLM)
     target = {"python": "python", "python_version": "3.11", "chosen_by": "--python", "arguments": []}
     report = Report({**target, "verl": None, "vllm": None}, (run_check(vllm_import_missing, found),))

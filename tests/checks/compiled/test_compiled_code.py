@@ -52,7 +52,7 @@ NO_GPUS = dict.fromkeys((FlashInfer, VllmSampler, FlashInferAttention, CudaToolk
         pytest.param(NO_GPUS, id="a head node without GPUs, and a laptop"),
     ],
 )
-def test_healthy_machines_are_told_nothing(check: Any, machine: dict[type, Any]) -> None:
+def test_healthy_machines_have_no_findings(check: Any, machine: dict[type, Any]) -> None:
     unknown = [(fact, NO_JOB) for fact in (Configuration, AttentionAsked, AttentionBackends)]
     facts = [(fact, value) if isinstance(value, Unknown) else value for fact, value in machine.items()]
     result = run_check(check, TORCH, *unknown, *facts)

@@ -77,7 +77,7 @@ HIDDEN = {**H200, Gpus: Unknown("there are NVIDIA devices, but no libnvidia-ml.s
         pytest.param(HIDDEN, id="a container that hides NVML"),
     ],
 )
-def test_healthy_machines_are_told_nothing(check: Any, machine: dict[type, Any]) -> None:
+def test_healthy_machines_have_no_findings(check: Any, machine: dict[type, Any]) -> None:
     facts = [(fact, value) if isinstance(value, Unknown) else value for fact, value in machine.items()]
     result = run_check(check, interpreter(version="3.12.3"), PACKAGES, *facts)
     assert result.status in {"pass", "not_applicable", "skipped"}, result.trace

@@ -125,7 +125,7 @@ def test_system_libraries_are_named_by_their_packages() -> None:
     assert found.remedy == "apt-get install libibverbs1 libnuma1"
 
 
-def test_a_library_that_lies_where_nobody_looks_is_shown() -> None:
+def test_a_library_outside_the_search_path_is_shown() -> None:
     extensions = without("libcublas.so.12")
     (extension,) = extensions.extensions
     missing = tuple(
@@ -185,7 +185,7 @@ def test_one_cause_is_one_finding_and_the_job_comes_first() -> None:
     assert finding.remedy.startswith("pip install torch==2.9.1")
 
 
-def test_long_functions_are_told_by_their_names() -> None:
+def test_long_functions_are_reported_by_name() -> None:
     words = f"torch::autograd::wrap({', '.join(['std::vector<at::Tensor>'] * 20)}"
     symbol = MissingSymbol("_ZN5torch", f"{words})", (f"{words}, bool)",))
     found = one(lacking(symbol, built_for_torch="")).evidence.found

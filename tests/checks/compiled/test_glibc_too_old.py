@@ -32,7 +32,7 @@ def said(*tags: str, glibc: str = "2.31", machine: str = "x86_64") -> list[str]:
         "",
     ],
 )
-def test_what_fits_or_says_nothing_of_linux_is_silent(tag: str) -> None:
+def test_wheels_that_match_or_are_not_for_linux_are_silent(tag: str) -> None:
     assert said(tag) == []
 
 

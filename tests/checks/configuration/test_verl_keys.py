@@ -68,7 +68,7 @@ def test_what_a_later_release_dropped_is_not_missing_for_that_reason() -> None:
     assert history("critic.model.fsdp_config.grad_offload", "0.8.0").went == "0.8.0"
 
 
-def test_a_slip_is_told_from_another_name() -> None:
+def test_a_typo_is_distinguished_from_another_name() -> None:
     (there,) = configured()
     assert alike("trainer.n_gpus_pernode", there) == "trainer.n_gpus_per_node"
     assert alike("trainer.n_gpuspernode", there) == "trainer.n_gpus_per_node"

@@ -24,7 +24,7 @@ def vendored(number: int) -> Tree:
     return Tree(f"/me/{package}/verl", f"{package}.verl", "0.4.1", f"vendored inside {package}")
 
 
-def test_a_rival_is_a_warning_that_says_which_one_runs_and_why() -> None:
+def test_a_rival_is_a_warning_that_names_which_tree_runs_and_why() -> None:
     (finding,) = judged(WHEEL)
     assert finding.severity == "warning"
     assert (
@@ -42,7 +42,7 @@ def test_a_nested_copy_is_a_warning_of_its_own() -> None:
     assert [finding.severity for finding in judged(NESTED, WHEEL)] == ["warning", "warning"]
 
 
-def test_of_a_vendored_tree_it_is_said_when_it_runs_and_how_to_examine_it() -> None:
+def test_a_vendored_tree_is_reported_with_when_it_runs_and_how_to_examine_it() -> None:
     trees = VerlTrees(WHEEL, "it comes first on the interpreter's path", (vendored(1),))
     (finding,) = run_check(several_verl_trees, trees).findings
     assert finding.severity == "warning"

@@ -53,11 +53,11 @@ SHARE = storage("nfs4", shared=True, read_ahead=128 * 1024)
         (("algorithm.adv_estimator=gae", f"{MODEL}=/m/x", "+critic.model.path=/m/y"), "the actor"),
     ],
 )
-def test_who_reads_the_model(words: tuple[str, ...], who: str) -> None:
+def test_readers_of_the_model(words: tuple[str, ...], who: str) -> None:
     assert named(readers(job(*words), 8)) == who
 
 
-def test_without_a_script_somebody_reads_it() -> None:
+def test_without_a_script_a_reader_is_assumed() -> None:
     (reader,) = readers(NOTHING, 0)
     assert reader.processes == 1
 
@@ -104,7 +104,7 @@ def test_warming_up_comes_first_and_a_copy_in_memory_second() -> None:
 
 
 @pytest.mark.parametrize("shm", [SharedMemory(64 * MIB, 64 * MIB), NOTHING])
-def test_no_copy_where_there_is_no_room_or_nobody_knows(shm: SharedMemory | Unknown) -> None:
+def test_no_copy_without_known_free_space(shm: SharedMemory | Unknown) -> None:
     assert len(said(shm=shm)) == 1
 
 
@@ -133,7 +133,7 @@ def test_settings_of_vllm_are_for_a_vllm_that_reads() -> None:
     assert streamer[-1] == f"set {LOAD_FORMAT}=runai_streamer, which is installed, for vLLM itself"
 
 
-def test_a_duration_is_said_as_people_say_it() -> None:
+def test_a_duration_is_formatted_for_people() -> None:
     assert [in_seconds(value) for value in (0.04, 3.46, 40.4, 119, 400)] == [
         "0.0 s", "3.5 s", "40 s", "119 s", "7 min",
     ]  # fmt: skip

@@ -37,7 +37,7 @@ def names(*there: Interface, wanted: str | None = None) -> list[str]:
         ((DOWN,), []),
     ],
 )
-def test_when_nobody_says_which(there: tuple[Interface, ...], taken: list[str]) -> None:
+def test_without_a_given_choice(there: tuple[Interface, ...], taken: list[str]) -> None:
     assert names(*there) == taken
 
 

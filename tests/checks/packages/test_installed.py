@@ -54,7 +54,7 @@ def test_a_cache_is_named_only_when_its_installer_is_known(one: Drift, cache: st
     assert ("cache" in f"{finding.message} {finding.remedy}") is bool(cache)
 
 
-def test_an_edit_that_a_backup_shares_says_what_is_proven() -> None:
+def test_an_edit_that_a_backup_shares_reports_what_is_proven() -> None:
     _, finding = spoken(drift(installer="pip", links=2))
     assert "hard links show 1 of these elsewhere too" in finding.message
     _, finding = spoken(drift(installer="pip", leads_to="/home/me/a.py"))

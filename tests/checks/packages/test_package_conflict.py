@@ -26,7 +26,7 @@ def test_what_transformers_refuses_at_import_is_an_error() -> None:
     assert "checks this version at import and stops" in finding.message
 
 
-def test_what_only_metadata_says_is_a_warning() -> None:
+def test_a_conflict_only_in_metadata_is_a_warning() -> None:
     (finding,) = judged(wrong("peft", "transformers"))
     assert finding.severity == "warning"
 
@@ -53,7 +53,7 @@ def test_the_fatal_comes_first_then_the_important_then_the_rest_in_one() -> None
     assert [finding.fix for finding in findings] == ["consistent-install", None, None]
 
 
-def test_what_a_package_wants_that_must_go_is_not_told() -> None:
+def test_requirements_of_a_package_that_must_go_are_not_reported() -> None:
     findings = judged(
         wrong("transformers", "tokenizers"), wrong("tokenizers", "huggingface-hub", wanted="<1")
     )
@@ -75,7 +75,7 @@ def test_what_only_an_extra_wants_may_be_missing() -> None:
     assert [finding.severity for finding in judged(missing("mbridge", extra="vllm"))] == ["info"]
 
 
-def test_an_extra_of_no_engine_is_not_told() -> None:
+def test_an_extra_of_no_engine_is_not_reported() -> None:
     assert judged(wrong("verl", "trl", extra="trl")) == []
 
 

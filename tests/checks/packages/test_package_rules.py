@@ -59,7 +59,7 @@ def test_a_sound_environment_is_silent(site: Path) -> None:
     assert judged(site) == {}
 
 
-def test_bytecode_that_will_never_be_written_is_told(site: Path) -> None:
+def test_bytecode_that_will_never_be_written_is_reported(site: Path) -> None:
     assert judged(site, PYTHONDONTWRITEBYTECODE="1") == {"PY103": "warn"}
 
 
@@ -70,14 +70,12 @@ def test_a_missing_requirement_fails(site: Path) -> None:
     assert judged(site) == {"PKG101": "fail"}
 
 
-def test_an_edit_is_a_warning_and_not_told_twice(site: Path) -> None:
+def test_an_edit_is_a_warning_and_reported_once(site: Path) -> None:
     (site / "verl" / "protocol.py").write_bytes(b"a = 2\n")
     assert judged(site) == {"PKG102": "warn"}
 
 
-def test_an_edit_of_the_installers_cache_is_a_warning_and_is_not_told_twice(
-    site: Path, tmp_path: Path
-) -> None:
+def test_an_edit_of_the_installers_cache_is_a_warning_and_reported_once(site: Path, tmp_path: Path) -> None:
     (site / "verl-0.6.1.dist-info" / "INSTALLER").write_text("uv\n")
     (tmp_path / "cached.py").hardlink_to(site / "verl" / "protocol.py")
     (tmp_path / "cached.py").write_bytes(b"a = 2\n")

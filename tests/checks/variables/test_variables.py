@@ -64,7 +64,7 @@ def test_what_a_script_takes_away_is_set_nowhere() -> None:
     assert places(NAME, Variables({NAME: "1"}), launch(Setting(NAME, None, RUN, 3, removed=True))) == []
 
 
-def test_a_value_that_is_not_known_or_may_be_a_secret_is_not_said() -> None:
+def test_an_unknown_or_secret_value_is_not_shown() -> None:
     found = places("VLLM_X", Variables(withheld=("VLLM_X",)), launch(Setting("VLLM_X", None, RUN, 3)))
     assert [place.assignment for place in found] == ["VLLM_X=...", "VLLM_X=..."]
 
@@ -74,7 +74,7 @@ def test_a_long_value_is_cut() -> None:
     assert len(place.assignment) < 140
 
 
-def test_the_warning_of_vllm_is_told() -> None:
+def test_the_warning_of_vllm_is_reported() -> None:
     (finding,) = judged(variable_removed, Reading(NAME, "vllm"), Variables({NAME: "1"}), launch(), warns=True)
     assert finding.evidence.found.endswith("vLLM warns about it at each start")
 

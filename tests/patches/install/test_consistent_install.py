@@ -37,7 +37,7 @@ def only(resolution: Resolution) -> InstallPackages:
     return change
 
 
-def test_what_goes_up_down_in_and_out_is_said() -> None:
+def test_upgrades_downgrades_additions_and_removals_are_listed() -> None:
     change = only(
         resolved(
             "a 1 -> 2",
@@ -108,7 +108,7 @@ def refused(command: tuple[str, ...], pin: str) -> str:
     return plan.reason
 
 
-def test_what_no_index_has_is_said_with_where_to_look_and_what_to_type() -> None:
+def test_a_package_on_no_index_is_reported_with_where_to_look_and_a_command() -> None:
     reason = refused(COMMAND, "torch==2.9.1+cpu")
     assert reason.startswith(NOWHERE)
     assert "export UV_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu" in reason

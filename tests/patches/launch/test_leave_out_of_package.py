@@ -64,7 +64,7 @@ def test_a_choice_that_is_not_enough_is_none(tmp_path: Path) -> None:
     assert isinstance(planned(tmp_path, limit=400, whole=False), Refusal)
 
 
-def test_without_a_file_to_list_it_in_the_words_are_said(tmp_path: Path) -> None:
+def test_without_a_file_to_edit_the_text_is_shown(tmp_path: Path) -> None:
     said = planned(tmp_path, limit=400, listed_in="")
     assert isinstance(said, Refusal)
     assert said.reason.endswith(".gitignore: /ckpt/")

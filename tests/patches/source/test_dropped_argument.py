@@ -84,7 +84,7 @@ def test_one_line_is_replaced_and_kept(tmp_path):
         "def f(c, vllm_config, args): return init_app_state(c, vllm_config, vllm_config, args)\n",
     ],
 )
-def test_an_argument_that_cannot_be_told_is_refused(tmp_path, server):
+def test_an_undetermined_argument_is_refused(tmp_path, server):
     assert "server.py:3: unknown which argument is vllm_config" in tree(tmp_path, server).refusal()
 
 

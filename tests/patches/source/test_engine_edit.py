@@ -184,7 +184,7 @@ def test_a_ray_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("found", [actors(), []], ids=["found", "not found"])
-def test_a_record_is_written_where_it_is_asked_for(
+def test_a_record_is_written_where_requested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[dict[str, str]]
 ) -> None:
     monkeypatch.setenv("VERL_ENGINE_RECORD_DIR", str(tmp_path))
@@ -204,7 +204,7 @@ def test_what_it_does_not_know_is_refused(tmp_path: Path, why: str) -> None:
     assert why in answer.reason
 
 
-def test_the_marker_names_the_rule_that_asked(tmp_path: Path) -> None:
+def test_the_marker_names_the_rule(tmp_path: Path) -> None:
     (edit,) = plan(tmp_path, server("ray.init()\n"), engine_keeps_namespace)
     assert b"# verl-doctor: RAY122\n" in edit.after
     assert b"RAY120" not in edit.after

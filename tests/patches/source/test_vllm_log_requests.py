@@ -136,7 +136,7 @@ CALL = IMPORTS + dedent(
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 @pytest.mark.parametrize("wanted", [True, False])
-def test_the_repaired_call_logs_when_it_is_asked_to(tmp_path, generation, wanted):
+def test_the_repaired_call_logs_on_request(tmp_path, generation, wanted):
     names = run(Case(tmp_path, CALL.encode()).repair(), generation)
     args = names["AsyncEngineArgs"]()
     setattr(
@@ -429,7 +429,7 @@ def test_verls_own_setting_of_that_name_is_left_alone(tmp_path):
         assert run(after, generation)["start"](False).logs is True
 
 
-def test_an_object_that_may_be_vllms_is_asked_even_if_it_is_verls(tmp_path):
+def test_an_object_that_may_be_vllms_is_tested_even_if_it_is_verls(tmp_path):
     text = (
         "class Config:\n    disable_log_requests = False\ndef start(disable, config=Config()):\n"
         "    config.disable_log_requests = disable\n    return AsyncLLM.from_vllm_config(disable_log_requests=config.disable_log_requests)\n"
@@ -451,7 +451,7 @@ HAND_PATCHED = IMPORTS + dedent(
 )
 
 
-def test_a_file_that_somebody_patched_by_hand_is_judged_by_what_it_does_here(tmp_path):
+def test_a_file_patched_by_hand_is_judged_by_its_effect(tmp_path):
     case = Case(tmp_path, HAND_PATCHED.encode())
     assert {name: case.status(name) for name in GENERATIONS} == dict.fromkeys(GENERATIONS, "pass")
     assert {use.kind for use in case.uses("old").uses if use.breaks} == {"attribute", "keyword"}

@@ -52,7 +52,7 @@ def test_all_that_stayed_with_the_driver_is_given_in_one_plan() -> None:
     assert given(plan) == {"HF_HOME": ("/hf", False), "NCCL_SOCKET_IFNAME": ("eth0", True)}
 
 
-def test_what_nobody_reads_is_not_given() -> None:
+def test_unread_values_are_not_passed() -> None:
     environment = standing(row("VLLM_USE_V1", "1", None, None, "nobody"))
     readers = VariableReaders((Reading("VLLM_USE_V1", "vllm"),))
     assert run_check(variable_stays_with_driver, environment, *script()[:2], readers).findings == ()

@@ -68,26 +68,26 @@ def test_an_address_that_is_not_this_nodes_is_taken_away() -> None:
     assert (change.name, change.value, change.node_only) == ("VLLM_HOST_IP", None, True)
 
 
-def test_gloo_is_told_where_the_name_leads_nowhere() -> None:
+def test_gloo_gets_an_interface_if_the_name_does_not_resolve() -> None:
     lost = named(failed="Name or service not known")
     (change,) = plan(hostname_leads_nowhere, gloo_interface_for_lost_name, lost)
     assert isinstance(change, SetVariable)
     assert (change.name, change.value, change.node_only) == ("GLOO_SOCKET_IFNAME", "eth0", True)
 
 
-def test_gloo_is_told_by_its_name() -> None:
+def test_gloo_is_recognised_by_its_name() -> None:
     (change,) = plan(hostname_is_loopback, gloo_interface, named("127.0.1.1"))
     assert isinstance(change, SetVariable)
     assert (change.name, change.value, change.node_only) == ("GLOO_SOCKET_IFNAME", "eth0", True)
 
 
-def test_nccl_is_told_the_whole_name() -> None:
+def test_nccl_gets_the_whole_name() -> None:
     (change,) = plan(interface_left_to_chance, interface_that_is_chosen, machine(LO, BRIDGE, ETH0))
     assert isinstance(change, SetVariable)
     assert (change.name, change.value) == ("NCCL_SOCKET_IFNAME", "=eth0")
 
 
-def test_what_the_shell_sets_is_set_anew() -> None:
+def test_a_variable_of_the_shell_is_set_again() -> None:
     (change,) = plan(
         interface_leads_nowhere, interface_that_leads_out, named("10.0.0.5"), GLOO_SOCKET_IFNAME="lo"
     )

@@ -217,7 +217,7 @@ def test_undo_leaves_a_link_that_leads_elsewhere_since(root: Path) -> None:
     assert (root / "lib/link").read_bytes() == b"mine"
 
 
-def test_undo_of_a_link_that_somebody_removed_takes_the_rest_back(root: Path) -> None:
+def test_undo_with_a_removed_link_restores_the_rest(root: Path) -> None:
     put(root, NewLink(root / "lib/link", root / ENGINE), ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
     (root / "lib/link").unlink()
     undo(root / HOME)
@@ -293,7 +293,7 @@ def test_undo_in_any_order_leaves_no_folder_of_ours(root: Path) -> None:
     assert not (root / "new").exists()
 
 
-def test_undo_twice_says_so(root: Path) -> None:
+def test_a_second_undo_is_reported(root: Path) -> None:
     put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
     undo(root / HOME)
     with pytest.raises(Refused, match="nothing to undo: everything is already undone"):
@@ -302,7 +302,7 @@ def test_undo_twice_says_so(root: Path) -> None:
         undo(root / HOME, "0001")
 
 
-def test_undo_without_a_journal_says_so_and_makes_none(root: Path) -> None:
+def test_undo_without_a_journal_reports_it_and_creates_none(root: Path) -> None:
     with pytest.raises(Refused, match="nothing to undo"):
         undo(root / HOME)
     recover(root / HOME)

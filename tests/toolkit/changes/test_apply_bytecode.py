@@ -90,7 +90,7 @@ def test_an_empty_cache_folder_that_was_there_stays(root: Path) -> None:
     assert names(root) == before
 
 
-def test_a_cache_that_python_wrote_anew_stays_on_undo(root: Path) -> None:
+def test_undo_keeps_a_cache_that_python_rewrote(root: Path) -> None:
     warm(root)
     source = root / "pkg/deep/one.py"
     source.write_text("x = 222222\n")

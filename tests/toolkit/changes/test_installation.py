@@ -220,7 +220,7 @@ def test_a_copy_in_use_is_not_removed(prefix: Path, tmp_path: Path) -> None:
     assert not change.copy.exists()
 
 
-def test_somebody_elses_folder_is_never_removed(prefix: Path, tmp_path: Path) -> None:
+def test_another_users_folder_is_never_removed(prefix: Path, tmp_path: Path) -> None:
     change = install(prefix)
     home = applied(change, tmp_path)
     (change.copy / ".verl-doctor-copy").write_text("00000000\n")

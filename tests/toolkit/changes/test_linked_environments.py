@@ -154,7 +154,7 @@ def test_a_later_repair_reaches_deeper_into_a_linked_package(top: Path, source: 
     assert everything(top) == before
 
 
-def test_what_somebody_puts_into_a_private_folder_is_not_lost(top: Path, source: Path) -> None:
+def test_files_put_into_a_private_folder_are_not_lost(top: Path, source: Path) -> None:
     a, _ = linked_package(top, source)
     put(a)
     (a / MODULE).with_name("mine.py").write_bytes(b"mine\n")
@@ -166,7 +166,7 @@ def test_what_somebody_puts_into_a_private_folder_is_not_lost(top: Path, source:
     assert (a / MODULE).parent.is_symlink()
 
 
-def test_a_linked_package_is_written_through_where_that_is_asked_for(top: Path, source: Path) -> None:
+def test_a_linked_package_is_written_through_on_request(top: Path, source: Path) -> None:
     a, b = linked_package(top, source)
     apply([ReplaceFile(a / MODULE, b"old\n", b"new\n")], top / "j", fix="f", code="C", through_links=True)
     assert (b / MODULE).read_bytes() == b"new\n"
@@ -239,7 +239,7 @@ def test_where_the_original_cannot_be_kept_a_copy_has_its_times(
     assert after[:5] + after[6:] == before[:5] + before[6:]
 
 
-def test_what_a_plan_says_of_links(top: Path, source: Path) -> None:
+def test_a_plan_reports_links(top: Path, source: Path) -> None:
     a, b = environment(top, "a"), environment(top, "b")
     for prefix in (a, b):
         (prefix / MODULE).symlink_to(source)

@@ -148,7 +148,7 @@ def forged(environment: Path, state: str, outside: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["plain", "through a linked folder", "with dots"])
-def test_an_environments_journal_speaks_of_no_file_elsewhere(environment: Path, way: str) -> None:
+def test_an_environments_journal_names_no_file_elsewhere(environment: Path, way: str) -> None:
     outside = environment.with_name("bashrc")
     outside.write_bytes(b"new\n")
     spelt = {"plain": outside, "with dots": environment / "x/../../bashrc"}.get(
@@ -193,7 +193,7 @@ def test_a_recovery_is_always_announced(environment: Path, capsys: pytest.Captur
     assert (environment / "a.py").read_bytes() == b"old\n"
 
 
-def test_an_interruption_that_somebody_edited_is_announced(
+def test_an_interruption_with_later_edits_is_announced(
     environment: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     entry = home(environment) / "0001-applied"
@@ -206,7 +206,7 @@ def test_an_interruption_that_somebody_edited_is_announced(
     assert (environment / "a.py").read_bytes() == b"mine\n"
 
 
-def test_an_interruption_that_somebody_edited_is_settled_once(
+def test_an_interruption_with_later_edits_is_settled_once(
     environment: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = [environment / name for name in ("a.py", "b.py")]

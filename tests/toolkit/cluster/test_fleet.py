@@ -153,7 +153,7 @@ def test_what_differs_in_amount_is_one_finding_with_the_range() -> None:
     assert finding[2] == "node[00101-00103]"
 
 
-def test_what_one_node_alone_has_is_said_in_its_own_words() -> None:
+def test_a_finding_of_one_node_keeps_its_own_text() -> None:
     full = node("node00101", with_value("Folders", "folders.0.free", 2**30))
     (finding,) = [one for one in said(judged([*HEALTHY, full])) if one[0] == "HOST106"]
     assert "1.0 GiB left" in finding[1]
@@ -225,7 +225,7 @@ def test_what_differs_on_some_nodes_is_named_and_nothing_else(code: str) -> None
 
 @settings(max_examples=cases(3), deadline=None)
 @given(st.integers(3, 12), st.data(), st.sampled_from(sorted(DRIFTS)))
-def test_a_minority_that_drifts_is_named_and_nobody_else(count: int, data: st.DataObject, code: str) -> None:
+def test_only_a_minority_that_drifts_is_named(count: int, data: st.DataObject, code: str) -> None:
     usual, drift = DRIFTS[code]
     names = list(numbered(count))
     odd = data.draw(st.sets(st.sampled_from(names), min_size=1, max_size=(count - 1) // 2))
@@ -308,7 +308,7 @@ def test_a_head_without_gpus_is_a_kind_of_its_own_and_no_drift() -> None:
     assert report.nodes.agree == 9
 
 
-def test_what_was_found_so_far_can_be_said_at_any_time() -> None:
+def test_partial_results_are_available_at_any_time() -> None:
     gathering = fleet.Gathering(SESSION)
     lines = []
     for answer in (HEALTHY[0], dead("node9"), node("node8", with_value("Folders", "folders.0.free", 0))):
@@ -349,7 +349,7 @@ def test_a_report_of_many_nodes_fits_80_columns() -> None:
     assert "  8 nodes agree; 1 differs from most; 1 did not answer" in lines
 
 
-def test_a_rule_that_could_not_be_judged_on_some_nodes_says_where() -> None:
+def test_a_rule_that_could_not_be_judged_on_some_nodes_names_them() -> None:
     blind = [
         replace(one, facts={**one.facts, "HostMemory": '{"unknown": "/proc is hidden"}'})
         for one in HEALTHY[:2]
@@ -438,7 +438,7 @@ def test_one_image_on_a_few_nodes_is_one_finding() -> None:
     assert len(found.message) < 300
 
 
-def test_many_nodes_that_each_drift_in_their_own_way_are_told_in_a_bounded_number_of_findings() -> None:
+def test_many_nodes_with_different_drifts_give_a_bounded_number_of_findings() -> None:
     names = [one["name"] for one in json.loads(texts()["Packages"])["is"]["distributions"]]
     odd = [node(f"odd{number:02}", with_version(names[number], "0.0.1")) for number in range(20)]
     found = [one for rule, one in findings(judged([*map(node, numbered(25)), *odd])) if rule == "PKG120"]
@@ -455,7 +455,7 @@ def test_nodes_that_each_have_their_own_value_are_named_by_it_and_do_not_drift()
     assert report.nodes.agree == 6
 
 
-def test_clocks_that_are_all_different_are_told() -> None:
+def test_clocks_that_all_differ_are_reported() -> None:
     clocks = [all_have("ClockOffset", {"ahead": 60.0 * number, "within": 0.1}) for number in range(4)]
     answers = [node(name, clocks[number]) for number, name in enumerate(numbered(4))]
     (found,) = [one for rule, one in findings(judged(answers)) if rule == "NET120"]

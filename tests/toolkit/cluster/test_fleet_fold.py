@@ -62,7 +62,7 @@ def test_what_has_another_cause_stays_apart(messages: tuple[str, str]) -> None:
     assert sorted(told(*messages)) == sorted(zip(messages, ("node1", "node2"), strict=True))
 
 
-def test_what_one_node_says_alone_keeps_its_words() -> None:
+def test_a_message_of_one_node_keeps_its_text() -> None:
     assert told("node1 has 3 GiB free at 10.0.0.1") == [("node1 has 3 GiB free at 10.0.0.1", "node1")]
 
 
@@ -100,7 +100,7 @@ def test_no_number_of_different_texts_makes_a_report_without_end() -> None:
         assert "one of 145 similar findings" in found[0].evidence.found
 
 
-def test_what_a_single_node_says_in_many_findings_is_all_said() -> None:
+def test_all_findings_of_a_single_node_are_reported() -> None:
     words = ["".join(letters) for letters in itertools.product("ab", repeat=4)]
     found = folded({finding(f"nobody reads {word}"): list(range(150)) for word in words}, NAMES, ADDRESSES)
     assert len(found) == 16

@@ -43,7 +43,7 @@ def parcel() -> Parcel:
     return parcel_for(session, session.look())
 
 
-def test_what_is_asked_says_something_about_a_node() -> None:
+def test_the_queried_facts_describe_a_node() -> None:
     asked = {collector.fact for collector in node_collectors(registry.load())}
     assert {Clock, Network, Packages} <= asked
     assert not asked & {VllmUses, RayClusters, TreeManifest}  # whole source trees, and the cluster's store
@@ -114,7 +114,7 @@ def test_the_cluster_s_own_paths_are_looked_at_on_the_node(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_who_repairs_on_a_node_has_all_rules_and_fixes_and_their_data() -> None:
+def test_a_repair_on_a_node_has_all_rules_fixes_and_data() -> None:
     session = open_session(Options(python=Path(sys.executable)))
     sent = node.unpacked(repair_parcel(session, session.look(), unsafe=False).content)
     top = Path(node.__file__).parent.parent
@@ -145,7 +145,7 @@ def test_a_damaged_answer_is_no_answer(text: str) -> None:
     assert node_reader.read(text) == ({}, "its response is truncated or damaged")
 
 
-def test_a_node_says_itself_why_it_has_no_facts() -> None:
+def test_a_node_reports_why_it_has_no_facts() -> None:
     assert node_reader.read('{"missing": "its disk is full"}') == ({}, "its disk is full")
 
 

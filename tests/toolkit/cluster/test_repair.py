@@ -104,7 +104,7 @@ def test_others_follow_when_it_helped_here(run: Session, monkeypatch: pytest.Mon
     assert left == []
 
 
-def test_how_to_take_it_back_on_other_nodes_is_said(
+def test_the_command_to_undo_on_other_nodes_is_shown(
     run: Session, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nodes = Nodes([place("n1", LOCAL), place("n2", other(2))], {"n2": "repaired"})

@@ -73,7 +73,7 @@ def test_a_name_tells_one_node(tmp_path: Path) -> None:
     assert [one.node for one in got] == ["head", "10.0.0.2", "10.0.0.3", "10.0.0.4:7", "10.0.0.4:8"]
 
 
-def test_the_dead_count_until_somebody_takes_their_place(tmp_path: Path) -> None:
+def test_dead_actors_count_until_they_are_replaced(tmp_path: Path) -> None:
     rows = [
         row("a", "10.0.0.1", "n1"),
         row("b", "10.0.0.1", "n1", died="Ray declared it dead: it was restarted"),
@@ -100,7 +100,7 @@ def test_a_driver_that_ends_early_keeps_what_was_heard(tmp_path: Path, end: str,
     assert [(one.node, one.missing) for one in got] == [("n1", ""), ("n2", why)]
 
 
-def test_a_driver_that_breaks_says_how(tmp_path: Path) -> None:
+def test_a_driver_that_fails_reports_how(tmp_path: Path) -> None:
     got = heard(tmp_path, {"job": "1"}, {"nodes": [row("a", "10.0.0.1", "n1")]}, {"broke": "KeyError: 'x'"})
     assert [one.missing for one in got] == ["the driver broke: KeyError: 'x'"]
 
@@ -114,7 +114,7 @@ def test_a_driver_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pyte
     assert [one.missing for one in got] == ["the time was up"]
 
 
-def test_nobody_is_let_in(tmp_path: Path) -> None:
+def test_no_process_is_allowed(tmp_path: Path) -> None:
     with pytest.raises(CouldNotQuery, match="Version mismatch"):
         heard(tmp_path, {"refused": "Version mismatch: 2.9 and 2.60"})
     with pytest.raises(CouldNotQuery, match="no such module"):

@@ -173,7 +173,7 @@ def test_the_driver_is_killed_and_the_nodes_clear_away(
     assert settles(lambda: jobs(made) == 0)
 
 
-def test_who_stops_listening_stops_the_work(made: Cluster, parcel: Parcel, nodes_folder: Path) -> None:
+def test_closing_the_output_stops_the_work(made: Cluster, parcel: Parcel, nodes_folder: Path) -> None:
     """As Ctrl-C does: the generator is closed."""
     hearing = answers(made, parcel)
     assert next(hearing).missing == ""
@@ -216,7 +216,7 @@ def test_control_c_ends_the_check_and_what_runs_on_the_nodes(
     assert settles(lambda: jobs(made) == 0)
 
 
-def test_check_says_how_many_agree(made: Cluster, tmp_path: Path, here: Doctor) -> None:
+def test_check_reports_how_many_agree(made: Cluster, tmp_path: Path, here: Doctor) -> None:
     done = here(
         *("check", "--cluster", "--python", str(made.python), "--ray-address", made.address),
         *("--format", "json", "--budget", "180"),
@@ -246,7 +246,7 @@ def test_warmup_has_a_model_in_the_page_cache_of_every_node(
     assert settles(lambda: left(nodes_folder) == [])
 
 
-def test_nobody_is_at_the_address(python: Path, parcel: Parcel) -> None:
+def test_nothing_listens_at_the_address(python: Path, parcel: Parcel) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         nowhere = RayDriver(str(python), f"127.0.0.1:{silent.getsockname()[1]}", WITHOUT_TOKEN)

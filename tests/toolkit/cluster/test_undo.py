@@ -56,7 +56,7 @@ def test_a_node_takes_back_what_stands_in_its_environment(
     assert ("there is nothing to undo" in told["lines"]) == everything
 
 
-def test_what_somebody_changed_meanwhile_stays_and_is_said(environment: Path) -> None:
+def test_later_edits_stay_and_are_reported(environment: Path) -> None:
     (environment / "second").write_text("edited")
     told = undone(Machine(), Target(environment / "bin" / "python", "--python"), {"everything": False})
     assert told["lines"] == []
@@ -80,7 +80,7 @@ def undone_there(node: str, *lines: str, refused: tuple[str, ...] = ()) -> NodeR
     return NodeResponse(node, facts={"undone": json.dumps({"lines": lines, "refused": refused})})
 
 
-def test_one_node_of_each_other_environment_is_asked(
+def test_one_node_of_each_other_environment_is_queried(
     here: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     n1, n2, n3, n4, n5 = (NodeResponse(f"n{number}") for number in range(1, 6))

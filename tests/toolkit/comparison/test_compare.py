@@ -16,7 +16,7 @@ from verl_doctor.toolkit.patchsets.patchset import Patch
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot
 
 
-def test_a_variable_that_is_lost_is_told() -> None:
+def test_a_lost_variable_is_reported() -> None:
     facts = machine("h200-with-job")
     variables = facts[Variables]
     old = {**facts, Variables: replace(variables, values={**variables.values, "NCCL_IB_HCA": "mlx5_0"})}
@@ -53,7 +53,7 @@ def test_folders_of_the_environment_are_not_a_difference() -> None:
 PATCH = Patch("workers/a.py", "f", ("abc",), (), "old()", "new()", "Uky", 7)
 
 
-def test_a_patch_that_is_missing_says_how_it_comes_back() -> None:
+def test_a_missing_patch_names_the_command_that_restores_it() -> None:
     facts = machine("laptop")
     old = Snapshot(facts, patches=(PATCH,), path="old.json")
     (lost,) = differences(old, Snapshot(facts, patches=()))

@@ -117,7 +117,7 @@ def test_packages_come_in_the_order_of_the_stack() -> None:
     assert found[:3] == ["vllm", "torch", "transformers"]
 
 
-def test_what_a_rule_finds_now_alone_breaks_and_its_cause_is_told() -> None:
+def test_a_finding_only_of_the_new_side_breaks_and_its_cause_is_shown() -> None:
     healthy = healthy_node()
     sick = edited(healthy, {HostLimits: at("shell.files", Limit(128, 128))})
     found = between(healthy, sick)
@@ -135,14 +135,14 @@ def test_what_a_rule_no_longer_finds_is_gone() -> None:
     assert not found.of("breaks")
 
 
-def test_more_than_before_stops_nobody() -> None:
+def test_more_than_before_stops_no_job() -> None:
     facts = machine("h200-with-job")
     more = edited(facts, {SharedMemory: at("size", 2 * facts[SharedMemory].size)})
     assert between(facts, more).verdict == "equal"
     assert [one.subject for one in between(more, facts).of("matters")] == ["/dev/shm"]
 
 
-def test_a_variable_that_nobody_reads_is_noise_and_one_that_is_read_is_not() -> None:
+def test_an_unread_variable_is_noise_and_a_read_variable_is_not() -> None:
     facts = machine("h200-with-job")
 
     def without(name: str) -> Mapping[type, Any]:
@@ -192,7 +192,7 @@ def test_without_a_launch_script_its_keys_are_not_called_lost() -> None:
     assert "the new side was examined without a launch script" in found.not_compared
 
 
-def test_a_fact_that_one_side_could_not_read_is_said() -> None:
+def test_a_fact_that_one_side_could_not_read_is_reported() -> None:
     facts = machine("h200-with-job")
     found = between(facts, {**facts, Gpus: Broken("NVML hung")})
     assert (found.verdict, found.exit_code) == ("could_not_compare", 3)
@@ -235,7 +235,7 @@ def test_a_finding_on_one_node_is_joined_to_what_differs_there() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
-def test_what_breaks_is_told_with_its_rule(fault: Fault) -> None:
+def test_a_break_is_reported_with_its_rule(fault: Fault) -> None:
     """Each fault of the recorded machines; back again it is gone."""
     healthy, sick = fault.node(), edited(fault.node(), fault.edits)
     found = between(healthy, sick)
@@ -301,14 +301,14 @@ CAUSES = {
 
 
 @pytest.mark.parametrize("code", CAUSES)
-def test_the_cause_of_a_finding_is_told(code: str) -> None:
+def test_the_cause_of_a_finding_is_shown(code: str) -> None:
     fault = next(fault for fault in FAULTS if fault.code == code)
     found = between(fault.node(), edited(fault.node(), fault.edits))
     (told,) = [one for one in found.differences if code in one.codes]
     assert (told.kind, told.subject) == CAUSES[code]
 
 
-def test_of_two_things_that_differ_the_one_that_breaks_is_told() -> None:
+def test_of_two_differences_the_breaking_one_is_reported() -> None:
     """Both are read from one fact."""
     healthy = healthy_node()
     few = at("shell.files", Limit(128, 128))

@@ -33,14 +33,14 @@ def shown(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch, *, wait: bool) -
     return stream.getvalue()
 
 
-def test_who_waits_sees_what_is_done_and_the_line_is_wiped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_shown_and_its_line_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     said = shown(Terminal(), monkeypatch, wait=True)
     assert "reading \\x1b[31mvllm" in said
     assert said.endswith("\r\x1b[2K")
     assert "\n" not in said
 
 
-def test_who_does_not_wait_sees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_run_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_QUIET", 60)
     assert shown(Terminal(), monkeypatch, wait=False) == ""
 

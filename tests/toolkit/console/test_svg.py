@@ -28,14 +28,14 @@ def _drawn(words: str) -> ET.Element:
 @pytest.mark.parametrize("words", ["plain", HOSTILE, *(
     "".join(chr(random.Random(seed).randrange(0x11000)) for _ in range(3)) * 5 for seed in range(20)
 )])  # fmt: skip
-def test_whatever_is_said_stays_words(words: str) -> None:
+def test_any_message_stays_text(words: str) -> None:
     root = _drawn(words)
     names = {one.tag.removeprefix(_SVG) for one in root.iter()}
     assert names == {"svg", "title", "desc", "style", "rect", "line", "text", "g"}
     assert not [key for one in root.iter() for key in one.attrib if key.startswith("on")]
 
 
-def test_it_says_in_words_what_it_shows() -> None:
+def test_it_describes_in_text_what_it_draws() -> None:
     root = _drawn("where the time went")
     assert root.get("role") == "img"
     known = {one.get("id"): one.text for one in root.iter() if one.get("id")}

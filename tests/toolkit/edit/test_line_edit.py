@@ -35,7 +35,7 @@ def test_a_line_of_a_script_is_commented_out(before: str, line: int, after: str)
     assert edit(before, LineEdit(line, "X")) == after
 
 
-def test_a_value_may_be_spelt_like_a_constant_of_python() -> None:
+def test_a_value_may_be_spelled_like_a_python_constant() -> None:
     before = 'export X="True"\necho a\n'
     assert (
         edit(before, LineEdit(1, "True", "false"))

@@ -74,7 +74,7 @@ def test_few_addresses_are_named_as_the_cause(monkeypatch: pytest.MonkeyPatch) -
     assert "ulimit -v leaves each process 1.0 GiB of addresses: raise it" in found.reason
 
 
-def test_a_fact_that_needs_it_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fact_that_needs_it_has_the_same_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     no_threads(monkeypatch, lambda name: name == "Disk")
     found = answer(Collection([disk, room], {}), Room)
     assert isinstance(found, Broken)
@@ -107,5 +107,5 @@ def test_an_error_that_cannot_be_shown_is_an_answer() -> None:
     assert found.reason == "reading Disk broke: Speechless: it cannot be shown"
 
 
-def test_a_fact_that_nobody_collects_is_an_answer() -> None:
+def test_a_fact_without_a_collector_is_a_result() -> None:
     assert answer(Collection([], {}), Disk) == Unknown("nothing here collects Disk")

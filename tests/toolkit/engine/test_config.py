@@ -34,7 +34,7 @@ def test_pyproject_above_is_found_and_one_without_our_table_is_passed_over(tmp_p
     assert (config.select, config.sites) == (("VLLM",), (Site("model", "/m"),))
 
 
-def test_a_broken_pyproject_that_is_not_about_us_is_somebody_elses(tmp_path: Path) -> None:
+def test_a_broken_pyproject_without_our_section_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[[[")
     assert load(tmp_path) == Config()
 
@@ -42,7 +42,7 @@ def test_a_broken_pyproject_that_is_not_about_us_is_somebody_elses(tmp_path: Pat
 @pytest.mark.parametrize(
     ("name", "head"), [("verl-doctor.toml", ""), ("pyproject.toml", "[tool.verl-doctor]\n")]
 )
-def test_what_anybody_may_write_is_passed_over_and_said_once(
+def test_a_world_writable_file_is_skipped_and_reported_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, head: str
 ) -> None:
     """The next one above counts: another user's file must not hide it."""
@@ -58,7 +58,7 @@ def test_what_anybody_may_write_is_passed_over_and_said_once(
 
 
 @pytest.mark.parametrize("name", ["verl-doctor.toml", "pyproject.toml"])
-def test_nobody_elses_damaged_configuration_stops_anything(tmp_path: Path, name: str) -> None:
+def test_a_damaged_configuration_of_another_user_stops_nothing(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("[[[ verl-doctor")
     tmp_path.chmod(0o777)
     assert load(tmp_path) == Config()
@@ -104,7 +104,7 @@ def test_an_ignore_carries_its_reason_and_end(tmp_path: Path) -> None:
         ("sites = 3", "sites must be a table"),
     ],
 )
-def test_what_is_wrong_is_said_with_file_and_key(tmp_path: Path, text: str, said: str) -> None:
+def test_a_mistake_is_reported_with_file_and_key(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "verl-doctor.toml").write_text(text)
     with pytest.raises(UsageError, match="verl-doctor\\.toml") as refused:
         load(tmp_path)

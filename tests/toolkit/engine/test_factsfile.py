@@ -131,7 +131,7 @@ def test_an_unknown_keeps_its_kind(answer: Unknown, tmp_path: Path) -> None:
     assert reread(shelf, answer, tmp_path) == answer
 
 
-def test_a_kind_that_only_a_plugin_knows_becomes_the_nearest_one(tmp_path: Path) -> None:
+def test_a_kind_that_only_a_plugin_has_becomes_the_nearest_kind(tmp_path: Path) -> None:
     assert reread(shelf, OutOfReach("too high"), tmp_path) == Absent("too high")
 
 

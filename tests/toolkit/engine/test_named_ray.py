@@ -47,7 +47,7 @@ def test_the_one_that_is_named_is_the_only_one():
         (NOTHING, PLACE, "cannot be read: there is none; --python names"),
     ],
 )  # fmt: skip
-def test_one_that_tells_nothing_is_said_and_no_other_is_shown(clusters, place, why):
+def test_an_uninformative_log_is_reported_and_no_other_is_shown(clusters, place, why):
     asked = queried_clusters(ASKED, facts(clusters, place))
     assert isinstance(asked, Unknown)
     assert why in asked.reason

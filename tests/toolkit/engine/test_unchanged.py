@@ -232,7 +232,7 @@ def test_nothing_is_run_again(place: Path) -> None:
     assert counts == before
 
 
-def test_what_changes_by_itself_is_observed_anew(place: Path) -> None:
+def test_changing_facts_are_collected_again(place: Path) -> None:
     here = session(place)
     judged(here)
     sun[0] = "rain"

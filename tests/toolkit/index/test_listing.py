@@ -96,7 +96,7 @@ def test_a_user_in_netrc_is_let_in(index: IndexServer) -> None:
     assert versions(listing(index.url)) == ["0.11.0", "0.12.0"]
 
 
-def test_a_stranger_is_told_where_credentials_go_and_no_password_is_shown(index: IndexServer) -> None:
+def test_the_destination_of_credentials_is_shown_and_no_password(index: IndexServer) -> None:
     index.login = "me:s3cret"
     with pytest.raises(NoListing, match="requires a user and a password") as raised:
         listing(index.url.replace("http://", "http://me:wr0ng@"))
@@ -127,7 +127,7 @@ def test_one_silent_index_is_named_beside_the_others(index: IndexServer) -> None
     assert found.silent == (f"{broken.url}/vllm/ responds with 500: internal server error",)
 
 
-def test_an_earlier_answer_serves_when_the_index_is_silent_or_must_not_be_asked(index: IndexServer) -> None:
+def test_an_earlier_response_is_used_if_the_index_is_unreachable_or_offline(index: IndexServer) -> None:
     url = index.url
     listing(url)
     asked = len(index.asked)
@@ -185,7 +185,7 @@ def test_an_index_that_drips_is_left(index: IndexServer, monkeypatch: pytest.Mon
             listing(url)
 
 
-def test_a_proxy_is_asked_for_what_no_proxy_does_not_name(index: IndexServer) -> None:
+def test_a_proxy_is_used_for_hosts_that_no_proxy_does_not_list(index: IndexServer) -> None:
     with pytest.raises(NoListing):
         listing("http://index.invalid/simple", http_proxy="http://127.0.0.1:1", no_proxy="")
     listing("http://index.invalid/simple/../simple", http_proxy=f"http://{index.host}", no_proxy="")

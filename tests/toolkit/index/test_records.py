@@ -105,7 +105,7 @@ LINE = f"x/a.py,{EMPTY},0\n"
         ("\x01\x02\n\x03", "damaged (2 of its 2 lines cannot be read)"),
     ],
 )
-def test_a_record_that_cannot_be_compared_with_says_why(info: Path, text: str, problem: str) -> None:
+def test_a_record_that_cannot_be_compared_has_a_reason(info: Path, text: str, problem: str) -> None:
     (info / "RECORD").write_text(text)
     assert RecordFile(info / "RECORD").problem() == problem
 

@@ -68,7 +68,7 @@ def test_folders_of_wheels_are_made_absolute(tmp_path: Path) -> None:
     assert read(tmp_path, PIP_NO_INDEX="0").indexes == (PYPI,)
 
 
-def test_uv_is_asked_where_pip_says_nothing(tmp_path: Path) -> None:
+def test_uv_is_queried_if_pip_has_no_answer(tmp_path: Path) -> None:
     write(
         tmp_path / "home/.config/uv/uv.toml",
         '[[index]]\nurl = "https://main"\ndefault = true\n[[index]]\nurl = "https://more"\nname = "m"\n'

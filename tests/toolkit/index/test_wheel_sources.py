@@ -93,7 +93,7 @@ def test_a_compiled_module_is_there_without_its_content_when_it_is_large(index: 
 
 
 @pytest.mark.parametrize("hashes", [True, False])
-def test_what_was_read_is_not_asked_for_again(index: IndexServer, hashes: bool) -> None:
+def test_files_that_were_read_are_not_requested_again(index: IndexServer, hashes: bool) -> None:
     index.hashes = hashes
     first = Reader(index).read()
     before = len(index.asked)
@@ -104,14 +104,14 @@ def test_what_was_read_is_not_asked_for_again(index: IndexServer, hashes: bool) 
     assert Reader(index, offline=True).read().folder == first.folder
 
 
-def test_a_cache_that_lost_a_file_is_read_anew(index: IndexServer) -> None:
+def test_a_cache_that_lost_a_file_is_read_again(index: IndexServer) -> None:
     unpacked = Reader(index).read()
     whole = content(unpacked)
     (unpacked.folder / "vllm" / "__init__.py").write_bytes(b"")
     assert content(Reader(index).read()) == whole
 
 
-def test_offline_without_the_wheel_says_what_to_do(index: IndexServer) -> None:
+def test_offline_without_the_wheel_has_a_remedy(index: IndexServer) -> None:
     found = PackageIndex(IndexSettings(indexes=(index.url,)), web(IndexSettings())).listing("vllm").wheels[0]
     with pytest.raises(WheelError, match="run once without --offline"):
         Reader(index, offline=True).sources.of(found)
@@ -144,7 +144,7 @@ def test_a_download_that_is_another_file_is_refused(index: IndexServer) -> None:
     assert not list(home().glob("[0-9a-f]*"))
 
 
-def test_a_server_that_does_not_know_the_last_bytes_is_asked_for_the_length(index: IndexServer) -> None:
+def test_a_server_without_suffix_ranges_is_queried_for_the_length(index: IndexServer) -> None:
     index.suffixes = False
     assert content(Reader(index).read())["vllm/__init__.py"] == b"x = 1\n"
     assert index.sent < BIG / 4

@@ -83,7 +83,7 @@ def test_numbers_and_names_of_files_are_no_settings(error: str) -> None:
     assert blamed(JOB + raised(error, FIT))[:2] == ("program", ())
 
 
-def test_an_assertion_that_says_nothing_is_quoted_and_its_setting_named() -> None:
+def test_an_assertion_without_a_message_is_quoted_and_its_setting_named() -> None:
     log = JOB + raised("AssertionError", FIT, code="assert self.pad_mode in KNOWN")
     assert blamed(log)[:2] == ("configuration", ("data.pad_mode",))
     first = first_of(log)
@@ -151,7 +151,7 @@ def test_an_argument_that_the_parser_of_a_server_refused_explains_its_end() -> N
         "(raylet) Killed\n",
     ],
 )
-def test_nobody_is_blamed_where_nothing_failed_or_nothing_tells(log: str) -> None:
+def test_no_cause_is_given_without_a_failure_or_evidence(log: str) -> None:
     assert first_of(log) is None
 
 

@@ -44,7 +44,7 @@ def test_no_remedy_demands_another_machine_than_the_log_shows(machine: str) -> N
             assert not contradicts(part, traits), (signature.code, part)
 
 
-def test_what_is_named_among_others_says_nothing_that_their_log_contradicts() -> None:
+def test_a_log_among_others_is_not_contradicted_by_them() -> None:
     for _, log in SPOKEN[::4]:
         reading = read(excerpt(io.BytesIO(log.encode()).read).lines, "run.log")
         traits = traits_of(log_lines(log))
@@ -52,7 +52,7 @@ def test_what_is_named_among_others_says_nothing_that_their_log_contradicts() ->
             assert not any(contradicts(part, traits) for part in remedy_of(one).split("; ")), log
 
 
-def test_a_remedy_of_which_nothing_is_left_says_so() -> None:
+def test_an_empty_remedy_is_reported() -> None:
     assert fitting("nvidia-smi on the host; ask for another node", {"amd"}) == "ask for another node"
     assert "do not apply to this machine" in fitting("nvidia-smi on the host", {"npu"})
     assert fitting("torch for cu128 on Blackwell", {"nvidia", "old GPU"}) != "torch for cu128 on Blackwell"

@@ -53,7 +53,7 @@ def test_a_limit_that_ended_the_run_is_its_cause(said: str, code: str) -> None:
 
 
 @pytest.mark.parametrize("said", ENDS)
-def test_who_ended_the_run_is_said_with_the_line_that_tells(said: str) -> None:
+def test_the_cause_of_a_stopped_run_is_reported_with_its_line(said: str) -> None:
     reading = judged(f"{STEP}{said}\n")
     answer = Answer(reading, ("run.log",), 100)
     assert reading.error is not None
@@ -68,7 +68,7 @@ def test_a_run_that_had_finished_or_went_on_was_not_ended(said: str) -> None:
         assert Answer(judged(log), ("run.log",), 100).exit_code == 0, log
 
 
-def test_a_fault_that_was_told_before_the_end_stays_the_first_cause() -> None:
+def test_a_fault_logged_before_the_end_stays_the_first_cause() -> None:
     disk = "OSError: [Errno 28] No space left on device"
     for fault in (f"{disk}\n", spoken(traceback(disk), RUNNER)):
         (cause,) = judged(f"{STEP}{fault}{ENDS[0]}\n").causes

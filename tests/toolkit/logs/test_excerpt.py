@@ -33,7 +33,9 @@ def bars(times: int) -> str:
         (f"{'failed: 0 of 9 ' * 400}\r{MEMORY}\n", "LOG110", MEMORY),
     ],
 )
-def test_the_proof_is_what_was_said_and_not_the_bar_before_it(text: str, code: str, proof: str) -> None:
+def test_the_proof_is_the_message_and_not_the_progress_bar_before_it(
+    text: str, code: str, proof: str
+) -> None:
     (cause,) = judged(text).causes
     assert cause.signature is not None
     assert (cause.signature.code, cause.number, cause.lines) == (code, 1, (proof,))
@@ -47,7 +49,7 @@ def test_a_traceback_that_ends_behind_a_bar_has_its_own_lines_as_proof() -> None
     assert (cause.number, cause.lines) == (4, (frame, AMPERE))
 
 
-def test_what_is_written_over_a_bar_is_said_by_who_wrote_the_bar() -> None:
+def test_a_line_written_over_a_bar_belongs_to_the_bars_process() -> None:
     (cause,) = judged(f"(WorkerDict pid=7) {bars(1)}{MEMORY}\n").causes
     assert cause.process == "WorkerDict pid=7"
 

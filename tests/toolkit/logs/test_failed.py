@@ -76,7 +76,7 @@ def test_an_error_behind_which_the_run_went_on_is_no_failure() -> None:
     assert answered(f"{STARTED}{DONE}Job 'raysubmit_1' failed\n").exit_code == 3
 
 
-def test_workers_that_nobody_heard_before_are_of_the_run_that_ended() -> None:
+def test_workers_without_earlier_output_belong_to_the_run_that_ended() -> None:
     killed = "(WorkerDict pid=512) RuntimeError: DataLoader worker (pid 912) is killed by signal: Killed.\n"
     died = "(raylet) A worker died or was killed while executing a task by an unexpected system error.\n"
     assert answered(f"{DONE}{killed}{died}").exit_code == 0

@@ -27,7 +27,7 @@ def judged(text: str) -> Reading:
 
 
 @pytest.mark.parametrize("between", ["", PADDING])
-def test_a_run_did_not_fail_for_what_is_said_while_it_is_torn_down(between: str) -> None:
+def test_messages_during_teardown_are_not_the_cause(between: str) -> None:
     found = judged(f"{DONE}{between}{TORN_DOWN}{between}")
     assert (found.causes, found.error, found.consequences, found.also) == ((), None, (), ())
     assert [one.words.startswith(KILLED) for one in found.hints] == [True]

@@ -177,7 +177,7 @@ def test_a_log_that_tells_nothing_gives_no_cause(text: str) -> None:
     assert first_cause(text) is None
 
 
-def test_who_said_it_and_where_it_was_raised_are_told() -> None:
+def test_process_and_place_of_an_error_are_reported() -> None:
     cause = first_cause(ENGINE)
     assert cause is not None
     assert (cause.process, cause.frame) == ("EngineCore_DP0 pid=5", 'File "core.py", line 690, in run')

@@ -163,9 +163,7 @@ def test_of_a_log_that_was_cut_off_while_packed_what_there_is_counts(here: Docto
 
 
 @pytest.mark.parametrize("said", ["", "OSError: [Errno 24] Too many open files\n"])
-def test_a_log_that_was_cut_off_before_anything_was_named_is_not_said_to_be_fine(
-    here: Doctor, tmp_path: Path, said: str
-) -> None:
+def test_a_truncated_log_is_not_reported_as_fine(here: Doctor, tmp_path: Path, said: str) -> None:
     noise = "".join(f"{random.Random(at).random()}\n" for at in range(5000))
     packed = gzip.compress((noise + said + noise).encode())
     written(tmp_path, "run.log.gz", packed[: len(packed) // 3])
@@ -176,7 +174,7 @@ def test_a_log_that_was_cut_off_before_anything_was_named_is_not_said_to_be_fine
     assert here("logs", "whole.log", cwd=tmp_path).returncode == bool(said)
 
 
-def test_an_empty_log_is_not_said_to_be_fine(
+def test_an_empty_log_is_not_reported_as_fine(
     here: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(tmp_path, "run.log", "")
@@ -307,7 +305,7 @@ def test_a_fault_of_logs_alone_has_a_page_and_rules_that_may_confirm_it(here: Do
     assert "explain LOG for those of that family" in here("explain", "LOG999", cwd=tmp_path).stderr
 
 
-def test_a_rule_says_how_logs_show_its_fault(here: Doctor, tmp_path: Path) -> None:
+def test_a_rule_describes_how_logs_show_its_fault(here: Doctor, tmp_path: Path) -> None:
     page = here("explain", "CUDA105", cwd=tmp_path).stdout
     assert "`cannot find -lcuda`" in page.partition("## In logs")[2]
     assert "(less than 20) GB" in here("explain", "HOST106", cwd=tmp_path).stdout
@@ -359,7 +357,7 @@ def test_a_complaint_that_goes_on_in_the_next_lines_is_kept_with_them() -> None:
     assert "c" not in kept
 
 
-def test_what_is_said_ten_thousand_times_hides_nothing_and_is_not_kept() -> None:
+def test_a_line_repeated_ten_thousand_times_hides_nothing_and_is_not_kept() -> None:
     chatter = "".join(f"request {at} failed, error {at % 7}\n" for at in range(10_000))
     kept = said(chatter + "OSError: [Errno 24] Too many open files\n" + chatter)
     assert any("Too many open" in text for _, text in kept)
@@ -432,7 +430,9 @@ def test_a_line_without_an_end_is_cut_around_what_matters() -> None:
         ("> (W pid=7) no", "W pid=7", "", "no"),
     ],
 )
-def test_who_speaks_is_told_from_labels_of_all_kinds(line: str, process: str, level: str, text: str) -> None:
+def test_the_writer_of_a_line_is_read_from_labels_of_all_kinds(
+    line: str, process: str, level: str, text: str
+) -> None:
     (one,) = log_lines(line)
     assert (one.process, one.level, one.text) == (process, level, text)
 

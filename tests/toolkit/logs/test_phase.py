@@ -93,7 +93,7 @@ def test_nothing_strikes_at_the_start_once_a_step_was_logged(here: Doctor, tmp_p
         assert found["results"][0]["findings"][0]["phase"] == phase
 
 
-def test_the_schema_knows_every_phase() -> None:
+def test_the_schema_contains_every_phase() -> None:
     schema = json.loads(schema_text("logs"))
     assert schema["$defs"]["FindingDocument"]["properties"]["phase"]["enum"] == [*PHASES, None]
     assert WHEN.keys() == set(PHASES)

@@ -49,7 +49,7 @@ def test_a_chain_of_any_length_is_read_in_work_proportional_to_it(
 
 
 @pytest.mark.parametrize("depth", [1, 40, 2_000])
-def test_errors_that_are_told_in_each_other_are_all_read(depth: int) -> None:
+def test_nested_errors_are_all_read(depth: int) -> None:
     found = raised_in(list(log_lines(nested(depth))))
     assert sum(len(list(one.chain)) for one in found) == depth + 1
     assert found[-1].first.message == "1"

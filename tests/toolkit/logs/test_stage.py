@@ -51,7 +51,7 @@ def test_the_method_that_ray_names_shows_the_stage_too() -> None:
     assert cause_of(f"Traceback (most recent call last):\n{frame}{told_by_ray}").stage == "update"
 
 
-def test_where_the_log_ends_within_a_traceback_its_last_line_of_code_says_what_was_raised() -> None:
+def test_the_last_line_of_code_shows_the_error_of_a_truncated_traceback() -> None:
     cut = (
         'Traceback (most recent call last):\n  File "/v/vllm/v1/core/kv_cache_utils.py", line 699, in check\n'
         '    raise ValueError("No available memory for the cache blocks. "\n                     "Try increasing it.")\n'

@@ -79,7 +79,7 @@ def test_a_line_outside_of_tracebacks_that_was_survived_is_no_cause_later() -> N
         ("gcc: internal compiler error: Segmentation fault signal terminated program cc1", "LOG113"),
     ],
 )
-def test_what_the_compiler_says_counts_also_behind_its_command(said: str, code: str) -> None:
+def test_the_compilers_message_counts_also_after_its_command(said: str, code: str) -> None:
     failed = "subprocess.CalledProcessError: Command '['gcc', 'main.c', '-lcuda']' returned non-zero exit status 1."
     command = spoken(traceback(failed), "(EngineCore_DP0 pid=5512) ")
     assert codes(judged(f"{command}{said}\n")) == [code]

@@ -79,7 +79,7 @@ def test_what_was_replaced_stands_there_again() -> None:
     assert [line for _, line in found.hunks] == [5]
 
 
-def test_a_patch_says_where_it_belongs_and_what_it_does() -> None:
+def test_a_patch_states_where_it_belongs_and_what_it_does() -> None:
     (patch,) = told(replaced(CALL, "old=args.old", "new=not args.old"))
     assert (patch.path, patch.scope, patch.line) == ("a.py", "Server.start", 5)
     assert (patch.old, patch.new) == ("old=args.old", "new=not args.old")
@@ -169,7 +169,7 @@ def test_what_people_patch_by_hand_is_carried_too(form: str) -> None:
     assert same(brought(patch, before), FOREIGN[form])
 
 
-def test_what_replaces_nothing_cannot_be_told() -> None:
+def test_an_override_that_replaces_nothing_is_undetermined() -> None:
     text = FOREIGN["kept above"] + "x = 1\ny = 2  # Uky\n"
     assert taken_out(text).undetermined == (6,)
 
@@ -212,7 +212,7 @@ def document(**changed: object) -> str:
         ("[" * 100_000, "is no file of patches"),
     ],
 )
-def test_a_damaged_file_of_patches_is_said_in_a_sentence(tmp_path: Path, content: str, said: str) -> None:
+def test_a_damaged_patch_file_is_reported_in_one_sentence(tmp_path: Path, content: str, said: str) -> None:
     path = tmp_path / "patches.json"
     path.write_text(content)
     with pytest.raises(UsageError, match=said):

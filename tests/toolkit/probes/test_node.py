@@ -71,7 +71,7 @@ def test_it_answers_and_its_folder_is_gone(tmp_path: Path, detached: bool) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_breaks_says_how(tmp_path: Path) -> None:
+def test_a_break_states_how(tmp_path: Path) -> None:
     with running(tmp_path, "raise ValueError('no such thing')") as process:
         assert answer(process) == {
             "missing": "the doctor's program ended with status 1: ValueError: no such thing"
@@ -96,7 +96,7 @@ def test_what_an_answer_leaves_running_is_ended(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("detached", [False, True])
-def test_nobody_wants_the_answer_any_more(tmp_path: Path, detached: bool) -> None:
+def test_the_result_is_no_longer_needed(tmp_path: Path, detached: bool) -> None:
     """The other side may end in any way: the system closes the pipe."""
     with running(tmp_path, LEAVES_A_CHILD + "time.sleep(600)", detached=detached) as process:
         while not (tmp_path / "pids").exists() or not (tmp_path / "pids").read_text():

@@ -41,7 +41,7 @@ def test_the_gpus_of_an_actor() -> None:
         (json.dumps({"env_vars": {"RANK": 1, "WANDB_API_KEY": "secret", "WG_PREFIX": "x" * 200}}), {"RANK": "1", "WG_PREFIX": "x" * 100}),
     ],
 )  # fmt: skip
-def test_only_the_place_in_a_process_group_is_told_of_the_variables(text: str, told: dict[str, str]) -> None:
+def test_only_the_place_in_a_process_group_is_shown_of_the_variables(text: str, told: dict[str, str]) -> None:
     assert variables(SimpleNamespace(serialized_runtime_env=text)) == told
 
 

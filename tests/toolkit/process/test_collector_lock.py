@@ -34,7 +34,7 @@ def test_one_works_at_a_time() -> None:
     assert most == [1] * 16
 
 
-def test_who_waits_for_something_outside_lets_the_next_one_begin() -> None:
+def test_waiting_for_something_outside_lets_the_next_begin() -> None:
     turns, answered, alone = Turns(_LONG), threading.Event(), []
 
     def asks() -> None:
@@ -53,7 +53,7 @@ def test_who_waits_for_something_outside_lets_the_next_one_begin() -> None:
     assert alone
 
 
-def test_who_has_waited_is_alone_again_afterwards() -> None:
+def test_a_waiting_run_is_alone_afterwards() -> None:
     turns = Turns(_LONG)
     with turns.turn():
         with turns.waiting():

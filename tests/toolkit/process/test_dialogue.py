@@ -21,7 +21,7 @@ def said(script: str, order: bytes = b"", seconds: float = 120) -> tuple[list[by
         return lines, dialogue.last_error
 
 
-def test_a_long_order_arrives_whole_while_the_child_speaks() -> None:
+def test_a_long_request_arrives_whole_while_the_child_prints() -> None:
     script = (
         "import sys; print('y' * 1000000, flush=True); print(len(sys.stdin.buffer.read(1000000)), flush=True)"
     )
@@ -30,7 +30,7 @@ def test_a_long_order_arrives_whole_while_the_child_speaks() -> None:
 
 
 @pytest.mark.parametrize("script", ["import sys; sys.stdin.close(); print('no')", "print('no')"])
-def test_who_does_not_read_its_order_is_heard_all_the_same(script: str) -> None:
+def test_a_child_that_does_not_read_stdin_is_still_read(script: str) -> None:
     assert said(script, LONG)[0] == [b"no"]
 
 
@@ -59,7 +59,7 @@ def test_time_is_up() -> None:
     assert lines == [b"so far"]
 
 
-def test_it_is_told_to_stop_and_may_clear_away(tmp_path: Path) -> None:
+def test_it_is_stopped_and_may_clean_up(tmp_path: Path) -> None:
     """The end of its input is the order to stop; only who does not obey is killed."""
     away = tmp_path / "away"
     script = f"import sys; print('ready', flush=True); sys.stdin.read(); open({str(away)!r}, 'w').close()"
@@ -68,7 +68,7 @@ def test_it_is_told_to_stop_and_may_clear_away(tmp_path: Path) -> None:
     assert away.exists()
 
 
-def test_who_closes_its_complaint_may_go_on() -> None:
+def test_a_process_that_closes_stderr_may_continue() -> None:
     script = "import os, time; os.close(2); time.sleep(0.5); print('late', flush=True)"
     assert said(script)[0] == [b"late"]
 

@@ -45,7 +45,7 @@ def test_bytes_that_are_no_text_reach_the_child() -> None:
     assert answer.stdout == "b'\\xff'\n"
 
 
-def test_output_and_code_are_told() -> None:
+def test_output_and_exit_code_are_reported() -> None:
     answer = run("import sys; print('out'); print('first\\nlast', file=sys.stderr); sys.exit(3)")
     assert (answer.code, answer.stdout, answer.last_line) == (3, "out\n", "last")
     assert (
@@ -54,7 +54,7 @@ def test_output_and_code_are_told() -> None:
 
 
 @pytest.mark.slow
-def test_what_was_said_before_the_time_was_over_is_kept() -> None:
+def test_output_before_a_timeout_is_kept() -> None:
     machine = Machine(environ={"PATH": os.environ["PATH"]})
     for limit in (1.0, *LIMITS):
         answer = machine.run(["sh", "-c", "echo begun; exec sleep 600"], timeout=limit)
@@ -125,7 +125,7 @@ def test_a_flood_is_stopped_and_only_its_beginning_is_kept(
         ("os.abort()", "the process was ended by signal 6"),
     ],
 )
-def test_how_a_child_ended_is_told_in_words_that_are_not_its_answers(code: str, words: str) -> None:
+def test_the_end_of_a_child_is_distinguished_from_its_output(code: str, words: str) -> None:
     assert ending(run(f"import os, sys\n{code}", timeout=120), 120) == words
 
 
@@ -175,7 +175,7 @@ def test_nothing_that_a_child_started_survives_or_is_waited_for(
     wait_for_end_of(pid)
 
 
-def test_nobody_elses_child_is_touched() -> None:
+def test_no_child_of_another_process_is_touched() -> None:
     with subprocess.Popen([sys.executable, "-c", SLEEP], start_new_session=True) as stranger:
         try:
             run("pass")

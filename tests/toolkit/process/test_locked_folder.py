@@ -33,7 +33,7 @@ def test_it_is_abandoned_when_its_owner_has_ended_and_not_before(tmp_path: Path)
     assert found(tmp_path / "nowhere") == []
 
 
-def test_who_looks_at_it_has_it_alone(tmp_path: Path) -> None:
+def test_a_reader_has_exclusive_access(tmp_path: Path) -> None:
     folder = left(tmp_path)
     for one in abandoned(tmp_path, "vds-"):
         assert one == folder
@@ -41,7 +41,7 @@ def test_who_looks_at_it_has_it_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o702, 0o1777])
-def test_a_folder_that_others_may_write_into_is_nobodys(mode: int, tmp_path: Path) -> None:
+def test_a_folder_that_others_may_write_to_is_not_trusted(mode: int, tmp_path: Path) -> None:
     folder = left(tmp_path, mode=mode)
     assert found(tmp_path) == []
     (folder / "note").write_text("a thesis to remove")

@@ -27,7 +27,7 @@ def send(number: signal.Signals) -> None:
     os.kill(os.getpid(), number)
 
 
-def test_each_is_told_and_what_was_there_is_put_back(heard: list[str]) -> None:
+def test_each_is_reported_and_the_previous_value_restored(heard: list[str]) -> None:
     with taken(USED, lambda number: heard.append(number.name)):
         send(signal.SIGTERM)
         send(signal.SIGHUP)
@@ -59,7 +59,7 @@ def test_a_signal_that_nohup_ignores_stays_ignored(heard: list[str]) -> None:
 
 
 @pytest.mark.parametrize("ignored", [True, False])
-def test_a_signal_that_was_ignored_is_not_told(ignored: bool, heard: list[str]) -> None:
+def test_an_ignored_signal_is_not_reported(ignored: bool, heard: list[str]) -> None:
     if ignored:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with taken(USED, lambda number: heard.append(number.name)):

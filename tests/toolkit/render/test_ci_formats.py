@@ -118,7 +118,7 @@ def test_severities_rules_and_what_could_not_be_judged(repo: Path) -> None:
     assert told == [("note", "PY102"), ("error", "PY103")]
 
 
-def test_nodes_that_did_not_answer_are_told(repo: Path) -> None:
+def test_nodes_that_did_not_respond_are_reported(repo: Path) -> None:
     nodes = Nodes(2, 2, missing=(NodeGroup("no route", 1, "node9"),))
     said = Report(TARGET, (CheckResult("PY105", "x", "pass"),), nodes=nodes)
     (note,) = log(said, repo)["invocations"][0]["toolExecutionNotifications"]
@@ -242,7 +242,7 @@ def test_annotations_stand_at_files_of_the_checkout_the_worst_first(repo: Path) 
 
 @settings(max_examples=40)
 @given(st.text(), st.text(min_size=1))
-def test_nobody_writes_a_command_of_his_own(message: str, path: str) -> None:
+def test_commands_are_written_in_one_place_only(message: str, path: str) -> None:
     said = report(finding(f"{message}\n::error::mine\r\n::stop-commands::x", path))
     lines = list(github.render(said, Path("/repo")))
     assert all("\n" not in line and "\r" not in line for line in lines)
@@ -250,12 +250,12 @@ def test_nobody_writes_a_command_of_his_own(message: str, path: str) -> None:
     assert sum(line.startswith("::error ") for line in lines) == 2
 
 
-def test_repairs_are_told_in_the_log(repo: Path) -> None:
+def test_repairs_are_written_to_the_log(repo: Path) -> None:
     plan = Repair("the-fix", "CFG101", "Mend it", "safe", "planned")
     assert "planned: CFG101 Mend it" in list(github.render(report(repairs=(plan,)), repo))
 
 
-def test_what_github_does_not_show_is_said(repo: Path) -> None:
+def test_omissions_for_github_are_reported(repo: Path) -> None:
     few = list(github.render(report(*[finding()] * 9), repo))
     many = list(github.render(report(*[finding()] * 10), repo))
     assert few[-1] == "verl-doctor: WILL FAIL; 10 errors, 0 warnings, 0 notices"
@@ -272,7 +272,7 @@ def test_the_checkout_is_what_git_keeps(repo: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["sarif", "github"])
-def test_a_real_check_says_so(here: Doctor, repo: Path, form: str) -> None:
+def test_a_real_check_reports_it(here: Doctor, repo: Path, form: str) -> None:
     (repo / "run.sh").write_text(
         "set -e\nexport NCCL_DEBGU=INFO\npython3 -m verl.trainer.main_ppo x\r\n", "utf-8"
     )
@@ -288,7 +288,7 @@ def test_a_real_check_says_so(here: Doctor, repo: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "uri"), [("\udcff\udcfe.sh", "%FF%FE.sh"), ("é\n.sh", "%C3%A9%0A.sh")])
-def test_a_name_that_is_no_text_is_told_byte_for_byte(repo: Path, name: str, uri: str) -> None:
+def test_a_name_that_is_not_text_is_shown_byte_for_byte(repo: Path, name: str, uri: str) -> None:
     said = report(finding(path=str(repo / name), line=2))
     (result,) = [one for one in log(said, repo)["results"] if one["ruleId"] == "CFG101"]
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == uri
@@ -301,7 +301,7 @@ def test_a_name_that_no_annotation_can_carry_stands_in_its_message(repo: Path, n
     assert ".sh:2: it is wrong" in message
 
 
-def test_a_name_that_no_file_can_have_is_told_somehow(repo: Path) -> None:
+def test_a_name_that_no_file_can_have_is_still_shown(repo: Path) -> None:
     said = report(finding(path="/\ud800.sh"))
     (result,) = [one for one in log(said, repo)["results"] if one["ruleId"] == "CFG101"]
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "file:///%3F.sh"

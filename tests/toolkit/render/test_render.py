@@ -66,7 +66,7 @@ def text(said: Report, width: int | None = None, *, verbose: bool = False) -> st
     return "\n".join(line.plain for line in render_text.render(said, width=width, verbose=verbose))
 
 
-def test_every_form_that_can_be_asked_for_has_its_writer() -> None:
+def test_every_output_format_has_its_writer() -> None:
     said = {}
     for form in FORMATS:
         file = StringIO()
@@ -124,7 +124,7 @@ def test_commands_to_copy_stand_on_lines_of_their_own(width: int | None) -> None
     assert "  verl-doctor explain VLLM101" in commands
 
 
-def test_a_finding_is_short_until_asked_for() -> None:
+def test_a_finding_is_short_unless_details_are_requested() -> None:
     short, whole = (
         text(report(finding(remedy="do this"))),
         text(report(finding(remedy="do this")), verbose=True),
@@ -147,7 +147,7 @@ def test_a_pipe_gets_each_thing_on_one_line() -> None:
     assert any(message.strip() in line for line in text(report(finding(message))).splitlines())
 
 
-def test_further_places_are_folded_until_asked_for() -> None:
+def test_further_places_are_folded_unless_requested() -> None:
     many = finding(also=tuple(Location("/x.py", line) for line in range(20)))
     assert "20 more places (-v shows them)" in text(report(many))
     assert "/x.py:19" in text(report(many), verbose=True)

@@ -76,7 +76,7 @@ def test_where_there_is_no_list_nothing_is_added_to_it() -> None:
     assert yaml.safe_load(text) == {"env_vars": {"LIBRARY_PATH": "/x"}}
 
 
-def test_every_variable_says_why() -> None:
+def test_every_variable_has_a_reason() -> None:
     both = (REASON, Reason("ENV101", "other", "second"))
     lines = written([Entry("A", "1", both)], ()).splitlines()
     assert [line.strip() for line in lines[-3:]] == [f"# {REASON}", "# ENV101 other: second", 'A: "1"']

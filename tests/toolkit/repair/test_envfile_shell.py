@@ -106,7 +106,7 @@ def test_what_was_written_can_be_read() -> None:
     ],
     ids=["empty", "another file", "a line more", "another statement", "cut off"],
 )
-def test_what_somebody_else_wrote_is_not_understood(text: str) -> None:
+def test_files_of_other_programs_are_not_understood(text: str) -> None:
     assert read(text) is None
 
 

@@ -186,7 +186,7 @@ def test_each_finding_is_repaired_and_judged_by_itself(folder: Path) -> None:
     assert repair.exit_code(report) == 1
 
 
-def test_a_refusal_is_said_and_fails(folder: Path) -> None:
+def test_a_refusal_is_reported_and_fails(folder: Path) -> None:
     report = carried_out(session(folder, lambda *_: Refusal("this form is not known")))
     assert outcomes(report) == ["refused"]
     assert (report.repairs or ())[0].reason == "this form is not known"

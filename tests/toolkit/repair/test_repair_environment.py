@@ -229,7 +229,7 @@ def test_a_variable_is_written_into_both_files_and_the_rule_is_quiet_then(job: J
     assert job.ray_file == {"COLOUR": "blue"}
 
 
-def test_without_a_folder_nothing_is_done_and_the_next_step_is_said(job: Job) -> None:
+def test_without_a_folder_nothing_is_done_and_the_next_step_is_shown(job: Job) -> None:
     report = job.run({"COLOUR": "red"}, into=None)
     assert only(report).outcome == "not attempted"
     assert "--output-env DIR" in only(report).reason
@@ -269,13 +269,13 @@ def test_what_no_rule_asks_for_any_more_is_taken_out(job: Job) -> None:
     assert report.verdict == "ok"
 
 
-def test_what_was_removed_where_it_came_from_is_told_from_what_the_file_removed(job: Job) -> None:
+def test_removals_at_the_origin_are_distinguished_from_removals_by_the_file(job: Job) -> None:
     job.run({"COLOUR": "blue", "SIZE": "1"})
     assert outcomes(job.run({"COLOUR": "blue"})) == [("environment-files", "repaired")]
     assert "SIZE" not in job.shell_file
 
 
-def test_what_belongs_to_rules_that_were_not_asked_stays(job: Job) -> None:
+def test_values_of_rules_that_were_not_selected_stay(job: Job) -> None:
     found = {"COLOUR": "red", "SIZE": "1"}
     job.run(found)
     before = job.shell_file
@@ -427,13 +427,13 @@ def test_fixes_that_disagree_are_both_refused_with_both_reasons(job: Job) -> Non
     assert repair.exit_code(report) == 1
 
 
-def test_a_fix_that_nobody_asked_for_does_not_count_as_disagreeing(job: Job) -> None:
+def test_a_fix_that_was_not_requested_does_not_count_as_disagreeing(job: Job) -> None:
     other = fixing("shrink", "ENV902", SetVariable("COLOUR", "green", "it is"), safety="unsafe")
     report = replace(job, fixes=(PAINT, other)).run({"SIZE": "1"})
     assert outcomes(report) == [("paint", "repaired"), ("shrink", "not attempted")]
 
 
-def test_what_an_unsafe_fix_set_stays_when_it_is_not_asked_for_again(job: Job) -> None:
+def test_a_value_of_an_unsafe_fix_stays_without_another_request(job: Job) -> None:
     shrink = fixing("shrink", "ENV902", SetVariable("SIZE", None, "it is"), safety="unsafe")
     asked = replace(job, fixes=(PAINT, shrink), unsafe=True)
     assert outcomes(asked.run({"SIZE": "1"})) == [("paint", "repaired"), ("shrink", "repaired")]
@@ -559,7 +559,7 @@ def test_only_what_the_installed_packages_read_is_written(job: Job) -> None:
     assert only(replace(job, fixes=(alone,)).run({})).outcome == "refused"
 
 
-def test_the_report_says_what_the_files_hold(job: Job) -> None:
+def test_the_report_describes_the_files(job: Job) -> None:
     report = job.run({"SIZE": "1"})
     said = document(report)["environment"]
     assert (said["shell"], said["runtime_env"]) == (str(job.env / SHELL_FILE), str(job.env / RAY_FILE))

@@ -32,7 +32,7 @@ def test_what_is_equal_needs_no_change(value: object) -> None:
     assert changes(value, json.loads(json.dumps(value))) == Changes()
 
 
-def test_only_what_differs_is_told() -> None:
+def test_only_differences_are_reported() -> None:
     base = {"is": {"free": 1, "size": 10, "of": [{"t": 40}, {"t": 41}], "gone": 0}}
     value = {"is": {"free": 2, "size": 10, "of": [{"t": 40}, {"t": 50}], "a/b": True}}
     assert changes(base, value) == Changes({"/is/free": 2, "/is/of/1/t": 50, "/is/a~1b": True}, ("/is/gone",))

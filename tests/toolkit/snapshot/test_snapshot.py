@@ -111,7 +111,7 @@ def test_equal_nodes_are_stored_once(tmp_path: Path) -> None:
     assert (sizes[40] - sizes[1]) / 39 < one / 40
 
 
-def test_who_differs_is_named_and_who_is_missing_too(tmp_path: Path) -> None:
+def test_differing_and_missing_nodes_are_named(tmp_path: Path) -> None:
     odd = node("node00099", with_version("vllm", "0.10.2"))
     nodes = folded([*(node(name) for name in numbered(3)), odd, dead("node00100"), dead("node00101")])
     read = back(of("h200-with-job", nodes=nodes), tmp_path)

@@ -39,7 +39,7 @@ def test_its_folders_and_files_are_private_under_every_umask(top: Path, umask: i
 
 
 @pytest.mark.parametrize("place", ["", "Kind", "Kind/key.json"])
-def test_what_anybody_may_write_is_not_read_and_said_once(
+def test_a_world_writable_file_is_not_read_and_reported_once(
     top: Path, place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = top / "Kind" / "key.json"

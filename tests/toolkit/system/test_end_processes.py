@@ -43,7 +43,7 @@ def removal(pid: int) -> EndProcess:
     return EndProcess(pid, row.ticks)
 
 
-def test_a_process_is_asked_to_end(started: ExitStack) -> None:
+def test_a_process_gets_sigterm(started: ExitStack) -> None:
     process = running(started)
     wanted = removal(process.pid)
     assert end_processes([wanted], Machine()) == {wanted: ""}

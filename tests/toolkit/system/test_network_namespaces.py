@@ -120,7 +120,7 @@ def test_a_name_server_that_is_gone(tmp_path: Path) -> None:
     assert "node77, hangs" in found["NET102"]
 
 
-def test_nobody_is_at_the_head(tmp_path: Path) -> None:
+def test_nothing_listens_at_the_head(tmp_path: Path) -> None:
     away = said(tmp_path, ETH0, hosts="10.77.0.5 node77", deep=True, **HEAD)
     assert list(away) == ["NET116"]
     assert "10.77.0.9:6379" in away["NET116"]

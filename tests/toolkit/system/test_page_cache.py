@@ -92,9 +92,7 @@ def test_a_file_that_was_read_is_all_there(weights: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("old_kernel", [False, True])
 @unless_disturbed
-def test_a_range_is_asked_about_alone(
-    weights: Path, old_kernel: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_range_is_requested_alone(weights: Path, old_kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if old_kernel:
         by_mincore(monkeypatch)
     quarter = SIZE // 4
@@ -126,7 +124,7 @@ def test_an_empty_file_lacks_nothing(tmp_path: Path) -> None:
         assert Residency(0, 0, 0).share == 1.0
 
 
-def test_what_is_no_file_cannot_be_asked_about() -> None:
+def test_only_files_can_be_queried() -> None:
     reader, writer = os.pipe()
     os.close(writer)
     assert residency(reader) == Residency(0, 0, 0)
@@ -164,7 +162,7 @@ def test_a_file_below_an_overlay_is_seen_where_its_pages_are(disk: Path) -> None
 
 
 @unless_disturbed
-def test_who_may_not_know_is_told_nothing_untrue() -> None:
+def test_missing_permissions_give_no_false_result() -> None:
     """Linux before 5.2 tells everybody the truth, as its mincore asked for no permission."""
     if os.geteuid() != 0:
         pytest.skip("only root has files that others do not own")
@@ -175,7 +173,7 @@ def test_who_may_not_know_is_told_nothing_untrue() -> None:
             assert isinstance(answer, str) or answer[2] in {0, 1024 * 1024}
 
 
-def test_nobody_is_told_when_the_kernel_tells_nobody(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_process_is_named_if_the_kernel_names_none(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     by_mincore(monkeypatch)
     monkeypatch.setattr(page_cache, "_resident", lambda _address, length: length)
     with opened(weights) as file:

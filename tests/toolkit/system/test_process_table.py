@@ -36,7 +36,7 @@ def test_a_process_in_the_middle_of_execve_is_waited_for(
     assert commands(machine, settled_command) == {7: "raylet --a=b"}
 
 
-def test_for_what_never_has_a_command_line_nobody_waits(
+def test_processes_without_a_command_line_are_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread of the kernel's or a zombie, and a process that has taken its command line away."""
@@ -46,7 +46,7 @@ def test_for_what_never_has_a_command_line_nobody_waits(
     assert commands(Machine(root=tmp_path), settled_command) == {}
 
 
-def test_who_is_an_orphan_is_judged_over_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_orphans_are_judged_over_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A raylet in the middle of execve would not count as the one of its session."""
     tables: list[list[str]] = []
 

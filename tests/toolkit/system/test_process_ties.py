@@ -55,14 +55,14 @@ def test_a_pipe_ties_its_reader_to_its_writer(sleeper: Sleeper) -> None:
     assert ties(writer) == {Tie(reader, "a pipe")}  # who writes there, too, does not need it
 
 
-def test_a_pipe_whose_other_end_is_closed_ties_to_nobody(sleeper: Sleeper) -> None:
+def test_a_pipe_with_a_closed_end_ties_to_no_process(sleeper: Sleeper) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     assert ties(sleeper(writing)) == set()
     os.close(writing)
 
 
-def test_output_is_told_apart(sleeper: Sleeper) -> None:
+def test_output_streams_are_distinguished(sleeper: Sleeper) -> None:
     reading, writing = os.pipe()
     reader = sleeper(reading)
     os.close(reading)

@@ -37,7 +37,7 @@ def test_why_a_file_cannot_be_read(tmp_path: Path, name: str, why: str) -> None:
         user_file.read(tmp_path / name, 10)
 
 
-def test_a_file_that_says_nothing_of_its_size_is_read_as_far_as_asked() -> None:
+def test_a_file_without_a_size_is_read_up_to_the_requested_length() -> None:
     assert user_file.read(Path("/proc/self/status"), 10) is None
 
 

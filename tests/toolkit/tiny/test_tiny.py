@@ -349,7 +349,7 @@ def test_a_folder_that_was_filled_meanwhile_is_left_alone(tmp_path: Path, verl: 
     assert names_in(tmp_path / "new") == ["precious"]
 
 
-def test_an_interpreter_without_the_libraries_is_told_by_a_real_child(tmp_path: Path, verl: Path) -> None:
+def test_an_interpreter_without_the_libraries_is_detected_by_a_real_child(tmp_path: Path, verl: Path) -> None:
     python = replace(interpreter(), executable=sys.executable)
     found = make(Machine(), python, tmp_path / "new", verl=verl)
     assert isinstance(found, Unknown)
@@ -357,7 +357,7 @@ def test_an_interpreter_without_the_libraries_is_told_by_a_real_child(tmp_path: 
     assert names_in(tmp_path) == ["verl"]
 
 
-def test_without_verl_the_columns_cannot_be_told(tmp_path: Path) -> None:
+def test_without_verl_the_columns_are_undetermined(tmp_path: Path) -> None:
     found = make(Machine(), interpreter(), tmp_path / "new")
     assert isinstance(found, Unknown)
     assert "has no verl" in found.reason
@@ -496,9 +496,7 @@ def test_what_a_killed_command_leaves_is_removed_by_the_next_one_and_by_no_other
     assert not list(place.glob(".verl-doctor-*"))
 
 
-def test_what_is_missing_in_the_environment_is_said_by_the_command(
-    here: Doctor, tmp_path: Path, verl: Path
-) -> None:
+def test_the_command_reports_what_the_environment_lacks(here: Doctor, tmp_path: Path, verl: Path) -> None:
     done = here("tiny", "--python", sys.executable, "--verl", verl, "new", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (3, "")
     assert "has no pyarrow" in done.stderr

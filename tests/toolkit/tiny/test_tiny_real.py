@@ -173,7 +173,7 @@ def judged(here: Doctor, cwd: Path, *arguments: str) -> dict[str, Any]:
     return {one["code"]: one for one in results if one["status"] not in {"pass", "not_applicable"}}
 
 
-def test_the_command_says_what_it_wrote(here: Doctor, tmp_path: Path) -> None:
+def test_the_command_reports_what_it_wrote(here: Doctor, tmp_path: Path) -> None:
     environment = rehearsal_environment.python().parent.parent
     done = here("tiny", "--python", str(environment), "--rows", "5", "new", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

@@ -66,7 +66,7 @@ def test_the_format_that_a_loader_prefers(tmp_path: Path, there: list[str], read
     assert names(choose(folder(tmp_path, *there), ())) == read
 
 
-def test_what_the_index_names_in_vain_is_said(tmp_path: Path) -> None:
+def test_tensors_that_only_the_index_names_are_reported(tmp_path: Path) -> None:
     wanted = index("a.safetensors", "b.safetensors", "../../etc/passwd")
     found = choose(folder(tmp_path, "a.safetensors", **{"model.safetensors.index.json": wanted}), ())
     assert names(found) == ["model.safetensors.index.json", "a.safetensors"]
@@ -110,7 +110,7 @@ def test_links_in_a_circle_empty_files_and_what_is_no_file(tmp_path: Path) -> No
     assert choose(None, [top / "pipe"]).left_out[0].reason == "it is neither a file nor a folder"
 
 
-def test_what_may_not_be_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     top = folder(tmp_path, "mine", "theirs")
     monkeypatch.setattr(os, "access", lambda path, _: not str(path).endswith("theirs"))
     found = choose(None, [top])
@@ -146,7 +146,7 @@ def test_a_folder_of_very_many_files_ends_somewhere(tmp_path: Path, monkeypatch:
     assert "it comes after 2 others" in found.left_out[0].reason
 
 
-def test_what_holds_no_weights_is_said_and_not_called_warm(tmp_path: Path) -> None:
+def test_a_folder_without_weights_is_reported_and_not_called_warm(tmp_path: Path) -> None:
     model = folder(tmp_path, "model-00001-of-00006.safetensors", "config.json")
     (model / "model-00002-of-00006.safetensors").touch()
     (model / "model-00003-of-00006.safetensors").write_text("version https://git-lfs.github.com/spec/v1\n")

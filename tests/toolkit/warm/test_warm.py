@@ -190,7 +190,7 @@ def test_what_lies_in_memory_takes_no_room(tmp_path: Path) -> None:
 
 
 @unless_disturbed
-def test_it_ends_when_told_and_goes_on_from_there(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_stops_on_request_and_continues_from_there(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("verl_doctor.toolkit.warm.warm.STRETCH", MIB // 4)
     file = written(disk / "a", 4 * MIB)
     fetched: list[object] = []
@@ -250,7 +250,7 @@ def test_an_error_of_the_disk_ends_that_file_alone(disk: Path, monkeypatch: pyte
     assert cached_share(good) == 1
 
 
-def test_what_is_pushed_out_meanwhile_is_read_once_more_and_then_said(
+def test_evicted_pages_are_read_once_more_and_then_reported(
     disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = written(disk / "a", MIB)
@@ -308,7 +308,7 @@ def test_the_read_ahead_of_a_disk_of_a_partition_and_of_a_network(tmp_path: Path
     assert ahead_of(machine, os.makedev(7, 7)) == 128 * 1024
 
 
-def test_the_moment_knows_how_long_the_rest_takes() -> None:
+def test_the_deadline_accounts_for_the_remaining_time() -> None:
     assert Moment(0, 100, 1.0).left is None
     assert Moment(50, 100, 2.0).left == pytest.approx(2.0)
     assert Residency(PAGE, PAGE, PAGE).share == 1

@@ -162,7 +162,7 @@ def test_the_trees_are_those_that_would_be_imported_or_that_are_named(tmp_path: 
     ]
 
 
-def test_no_library_at_all_is_told_from_an_interpreter_that_does_not_answer() -> None:
+def test_a_missing_library_is_distinguished_from_an_interpreter_that_hangs() -> None:
     target = Target(Path("/env/bin/python"), "--python")
     assert isinstance(library_trees.collect(target, interpreter()), Absent)
     silent = library_trees.collect(target, Unknown("no answer"))

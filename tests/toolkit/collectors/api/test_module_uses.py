@@ -81,7 +81,7 @@ def lines(tmp_path: Path, server: str, **others: str) -> list[tuple[int, str, st
         "from vllm.engine import setup\ndef f(names):\n    k = {'args': 1, 'gone': 2}\n    for name in names:\n        k.pop(name, None)\n    setup(1, 2, **k)",
     ],
 )
-def test_what_fits_or_cannot_be_told_is_silent(tmp_path, server):
+def test_matching_or_undetermined_values_are_silent(tmp_path, server):
     assert lines(tmp_path, server) == []
 
 
@@ -359,7 +359,7 @@ def test_modules_that_take_a_version_from_each_other_leave_it_open(tmp_path):
     assert lines(tmp_path, server, third_party=other) == []
 
 
-def test_a_condition_is_told_and_the_place_stops_nothing_by_itself(tmp_path):
+def test_a_condition_is_shown_and_the_place_alone_stops_nothing(tmp_path):
     use = only(
         compare(
             tmp_path,
@@ -457,12 +457,12 @@ def test_a_vendored_tree_is_read_under_both_of_its_names(tmp_path):
     assert {use.name for use in found.uses} == {"vllm.engine:one", "vllm.engine:two"}
 
 
-def test_a_moved_name_is_said_to_live_where_it_is_defined(tmp_path):
+def test_a_moved_name_is_located_where_it_is_defined(tmp_path):
     files = {**ENGINE, "utils/__init__.py": "", "utils/net.py": "def uri(): ..."}
     assert only(compare(tmp_path, "from vllm.utils import uri", files)).now == "vllm.utils.net.uri"
 
 
-def test_a_name_with_two_homes_is_said_to_live_nowhere(tmp_path):
+def test_a_name_with_two_homes_has_no_location(tmp_path):
     files = {**ENGINE, "a.py": "def uri(): ...", "b.py": "def uri(): ..."}
     assert only(compare(tmp_path, "from vllm.engine import uri", files)).now == ""
 
@@ -538,7 +538,7 @@ def test_an_empty_file_stops_the_paths_that_load_it(tmp_path):
 
 
 @pytest.mark.parametrize("hidden", ["sub", "sub/a.py"])
-def test_what_may_not_be_read_in_vllm_is_unknown_and_said(tmp_path, monkeypatch, hidden):
+def test_an_unreadable_part_of_vllm_is_unknown_and_reported(tmp_path, monkeypatch, hidden):
     trees = verl(tmp_path, "from vllm.sub.a import X\nX.gone"), vllm(tmp_path, {"sub/a.py": "class X: ..."})
     refuse(monkeypatch, tmp_path / "vllm" / hidden)
     found = read_trees(VllmUses, *trees)
@@ -711,7 +711,7 @@ def test_what_is_read_before_the_same_module_replaces_it_must_be_there(tmp_path)
         ("other.remote(Args).remote(gone=1)", None),
     ],
 )
-def test_calls_that_somebody_else_makes_are_judged_too(tmp_path, text, expected):
+def test_calls_from_other_code_are_judged_too(tmp_path, text, expected):
     server = f"""
         import asyncio, functools, ray
         from functools import partial

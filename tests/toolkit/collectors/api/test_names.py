@@ -106,7 +106,7 @@ def test_methods_of_the_worker_of_its_wrapper_and_of_a_mixin_are_there(tmp_path,
         "await self._execute('{}')",
     ],
 )
-def test_a_method_that_nobody_gives_the_workers_is_missing(tmp_path, how, name):
+def test_a_method_that_no_class_gives_the_workers_is_missing(tmp_path, how, name):
     """`Engine` of verl has `start`, but nothing says that it is mixed into the workers."""
     assert sent(tmp_path, how.format(name)) == [(5, f"Worker.{name}")]
 

@@ -65,7 +65,7 @@ def test_a_function_of_verl_may_spell_them(tmp_path, feed):
     assert options(compare(tmp_path, server(feed), VLLM)) == {"--gone": "", "--plain": ""}
 
 
-def test_conditions_around_a_key_are_told(tmp_path):
+def test_conditions_around_a_key_are_shown(tmp_path):
     more = """if self.nodes > 1:
                 args.update({"node_rank": self.rank})
             if self.lora:

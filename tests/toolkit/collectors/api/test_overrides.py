@@ -83,7 +83,7 @@ def test_an_override_is_judged_by_the_calls_that_reach_it(tmp_path):
     assert use.read_from.endswith("executor.py:10")
 
 
-def test_a_required_parameter_that_nobody_gives_is_a_misfit(tmp_path):
+def test_a_required_parameter_that_no_caller_passes_is_a_misfit(tmp_path):
     found = compare(tmp_path, OWN.format("method, args, more, wait=False", "return wait"), VLLM)
     assert [use.reason for use in extended(found)] == ["Executor.run() does not pass more, which it requires"]
 
@@ -128,7 +128,7 @@ def test_a_method_that_is_handed_on_is_called_too(tmp_path):
     assert [(use.name, use.when) for use in extended(found)] == [("vllm.executor.Executor.rpc(wait)", "")]
 
 
-def test_a_call_that_nobody_is_seen_to_make_is_told_as_a_condition(tmp_path):
+def test_a_call_without_a_known_caller_is_reported_as_a_condition(tmp_path):
     found = compare(tmp_path, OWN.format("method, args=()", "return []"), {"executor.py": EXECUTOR})
     assert [use.when for use in extended(found)] == ["Executor.run() is called"]
 

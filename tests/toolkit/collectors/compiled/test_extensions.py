@@ -125,7 +125,7 @@ def test_a_package_that_fits_lacks_nothing(environment: Environment) -> None:
     assert found.built_for_torch == "2.8.0"
 
 
-def test_missing_symbols_are_told_in_words_beside_what_torch_has(environment: Environment) -> None:
+def test_missing_symbols_are_demangled_and_compared_with_torchs(environment: Environment) -> None:
     environment.add("flash-attn", "other.so", version="2.8.3+cu12torch2.6cxx11abiFALSE")
     found = environment.of("flash-attn")
     assert not found.loads
@@ -197,7 +197,7 @@ def test_one_of_several_builds_is_enough(environment: Environment) -> None:
     assert found["libbits_cuda128.so"] == ""
 
 
-def test_a_second_look_says_the_same_from_memory(
+def test_a_second_look_gives_the_same_from_memory(
     environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment.add("flash-attn", "other.so")
@@ -207,7 +207,7 @@ def test_a_second_look_says_the_same_from_memory(
     assert environment.look() == first
 
 
-def test_a_file_that_was_replaced_is_looked_at_anew(environment: Environment) -> None:
+def test_a_replaced_file_is_read_again(environment: Environment) -> None:
     environment.add("flash-attn", "other.so")
     assert not environment.of("flash-attn").loads
     replaced = environment.site / "flash_attn" / "_C.so"

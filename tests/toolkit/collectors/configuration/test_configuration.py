@@ -81,7 +81,7 @@ def test_a_folder_that_the_command_adds_is_searched(tmp_path: Path) -> None:
     assert found.get("engine.strategy") == "other"
 
 
-def test_secrets_in_the_users_own_files_are_not_told(tmp_path: Path) -> None:
+def test_secrets_in_the_users_own_files_are_not_shown(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(
         "trainer: {wandb_key: hunter2, n_token: 4, tags: ['login:hunter2@host'], credentials: {pin: hunter2}}\n"
         "data: {prompt_key: prompt, my_question_key: question}\nhub: 'https://joe:hunter2@hub'\n"

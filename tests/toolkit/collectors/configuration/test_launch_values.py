@@ -43,7 +43,7 @@ def test_other_words_are_passed_over() -> None:
     assert overrides(Launch(())) == LaunchValues()
 
 
-def test_a_value_that_cannot_be_told_is_given_all_the_same() -> None:
+def test_an_undetermined_value_counts_as_given() -> None:
     for word in (Word(None, "run.sh", 1, "a=$UNKNOWN"), Word("a=[1", "run.sh", 1)):
         found = overrides(launched(word))
         assert given(found, "a") == Given("a", None, known=False, path="run.sh", line=1)

@@ -29,7 +29,7 @@ def test_keys_that_no_program_moves(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["trainer/main_ppo.py", "trainer/ppo/ray_trainer.py"])
-def test_who_moves_them_is_named(tmp_path: Path, file: str) -> None:
+def test_the_command_that_moves_them_is_named(tmp_path: Path, file: str) -> None:
     found = seen(tmp_path, OLD, **{file: MOVE})
     assert isinstance(found, OldRewardKeys)
     assert found.moved_by.endswith(file)

@@ -22,7 +22,7 @@ def here(port: int) -> Head:
     return Head("127.0.0.1", "RAY_ADDRESS", port, address="127.0.0.1")
 
 
-def test_somebody_listens_and_somebody_does_not() -> None:
+def test_a_port_with_and_without_a_listener() -> None:
     with socket.socket() as listening, socket.socket() as bound:
         for each in (listening, bound):
             each.bind(("127.0.0.1", 0))
@@ -37,7 +37,7 @@ def test_somebody_listens_and_somebody_does_not() -> None:
     ("error", "reply"),
     [(TimeoutError("timed out"), "silence"), (OSError(errno.EHOSTUNREACH, "No route to host"), "no route")],
 )
-def test_what_else_the_kernel_says(monkeypatch: pytest.MonkeyPatch, error: OSError, reply: str) -> None:
+def test_other_messages_of_the_kernel(monkeypatch: pytest.MonkeyPatch, error: OSError, reply: str) -> None:
     def fails(*_: object, **__: object) -> None:
         raise error
 

@@ -84,7 +84,7 @@ def test_what_is_named(tmp_path: Path) -> None:
     }
 
 
-def test_a_node_that_joins_takes_only_what_it_is_told(tmp_path: Path) -> None:
+def test_a_node_that_joins_uses_only_the_given_values(tmp_path: Path) -> None:
     assert list(told(seen(tmp_path, "ray start --address=10.0.0.1:6379\n"))) == ["the ports of Ray's workers"]
 
 

@@ -71,12 +71,12 @@ class Client:
 """
 
 
-def test_without_a_proxy_nobody_is_asked() -> None:
+def test_without_a_proxy_no_client_is_queried() -> None:
     assert isinstance(seen({"no_proxy": "localhost"}), Absent)
     assert isinstance(seen({"http_proxy": ""}), Absent)
 
 
-def test_each_client_says_which_way_it_takes(tmp_path: Path) -> None:
+def test_each_client_reports_its_route(tmp_path: Path) -> None:
     broken = "raise ImportError('libssl is missing')\n"
     path = write(tmp_path / "site", httpx=HTTPX, requests=broken)
     found = seen(

@@ -53,7 +53,7 @@ def test_a_sound_job_has_no_bad_stage(tmp_path: Path) -> None:
     assert found.own_code == (str(tmp_path / "job" / "reward.py"),)
 
 
-def test_a_part_that_the_release_has_not_is_not_judged_and_says_so(tmp_path: Path) -> None:
+def test_a_part_that_the_release_lacks_is_reported_as_not_judged(tmp_path: Path) -> None:
     write(tmp_path, {})
     classes = run(tmp_path).get("configuration classes")
     assert classes is not None
@@ -69,7 +69,7 @@ def test_what_is_raised_comes_with_its_line_and_what_needs_it_is_not_reached(tmp
     assert ended(found)["model"] == "ok"
 
 
-def test_a_bare_assertion_is_told_by_its_line(tmp_path: Path) -> None:
+def test_a_bare_assertion_is_recognised_by_its_line(tmp_path: Path) -> None:
     (fault,) = with_validation(tmp_path, "assert config.trainer.logger == 3").bad("validation")
     assert fault.text == "assert config.trainer.logger == 3"
 
@@ -87,7 +87,7 @@ def test_a_stage_that_hangs_is_ended_and_the_others_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_stage_that_hears_no_signal_is_ended_with_its_process_and_the_others_run(tmp_path: Path) -> None:
+def test_a_stage_that_ignores_signals_is_killed_with_its_process_and_the_others_run(tmp_path: Path) -> None:
     deaf = "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM}); time.sleep(1000)"
     found = with_validation(tmp_path, deaf, most=0.5)
     assert ended(found)["validation"] == "hangs"
@@ -102,7 +102,7 @@ def test_a_stage_that_calls_the_driver_of_a_gpu_is_not_judged(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("way", ["os.kill(os.getpid(), signal.SIGSEGV)", "os._exit(7)"])
-def test_a_stage_that_ends_the_process_is_told_and_the_others_run(way: str, tmp_path: Path) -> None:
+def test_a_stage_that_ends_the_process_is_reported_and_the_others_run(way: str, tmp_path: Path) -> None:
     found = with_validation(tmp_path, way)
     assert ended(found)["validation"] == "crashes"
     assert ended(found)["reward manager"] == "ok"
@@ -121,7 +121,7 @@ def reward(folder: Path, text: str) -> tuple[str, str]:
     return stage.ended, stage.text
 
 
-def test_the_users_line_is_told(tmp_path: Path) -> None:
+def test_the_users_line_is_reported(tmp_path: Path) -> None:
     write(tmp_path, {"job/reward.py": "x = 1\ny = x['answer']\n"})
     (fault,) = run(tmp_path).bad("reward manager")
     assert str(fault.frame("user")) == f"{tmp_path}/job/reward.py:2"
@@ -193,7 +193,7 @@ def test_an_override_reaches_the_job(tmp_path: Path) -> None:
     assert found.own_code == (str(tmp_path / "job" / "mine.py"),)
 
 
-def test_an_interpreter_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_interpreter_is_reported(tmp_path: Path) -> None:
     found = constructed(Machine(), str(tmp_path / "python"), {}, 5.0)
     assert isinstance(found, Unknown)
     assert "cannot be started" in found.reason

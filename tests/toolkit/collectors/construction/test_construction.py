@@ -103,7 +103,7 @@ def test_what_a_run_is_called_may_be_undetermined_and_anything_else_may_not() ->
     assert child.orders[0]["overrides"] == ["trainer.experiment_name=undetermined"]
 
 
-def test_a_crash_is_told_and_the_next_pass_leaves_its_stage_out() -> None:
+def test_a_crash_is_reported_and_the_next_pass_omits_its_stage() -> None:
     child = Child(
         [begin("a"), end("a"), begin("b")],
         [begin("a"), end("a"), end("c", "not reached", text="b"), begin("d"), end("d"), WHOLE],
@@ -121,7 +121,7 @@ def test_a_crash_is_told_and_the_next_pass_leaves_its_stage_out() -> None:
     assert [order["skip"] for order in child.orders] == [[], ["b"]]
 
 
-def test_a_child_that_says_nothing_leaves_the_job_unbuilt() -> None:
+def test_a_child_without_output_leaves_the_job_unbuilt() -> None:
     found = collected(Child([], [], []))
     assert isinstance(found, Unknown)
     assert "could not be built" in found.reason
@@ -139,7 +139,7 @@ def test_a_fault_gets_the_word_of_the_script() -> None:
     assert (fault.word, fault.path, fault.line) == ("actor_rollout_ref.rollout.max_num_seqs=0", SCRIPT, 2)
 
 
-def test_the_same_fault_in_two_stages_is_told_once() -> None:
+def test_the_same_fault_in_two_stages_is_reported_once() -> None:
     same = {"kind": "ValueError", "text": "no", "key": "", "frames": []}
     found = collected(
         Child([begin("a"), end("a", "breaks", **same), begin("b"), end("b", "breaks", **same), WHOLE])

@@ -49,6 +49,6 @@ def test_a_short_value_is_not_looked_for_in_a_text() -> None:
     assert setting_of("at least 4 of them", "", (), there(f"{ROLLOUT}.n=4", "+a.b=at")) == ("", None)
 
 
-def test_a_key_that_nobody_set_is_told_without_a_word() -> None:
+def test_a_key_that_was_not_set_is_reported_without_a_word_of_the_command() -> None:
     found = setting_of("no", "data.train_batch_size", (), there(f"{ROLLOUT}.n=4"))
     assert found == ("data.train_batch_size", None)

@@ -47,7 +47,7 @@ def test_an_engine_needs_its_weights_and_room_for_one_sequence(
     assert dataclasses.replace(ENGINE, **change).least == least  # type: ignore[arg-type]
 
 
-def test_what_the_child_told_is_read() -> None:
+def test_the_output_of_the_child_is_read() -> None:
     told = {
         "size": 8,
         "nodes": 1,

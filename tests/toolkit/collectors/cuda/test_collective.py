@@ -63,7 +63,7 @@ def test_a_rank_that_hangs() -> None:
 
 
 @pytest.mark.slow
-def test_a_rank_that_dies_says_why() -> None:
+def test_a_rank_that_dies_reports_why() -> None:
     found = tried("0:dies", limit=LONG)
     assert (found.works, found.ended[:1]) == (False, (1,))
     assert found.messages == (
@@ -138,7 +138,7 @@ def test_remedies_that_can_change_nothing_are_not_tried() -> None:
 
 
 @pytest.mark.slow
-def test_without_torch_nothing_is_said_about_nccl() -> None:
+def test_without_torch_nothing_is_reported_about_nccl() -> None:
     found = on(box("import:fails"))
     assert isinstance(found, Unknown)
     assert "importing torch failed: ImportError: libcudart.so.13" in found.reason

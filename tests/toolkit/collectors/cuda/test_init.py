@@ -64,7 +64,7 @@ def test_a_code_and_the_drivers_word_for_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_drivers_own_library_is_asked_past_the_search(tmp_path: Path) -> None:
+def test_the_drivers_own_library_is_queried_outside_the_search_path(tmp_path: Path) -> None:
     own = library(tmp_path / "own", "return 0;")
     found = ask(
         tmp_path, library(tmp_path / "compat", "return 803;").parent, lying(Library(str(own), str(own)))
@@ -75,7 +75,7 @@ def test_the_drivers_own_library_is_asked_past_the_search(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_the_same_file_is_not_asked_twice(tmp_path: Path) -> None:
+def test_the_same_file_is_not_queried_twice(tmp_path: Path) -> None:
     file = library(tmp_path / "a", "return 999;")
     assert ask(tmp_path, file.parent, lying(Library(str(file), str(file)))).own_file is None
 

@@ -136,7 +136,7 @@ def test_one_lost_gpu_hides_no_other(tmp_path: Path) -> None:
     assert found.peers == (Peers(0, 2, "ok", nvlink=True),)
 
 
-def test_a_gpu_that_is_lost_while_it_is_asked(tmp_path: Path) -> None:
+def test_a_gpu_that_is_lost_while_it_is_queried(tmp_path: Path) -> None:
     lost = {**HEALTHY, "nvmlDeviceGetMemoryInfo": NVMLError(LOST, "GPU is lost")}
     assert seen(tmp_path, Nvml(lost)).devices[0].trouble == "GPU is lost"
 
@@ -258,7 +258,7 @@ def test_without_the_library_the_answer_is_that_of_the_bindings(tmp_path: Path) 
     assert found == {"refused": [pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, said]}
 
 
-def test_with_a_library_the_bindings_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_a_library_the_bindings_are_queried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(pynvml, "nvmlLib", OldDriver())
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})

@@ -31,7 +31,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         process.wait()
 
 
-def test_who_holds_memory_and_what_it_is_to_a_job(engine: int) -> None:
+def test_holders_of_memory_and_their_relation_to_a_job(engine: int) -> None:
     (holder,) = holders_of([[engine, 3 << 30]])
     assert (holder.pid, holder.memory, holder.role) == (engine, 3072, "engine")
     assert (holder.title, holder.mine, holder.seen) == ("VLLM::EngineCore", True, True)  # no arguments

@@ -109,7 +109,7 @@ def test_the_disk_of_the_node_is_no_share_no_memory_and_lets_programs_be_loaded(
     assert without.local == ""
 
 
-def test_a_folder_that_somebody_else_may_write_into_is_no_place_for_compiled_code(root: Path) -> None:
+def test_a_folder_that_others_may_write_to_is_no_place_for_compiled_code(root: Path) -> None:
     def local() -> str:
         found = look(root)
         assert isinstance(found, Caches)

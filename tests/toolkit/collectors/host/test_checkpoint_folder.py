@@ -37,7 +37,7 @@ def test_the_kernels_own_folders_take_no_files() -> None:
     assert look("/proc/ckpt") == CheckpointFolder("/proc/ckpt", "/proc", "of the kernel")
 
 
-def test_a_folder_of_somebody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # root may write everywhere
     monkeypatch.setattr(file_systems, "why_refused", lambda _: "Permission denied")
     assert look(f"{tmp_path}/x") == CheckpointFolder(f"{tmp_path}/x", str(tmp_path), "no permission to write")

@@ -137,9 +137,7 @@ def test_cpus_are_the_least_of_affinity_and_groups(tmp_path: Path) -> None:
         (1000, f"{1 << 5:x}", "0 0 4294967295", False),
     ],
 )
-def test_who_is_held_to_the_number_of_processes(
-    tmp_path: Path, uid: int, caps: str, uid_map: str, exempt: bool
-) -> None:
+def test_users_limited_in_processes(tmp_path: Path, uid: int, caps: str, uid_map: str, exempt: bool) -> None:
     machine = recorded(tmp_path, {**process("self", uid=uid, caps=caps), "/proc/self/uid_map": uid_map})
     assert limits_of(machine).exempt is exempt
 

@@ -21,7 +21,7 @@ TABLE = """\
 """
 
 
-def test_mounts_of_people_are_told_and_no_secret(tmp_path: Path) -> None:
+def test_mounts_of_people_are_reported_without_secrets(tmp_path: Path) -> None:
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/mountinfo").write_text(TABLE)
     found = mounts.collect(Machine(root=tmp_path))

@@ -94,14 +94,14 @@ def test_variables_replace_rays_numbers(ray: Tree) -> None:
     assert size(store(ray, **variables)) == (90 * GB, "")
 
 
-def test_who_says_how_large(ray: Tree) -> None:
+def test_sources_of_the_size(ray: Tree) -> None:
     start = RayStart("run.sh", 3, {"object-store-memory": "5000000000"})
     assert size(store(ray, start)) == (5 * GB, "--object-store-memory in run.sh:3")
     word = "+ray_kwargs.ray_init.object_store_memory=7000000000"
     assert size(store(ray, words=(word,))) == (7 * GB, "ray_kwargs.ray_init.object_store_memory")
 
 
-def test_what_is_not_known_is_said(ray: Tree, tmp_path: Path) -> None:
+def test_unknowns_are_reported(ray: Tree, tmp_path: Path) -> None:
     start = RayStart("run.sh", 3, {"object-store-memory": "$SIZE"})
     said = store(ray, start)
     assert isinstance(said, Unknown)

@@ -60,7 +60,7 @@ def test_it_is_tried_by_a_file_that_leaves_nothing(tmp_path: Path) -> None:
     ("number", "why"),
     [(errno.EROFS, "Read-only file system"), (errno.EACCES, "Permission denied"), (errno.EOPNOTSUPP, "")],
 )
-def test_why_no_file_can_be_made_is_told(
+def test_the_reason_why_no_file_can_be_created_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, why: str
 ) -> None:
     opened = os.open

@@ -47,7 +47,7 @@ def told(
     return found
 
 
-def test_nobody_says(tmp_path: Path) -> None:
+def test_unknown_source(tmp_path: Path) -> None:
     found = spilling.collect(recorded(tmp_path, {}), Processes(()), NOBODY, Variables({}), NOBODY, NOBODY)
     assert isinstance(found, Absent)
 

@@ -57,7 +57,7 @@ def test_the_distribution(tmp_path: Path, said: str) -> None:
     assert (told.name, told.release) == (platform.system(), platform.release())
 
 
-def test_what_lscpu_says_is_kept_as_it_is(tmp_path: Path) -> None:
+def test_the_output_of_lscpu_is_kept_as_it_is(tmp_path: Path) -> None:
     def runner(argv: Sequence[str], environ: Mapping[str, str], limit: float) -> Output:
         assert (tuple(argv), environ["LC_ALL"]) == (("lscpu",), "C")
         return Output(0, "Architecture: x86_64\nCPU(s): 2\n", "", 0.0)

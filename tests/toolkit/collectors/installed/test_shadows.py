@@ -80,7 +80,7 @@ def test_what_is_not_installed_hides_nothing(job: Path) -> None:
     assert modules(look(job)) == ()
 
 
-def test_a_folder_that_cannot_be_told(job: Path) -> None:
+def test_a_folder_that_cannot_be_determined(job: Path) -> None:
     assert isinstance(look(job, replace(JOB, submitted=True)), Unknown)
     assert isinstance(look(job, Launch((), command=Command("train.py", (), "run.sh", 2))), Unknown)
     assert isinstance(look(job, Launch(())), Unknown)
@@ -99,7 +99,7 @@ def test_a_folder_that_cannot_be_told(job: Path) -> None:
         ("from .datasets import MINE\n", False),
     ],
 )
-def test_who_takes_what_only_the_users_own_module_has(job: Path, script: str, takes: bool) -> None:
+def test_importers_of_names_from_the_users_own_module(job: Path, script: str, takes: bool) -> None:
     (job / "datasets").mkdir()
     (job / "datasets" / "__init__.py").write_text("MINE = 1\n")
     (job / "datasets" / "mine.py").write_text("from datasets import MINE\n")

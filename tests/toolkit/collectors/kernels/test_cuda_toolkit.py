@@ -140,7 +140,7 @@ def test_a_file_that_cannot_be_run_is_no_compiler(root: Path) -> None:
     assert (look(root).nvcc, look(root).on_path) == ("", "")
 
 
-def test_without_gpus_nothing_is_compiled_and_what_is_not_told_stays_open() -> None:
+def test_without_gpus_nothing_is_compiled_and_unknowns_stay_open() -> None:
     here, none = Machine(environ={}), Resources((), 1.0, 1)
     undetermined = JobVariables(undetermined=("CUDA_HOME",))
     assert isinstance(cuda_toolkit.collect(here, JobVariables(), none, NO_FLASHINFER), Absent)

@@ -174,7 +174,7 @@ def test_a_list_of_paths_in_which_a_secret_stands_is_withheld(value: str) -> Non
     assert read(PYTHONPATH=value) == Variables(withheld=("PYTHONPATH",))
 
 
-def test_what_a_user_says_about_the_job_is_not_read() -> None:
+def test_user_text_about_the_job_is_not_read() -> None:
     assert read(SLURM_JOB_COMMENT="hunter2", SLURM_JOB_ID="1").values == {"SLURM_JOB_ID": "1"}
 
 

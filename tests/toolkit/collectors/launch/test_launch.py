@@ -403,7 +403,7 @@ def test_a_command_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "script", ["if true; then", "a='x", "for", "case x in", "${", "$(", "<<", "((", "}", "x=(", "\\"]
 )
-def test_a_broken_script_is_said_to_be_one(script: str, tmp_path: Path) -> None:
+def test_a_broken_script_is_reported(script: str, tmp_path: Path) -> None:
     found = read(tmp_path, f"export A=1\n{script}\n")
     assert given(found) == {"A": "1"}
     if script != "\\":
@@ -441,7 +441,7 @@ def test_overrides_behind_a_commented_line_are_lost(tmp_path: Path) -> None:
     assert [(word.text, word.line) for word in found.lost] == [("e.f=3", 4), ("g.h=4", 5)]
 
 
-def test_windows_line_ends_are_read_as_meant_and_said(tmp_path: Path) -> None:
+def test_windows_line_ends_are_read_as_intended_and_reported(tmp_path: Path) -> None:
     found = read(tmp_path, b"python3 -m verl.trainer.main_ppo \\\r\n  a.b=1\r\n")
     assert words_of(found) == ["a.b=1"]
     assert found.carriage_returns == (str(tmp_path / "run.sh"),)
@@ -541,7 +541,7 @@ def test_what_bash_cannot_parse(script: str, line: int, tmp_path: Path) -> None:
         "#!/usr/bin/env zsh\nif true {\n  python3 -m verl.trainer.main_ppo a.b=1\n}\n",
     ],
 )
-def test_nothing_is_said_of_what_bash_takes_or_another_shell(script: str, tmp_path: Path) -> None:
+def test_nothing_is_reported_if_bash_accepts_it_or_another_shell_runs_it(script: str, tmp_path: Path) -> None:
     assert read(tmp_path, script).refused == ()
 
 
@@ -550,7 +550,7 @@ def test_bash_runs_nothing_of_the_script(tmp_path: Path) -> None:
     assert not (tmp_path / "there").exists()
 
 
-def test_a_script_that_is_too_large_is_said_to_be(tmp_path: Path) -> None:
+def test_a_script_that_is_too_large_is_reported(tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     script.write_text("echo\n" * 500_000)
     found = launch.collect(Target(tmp_path / "python", "--python", files=(script,)), Machine())
@@ -670,7 +670,7 @@ START = "python3 -m verl.trainer.main_ppo a.b=1 c.d=2\n"
         (f"shopt -s extglob\ncase foo in @(foo|bar)) N=1;; esac\n{START}", False),
     ],
 )
-def test_bash_stops_where_it_is_said_to_stop(script: str, stops: bool, tmp_path: Path) -> None:
+def test_bash_stops_where_the_finding_reports(script: str, stops: bool, tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     found = read(tmp_path, script)
     assert bool(found.stopped) == stops

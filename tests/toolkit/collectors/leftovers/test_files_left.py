@@ -105,7 +105,7 @@ def test_each_sign_of_life_keeps_it(changes, among, said):
         ({"kind": "address file", "type": "file", "address": "a:1", "answer": "refused"}, "a:1, which it names, refuses connections"),
     ],
 )  # fmt: skip
-def test_the_proof_says_what_was_seen(changes, said):
+def test_the_proof_states_what_was_seen(changes, said):
     left = judged(replace(DEAD, **changes), AT)
     assert isinstance(left, Leftover)
     assert said in left.proof
@@ -122,7 +122,7 @@ def test_the_proof_says_what_was_seen(changes, said):
         ((1010.0, 900.0), "runs"),
     ],
 )
-def test_a_number_that_was_given_anew_is_told_by_the_start(machine, started, said):
+def test_a_reused_number_is_recognised_by_the_start_time(machine, started, said):
     signs = replace(signs_of((), machine), started={NOBODY: started} if started else {})
     assert files._maker(NOBODY, 1000.0, machine, signs) == said
 
@@ -179,13 +179,13 @@ def test_a_folder_that_a_process_names_stays(machine, where):
         assert isinstance(verdict(machine, folder.name), Leftover)
 
 
-def test_a_session_at_whose_socket_somebody_listens_stays(machine):
+def test_a_session_with_a_listening_socket_stays(machine):
     folder = session(machine)
     with bound(folder / "sockets" / "plasma_store"):
         assert why(machine, folder.name) == "sockets/plasma_store is in use"
 
 
-def test_who_listens_is_said_when_all_processes_are_looked_at(machine):
+def test_the_listener_is_named_if_all_processes_are_visible(machine):
     dead_socket(machine.at("/tmp") / "rl-colocate-zmq-1.sock")
     folder = session(machine)
     script = "import os, socket, sys; os.chdir(sys.argv[1]); s = socket.socket(socket.AF_UNIX); s.bind('raylet.1'); s.listen()"
@@ -226,14 +226,14 @@ def test_a_date_in_a_name_is_no_process(machine):
     assert why(machine, "verl_spill_20251120") == "its name does not show its owner"
 
 
-def test_a_raylet_that_knows_a_folder_by_another_path_tells_its_node(machine):
+def test_a_raylet_with_another_path_of_a_folder_identifies_its_node(machine):
     folder = spill(machine, f"verl_spill_{NOBODY}")
     with running(machine, "", "--node_id=00112233445566778899"):
         assert why(machine, folder.name).endswith("names it in its command line")
     assert isinstance(verdict(machine, folder.name), Leftover)
 
 
-def test_memory_that_nobody_has_open_is_its_jobs_while_its_tracker_runs(machine):
+def test_memory_that_no_process_has_open_is_kept_while_its_tracker_runs(machine):
     """Whoever is to open it next may still be busy with the one before."""
     makes = (
         "import sys; from multiprocessing import resource_tracker as t, shared_memory as s\n"

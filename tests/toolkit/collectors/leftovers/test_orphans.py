@@ -122,7 +122,7 @@ def test_of_others_nothing_is_left_over(table: list[Row]) -> None:
 
 
 @pytest.mark.parametrize("title", ["my-trainer --fast", "tmux: server", "bash run.sh", "(sd-pam)"])
-def test_a_parent_that_takes_nobody_over_has_started_it(title: str) -> None:
+def test_a_parent_that_adopts_no_process_has_started_it(title: str) -> None:
     assert judged(row(20, 1, title), row(21, 20, "VLLM::EngineCore")) == Orphans()
 
 
@@ -160,14 +160,14 @@ def test_the_first_process_is_no_orphan() -> None:
         (Tie(77, "a pipe"), "it has a pipe whose other end is not visible here"),
     ],
 )  # fmt: skip
-def test_who_holds_the_other_end_of_something_may_need_it(tie: Tie, why: str) -> None:
+def test_a_process_at_the_other_end_may_need_it(tie: Tie, why: str) -> None:
     found = judged(row(9, 1, "python3 own.py"), row(21, 1, "VLLM::EngineCore"), ties={21: {tie}})
     assert left(found) == []
     assert kept(found) == {21: why}
 
 
 @pytest.mark.parametrize("other", [0, 9])
-def test_who_writes_its_log_does_not(other: int) -> None:
+def test_a_process_that_writes_its_log_does_not(other: int) -> None:
     found = judged(
         row(9, 1, "tee run.log"),
         row(21, 1, "VLLM::EngineCore"),
@@ -236,7 +236,7 @@ def test_what_belongs_to_one_that_has_lost_its_job_has_lost_it_too() -> None:
     assert kept(found) == {30: "nothing shows that its job has ended"}
 
 
-def test_of_daemons_of_a_live_ray_nothing_is_said() -> None:
+def test_daemons_of_a_live_ray_are_not_reported() -> None:
     daemons = [
         row(20 + n, 1, title) for n, title in enumerate(("ray::DashboardAgent", "ray-dashboard", "ray::IDLE"))
     ]
@@ -262,7 +262,7 @@ def test_a_worker_may_be_started_through_another_program() -> None:
         "sglang::http_server/tokenizer_manager",
     ],
 )
-def test_a_server_may_be_asked_by_anybody(title: str) -> None:
+def test_a_server_may_be_called_by_any_process(title: str) -> None:
     """SGLang's own is even what a person has started, with nohup."""
     table = row(20, 1, title), row(21, 20, "sglang::scheduler"), row(22, 1, "VLLM::EngineCore")
     found = judged(*table, ties={22: {Tie(20, "a connection")}})

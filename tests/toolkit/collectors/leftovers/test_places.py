@@ -19,14 +19,14 @@ from verl_doctor.toolkit.collectors.leftovers.places import place_at
         ("/tmp/verl-doctor-4711-h4et_966", 4711),
     ],
 )
-def test_the_process_is_told_by_the_name(path: str, pid: int) -> None:
+def test_the_process_is_recognised_by_its_name(path: str, pid: int) -> None:
     place = place_at(path)
     assert place is not None
     assert (place.path, place.pid) == (path, pid)
 
 
 @pytest.mark.parametrize("name", ["cuda.shm", "cuda.shm.0.zz.1", "sem.loky-me-x", "weights.bin", "sem.mine"])
-def test_another_name_is_nobodys_leftover(name: str) -> None:
+def test_another_name_is_not_a_leftover(name: str) -> None:
     assert place_at(f"/dev/shm/{name}") is None
 
 

@@ -51,7 +51,7 @@ def look(tmp_path: Path, launch: Launch | Unknown = NO_LAUNCH, *data: str) -> di
     return {Path(file.path).name: (file.role, file.trouble) for file in found.files}
 
 
-def test_files_are_told_by_their_first_and_last_bytes(tmp_path: Path) -> None:
+def test_files_are_identified_by_their_first_and_last_bytes(tmp_path: Path) -> None:
     contents = {
         "good.parquet": PARQUET, "pointer.parquet": LFS_MARK + b"v1\n", "empty.parquet": b"", "text.parquet": b"hello there",
         "cut.parquet": PARQUET[:-3], "short.parquet": b"PAR1", "rows.jsonl": b"{}\n",
@@ -84,7 +84,7 @@ def test_a_pattern_stands_for_files(tmp_path: Path) -> None:
     assert look(tmp_path, launched("data.train_files='c-*.parquet'")) == {"c-*.parquet": ("train", "missing")}
 
 
-def test_what_is_elsewhere_or_cannot_be_told_is_no_finding(tmp_path: Path) -> None:
+def test_paths_elsewhere_or_undetermined_are_no_finding(tmp_path: Path) -> None:
     machine = Machine({}, tmp_path)
     away = data_files.collect(
         machine, TARGET, launched("data.train_files=hdfs://store/a.parquet"), NOT_COMPOSED
@@ -115,7 +115,7 @@ def described(answer: Any, *files: DataFile) -> DataTables | Unknown:
 GOOD = DataFile("/data/a.parquet", "train", "data.train_files", "parquet")
 
 
-def test_what_the_child_says_becomes_tables() -> None:
+def test_the_output_of_the_child_becomes_tables() -> None:
     answer = {"rows": 3, "columns": [["prompt", "string"]], "features": ["List"], "sources": ["gsm8k"]}
     found = described([answer], GOOD, replace(GOOD, path="/data/b.parquet", trouble="missing"))
     assert found == DataTables((Table(GOOD, 3, (Column("prompt", "string"),), ("List",), ("gsm8k",)),))
@@ -131,7 +131,7 @@ def test_without_an_answer_nothing_is_known(answer: Any) -> None:
     assert not isinstance(found, Absent)
 
 
-def test_files_that_cannot_be_opened_are_not_asked_about() -> None:
+def test_files_that_cannot_be_opened_are_not_queried() -> None:
     assert isinstance(described([], replace(GOOD, trouble="pointer")), Absent)
 
 
@@ -149,7 +149,7 @@ def test_json_is_described_without_any_value(tmp_path: Path) -> None:
     assert data_probe.describe(str(tmp_path / "rows.json"), "data_source")["rows"] == 3
 
 
-def test_broken_json_is_said(tmp_path: Path) -> None:
+def test_broken_json_is_reported(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("{\n", "utf-8")
     assert data_probe.describe(str(tmp_path / "rows.jsonl"), "x")["error"].startswith("JSONDecodeError")
 

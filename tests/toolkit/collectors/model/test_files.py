@@ -40,7 +40,7 @@ def look(folder: Path) -> ModelFiles:
     return found
 
 
-def test_a_header_says_what_a_file_holds(tmp_path: Path) -> None:
+def test_a_header_describes_the_content_of_a_file(tmp_path: Path) -> None:
     size = weights(tmp_path / "model.safetensors", "F32", a=10, b=7)
     (file,) = look(tmp_path).files
     assert (file.format, file.size, file.ends) == ("safetensors", size, size)
@@ -116,7 +116,7 @@ def test_links_into_the_cache_of_the_hub_are_followed(tmp_path: Path) -> None:
     assert look(snapshot).files[0].trouble == "it is a broken link"
 
 
-def test_what_the_index_says_beside_what_the_shards_hold(tmp_path: Path) -> None:
+def test_the_index_compared_with_the_shards(tmp_path: Path) -> None:
     weights(tmp_path / "1.safetensors", a=1, b=1)
     weights(tmp_path / "2.safetensors", b=1, c=1)
     index(tmp_path, a="1.safetensors", b="1.safetensors", c="1.safetensors", d="2.safetensors")
@@ -138,7 +138,7 @@ def test_nothing_is_lost_while_a_header_is_unread(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"weight_map": []}', '{"weight_map": {}}'])
-def test_an_index_that_says_nothing(tmp_path: Path, content: str) -> None:
+def test_an_index_without_a_response(tmp_path: Path, content: str) -> None:
     weights(tmp_path / "model.safetensors", a=1)
     tmp_path.joinpath(INDEX).write_text(content, "utf-8")
     found = look(tmp_path)

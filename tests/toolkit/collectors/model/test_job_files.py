@@ -35,7 +35,7 @@ def model(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_folder_is_told_by_its_files(model: Path) -> None:
+def test_a_folder_is_recognised_by_its_files(model: Path) -> None:
     (file,) = seen(model).files
     assert (file.what, file.state, file.files, file.size, file.changed) == (
         "model",

@@ -156,7 +156,7 @@ def test_where_the_kernel_does_not_tell_only_what_was_fetched_counts(files: Mode
 
 @pytest.mark.usefixtures("undetermined")
 @pytest.mark.parametrize("fetched", [0, None])
-def test_what_came_from_memory_says_nothing_about_a_disk(files: ModelFiles, fetched: int | None) -> None:
+def test_reads_from_memory_prove_nothing_about_a_disk(files: ModelFiles, fetched: int | None) -> None:
     told = {"mapped": [100, 2.0, fetched], "again": [100, 1.0, 0]}
     found = look(files, answering(Output(0, json.dumps(told), "", 0.0))[0])
     assert isinstance(found, Unknown)

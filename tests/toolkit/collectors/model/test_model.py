@@ -187,7 +187,7 @@ def test_a_file_is_no_model(tmp_path: Path) -> None:
     assert read_model(tmp_path / "config.json", "--model").bad_files == (BadFile("", "missing"),)
 
 
-def test_a_path_that_is_not_there_is_told_from_a_name_on_the_hub(tmp_path: Path) -> None:
+def test_a_missing_path_is_distinguished_from_a_hub_name(tmp_path: Path) -> None:
     machine = Machine({}, tmp_path)
     gone = model.collect(machine, TARGET, launched("/gone/qwen"), NOT_COMPOSED)
     assert isinstance(gone, Model)
@@ -206,7 +206,7 @@ OTHER = OrderedDict([("nonsense", "NonsenseModel")])
 @pytest.mark.parametrize(
     ("model_type", "known"), [("qwen3", True), ("odd", True), ("qwen4", False), ("nonsense", False)]
 )
-def test_transformers_is_asked_for_the_type(tmp_path: Path, model_type: str, known: bool) -> None:
+def test_transformers_is_queried_for_the_type(tmp_path: Path, model_type: str, known: bool) -> None:
     table = tmp_path / "transformers" / "models" / "auto" / "configuration_auto.py"
     table.parent.mkdir(parents=True)
     table.write_text(AUTO, "utf-8")
@@ -232,7 +232,7 @@ _OOT_SUPPORTED_MODELS = {"FarForCausalLM": "https://example.org"}
     ("name", "known", "removed"),
     [("Qwen2ForCausalLM", True, ""), ("MotifForCausalLM", False, "0.10.2"), ("FarForCausalLM", False, "")],
 )
-def test_vllm_is_asked_for_the_architecture(tmp_path: Path, name: str, known: bool, removed: str) -> None:
+def test_vllm_is_queried_for_the_architecture(tmp_path: Path, name: str, known: bool, removed: str) -> None:
     tree = vllm(tmp_path, {"model_executor/models/registry.py": REGISTRY})
     found = vllm_support.collect(Model("/m", "--model", (name,)), VllmTree(tree))
     assert isinstance(found, VllmSupport)

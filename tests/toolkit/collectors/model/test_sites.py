@@ -34,7 +34,7 @@ def test_a_folder_is_there_with_what_it_holds(tmp_path: Path) -> None:
     assert (place.not_writable, place.free) == ("", None)
 
 
-def test_a_folder_for_results_is_asked_whether_it_can_be_written(tmp_path: Path) -> None:
+def test_a_results_folder_is_tested_for_write_access(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     place = seen(Site("out", "out", writes=True), tmp_path)
     assert (place.state, place.not_writable) == ("missing", "")
@@ -48,7 +48,7 @@ def test_an_example_is_not_set(path: str, tmp_path: Path) -> None:
     assert (place.set, place.state) == (False, "")
 
 
-def test_an_address_is_not_looked_at_and_names_nobody(tmp_path: Path) -> None:
+def test_an_address_is_not_resolved_and_identifies_no_host(tmp_path: Path) -> None:
     place = seen(Site("data", "s3://me:secret@bucket/x"), tmp_path)
     assert (place.elsewhere, place.path) == (True, "s3://***@bucket/x")
 

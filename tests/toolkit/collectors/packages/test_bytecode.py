@@ -57,7 +57,7 @@ def test_a_cache_without_a_source_does_not_count(site: Path) -> None:
     assert (count(site).sources, count(site).missing) == (3, 3)
 
 
-def test_caches_are_looked_for_where_the_prefix_says(site: Path, tmp_path: Path) -> None:
+def test_caches_are_searched_where_the_prefix_points(site: Path, tmp_path: Path) -> None:
     prefix = tmp_path / "caches"
     cache(site / "torch" / "__pycache__", "a")
     assert count(site, PYTHONPYCACHEPREFIX=str(prefix)).missing == 3

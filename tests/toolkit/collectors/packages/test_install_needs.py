@@ -87,7 +87,7 @@ def test_of_several_opencvs_the_required_stays() -> None:
     assert [one.name for one in needs(*both).broken if one.version] == ["opencv-python-headless"]
 
 
-def test_a_package_that_lacks_files_comes_again_unless_somebody_edited_it() -> None:
+def test_a_package_that_lacks_files_is_reinstalled_unless_it_was_edited() -> None:
     gone = Drift("torch", "2.11.0", f"{SITE}/torch/nn/functional.py", "missing")
     stub = Drift("torch", "2.11.0", f"{SITE}/torch/_VF.pyi", "missing")
     edited = Drift("torch", "2.11.0", f"{SITE}/torch/__init__.py", "changed")

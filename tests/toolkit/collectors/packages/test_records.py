@@ -85,7 +85,7 @@ def test_an_edit_that_puts_the_time_back_is_only_found_by_reading_everything(sit
     assert [drift.path for drift in thorough.drifts] == [str(site / ENGINE)]
 
 
-def test_reading_everything_does_not_tell_again_what_the_quick_look_told(site: Path) -> None:
+def test_reading_everything_does_not_repeat_the_quick_look(site: Path) -> None:
     edit_in_place(site / ENGINE, b"wait = 2\n")
     assert hashed_records.collect(look_at(site), quick(site), Marker()).drifts == ()
 
@@ -195,7 +195,9 @@ def test_links_alone_are_normal(site: Path, tmp_path: Path) -> None:
     assert spoken(linked(site, tmp_path)) == {}
 
 
-def test_an_edit_in_place_poisons_the_other_environment_and_is_told_once(site: Path, tmp_path: Path) -> None:
+def test_an_edit_in_place_changes_the_other_environment_and_is_reported_once(
+    site: Path, tmp_path: Path
+) -> None:
     other = linked(site, tmp_path)
     edit_in_place(site / ENGINE, b"wait = 2\n")
     for environment in (site, other):
@@ -233,7 +235,7 @@ def test_a_symbolic_link_into_a_cache_is_shared_too(site: Path, tmp_path: Path) 
     assert list(spoken(site)) == ["PKG103"]
 
 
-def test_a_drift_knows_whether_it_is_shared() -> None:
+def test_a_drift_records_whether_it_is_shared() -> None:
     assert not Drift("a", "1", "/a", "changed").shared
     assert Drift("a", "1", "/a", "changed", links=2).shared
 

@@ -102,7 +102,7 @@ def test_an_extra_may_consist_of_another(site: Path) -> None:
     assert [(u.name, u.extra) for u in walk(site).unmet] == [("nvtx", "vllm")]
 
 
-def test_what_an_extra_names_is_told_as_the_extras_and_not_judged(site: Path) -> None:
+def test_an_extras_package_is_reported_as_such_and_not_judged(site: Path) -> None:
     install(site, "verl", "0.9.1", requires=["TransferQueue>=0.1.10; extra == 'vllm'"], extras=["vllm"])
     install(site, "vllm", "0.24.0")
     assert [(u.name, u.extra) for u in walk(site).unmet] == [("transferqueue", "vllm")]
@@ -115,7 +115,7 @@ def test_any_extra_counts_that_bears_the_name_of_what_is_installed(site: Path) -
     assert walk(site).unmet == (Unmet("verl", "0.6.1", "trl", "<=0.9.6", "0.12", extra="TRL"),)
 
 
-def test_an_extra_that_is_asked_for_by_name_is_followed(site: Path) -> None:
+def test_an_extra_requested_by_name_is_followed(site: Path) -> None:
     install(site, "verl", "0.6.1", requires=["ray[default]"])
     install(site, "ray", "2.49.0", requires=["aiohttp>=3.7; extra == 'default'", "pandas; extra == 'data'"])
     assert said(site) == ["ray wants aiohttp>=3.7, not nothing"]

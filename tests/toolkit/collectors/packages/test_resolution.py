@@ -103,7 +103,7 @@ def resolved(site: Path, installer: Runner, *, uv: bool = False, needs: InstallN
     return found
 
 
-def test_pip_is_asked_to_keep_what_must_stay_and_to_change_what_is_wrong(site: Path) -> None:
+def test_pip_keeps_what_must_stay_and_changes_what_is_wrong(site: Path) -> None:
     pip = Installer(
         0, stdout=json.dumps({"install": [{"metadata": {"name": "tokenizers", "version": "0.23.0"}}]})
     )
@@ -116,7 +116,7 @@ def test_pip_is_asked_to_keep_what_must_stay_and_to_change_what_is_wrong(site: P
     assert "--dry-run" not in found.command
 
 
-def test_uv_is_asked_where_it_made_the_environment(site: Path) -> None:
+def test_uv_is_used_if_it_created_the_environment(site: Path) -> None:
     found = resolved(site, Installer(0, stderr=UV_CHANGES), uv=True)
     assert found.command[1:4] == ("pip", "install", "--python")
     assert found.changes == ("tokenizers 0.23.2 -> 0.23.0", "transferqueue 0.1.11 (new)")
@@ -194,7 +194,7 @@ def test_only_wheels_are_looked_at_and_then_installed(site: Path, uv: bool) -> N
     assert "--only-binary=:all:" in found.command
 
 
-def test_a_credential_in_what_the_installer_says_is_not_told(site: Path) -> None:
+def test_a_credential_in_the_installers_output_is_not_shown(site: Path) -> None:
     said = "ERROR: Could not find a version that satisfies the requirement x@https://tok:SEKRET@host/x"
     assert "SEKRET" not in repr(resolved(site, Installer(1, stderr=said)))
 
@@ -206,7 +206,7 @@ def test_torch_is_not_kept_when_it_is_what_vllm_cannot_live_with(site: Path) -> 
     assert "torch==2.10.0" in found.command
 
 
-def test_what_a_package_wants_that_will_be_changed_is_not_asked_for(site: Path) -> None:
+def test_requirements_of_a_package_that_will_change_are_not_requested(site: Path) -> None:
     (site / "tokenizers-0.23.2.dist-info" / "METADATA").write_text(
         "Name: tokenizers\nVersion: 0.23.2\nRequires-Dist: huggingface-hub<1.0\n"
     )
@@ -239,7 +239,7 @@ def test_what_stops_the_job_is_resolved_alone_where_no_index_has_the_rest(site: 
     assert "tokenizers<=0.23.0,>=0.22.0" in questions[-1]
 
 
-def test_a_clash_says_that_sdists_were_left_out(site: Path) -> None:
+def test_a_clash_reports_that_sdists_were_left_out(site: Path) -> None:
     said = "ERROR: Cannot install a and b because these package versions have conflicting dependencies.\n"
     found = resolved(site, Installer(1, stderr=said))
     assert (found.outcome, found.reason.endswith("(only wheels were considered)")) == ("unsatisfiable", True)
@@ -256,7 +256,7 @@ def test_the_dry_run_alone_gives_up_soon(site: Path) -> None:
     assert (uv.environ["UV_HTTP_TIMEOUT"], uv.environ["UV_HTTP_RETRIES"]) == ("5", "0")
 
 
-def test_the_report_is_found_between_what_pip_says_to_a_person(site: Path) -> None:
+def test_the_report_is_found_among_pips_other_output(site: Path) -> None:
     assert resolved(site, Installer(0, stdout=PIP_TALKS)).changes == ("tokenizers 0.23.2 -> 0.23.0",)
 
 
@@ -296,7 +296,7 @@ def test_without_any_installer_there_is_no_command(
     assert isinstance(ask(bare, Installer(0)), Unknown)
 
 
-def test_a_pip_that_is_too_old_for_a_dry_run_is_typed_but_not_asked(
+def test_a_pip_too_old_for_a_dry_run_is_shown_but_not_run(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(bare, "pip", "21.2.4")
@@ -430,12 +430,12 @@ def test_what_is_merely_missing_is_left_to_the_installer() -> None:
     )
 
 
-def test_who_wants_the_same_is_asked_for_at_once() -> None:
+def test_requirements_for_the_same_package_are_requested_together() -> None:
     requirements = [Unmet("a", "1", "numpy", "<2", "2.2"), Unmet("b", "1", "numpy", "<2", "2.2")]
     assert composed(*requirements, Unmet("c", "1", "numpy", ">=1.26", "1")).wanted == ("numpy<2,>=1.26",)
 
 
-def test_what_an_extra_names_is_no_wish_unless_verl_imports_it() -> None:
+def test_an_extras_package_is_no_requirement_unless_verl_imports_it() -> None:
     unmet = [
         Unmet("verl", "0.9.1", "transformers", "==5.9.0", "5.10.4", extra="vllm"),
         Unmet("verl", "0.9.1", "transferqueue", ">=0.1.10", "", extra="vllm"),
@@ -450,7 +450,7 @@ def test_an_extra_of_no_engine_asks_for_nothing() -> None:
     )
 
 
-def test_a_torch_that_contradicts_is_a_wish_and_not_a_pin() -> None:
+def test_a_contradicting_torch_is_a_preference_and_not_a_pin() -> None:
     assert composed(Unmet("vllm", "0.24.0", "torch", "==2.10.0", "2.11.0")) == InstallRequest(
         ("verl==0.9.1",), ("torch==2.10.0",)
     )

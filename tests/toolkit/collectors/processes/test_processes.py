@@ -45,7 +45,7 @@ from verl_doctor.toolkit.machine import Machine
         ("", None),
     ],
 )
-def test_a_role_is_told_by_the_command_line(command: str, role: str | None) -> None:
+def test_a_role_is_recognised_by_the_command_line(command: str, role: str | None) -> None:
     assert role_of(command) == role
 
 

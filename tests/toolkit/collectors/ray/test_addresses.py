@@ -137,7 +137,7 @@ def test_what_reading_the_script_cannot_tell_is_not_guessed(tmp_path: Path) -> N
     assert (found.taken.source, found.taken.text) == ("ray.init", UNDETERMINED)
 
 
-def test_what_the_command_and_ray_start_are_told(tmp_path: Path) -> None:
+def test_arguments_of_the_command_and_of_ray_start(tmp_path: Path) -> None:
     words = (Word("+ray_kwargs.ray_init.address=127.0.0.1:3", "run.sh", 7),)
     starts = (
         (Word("--address", "run.sh", 5), Word("127.0.0.1:4", "run.sh", 5)),

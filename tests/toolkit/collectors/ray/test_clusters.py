@@ -89,7 +89,7 @@ def test_a_cluster_becomes_a_fact_without_secrets() -> None:
         ("RAY_ADDRESS", {"text": UNDETERMINED}, "found", 2),
     ],
 )
-def test_what_runs_in_another_ray_than_the_jobs_concerns_nobody(
+def test_processes_in_another_ray_are_ignored(
     source: Source, changes: dict[str, Any], choice: str, concerned: int
 ) -> None:
     first, second = place("10.0.0.1:6379", source), place("10.0.0.2:6379", "raylet")
@@ -129,7 +129,7 @@ def test_two_spellings_of_one_cluster() -> None:
     assert found.at("10.0.0.1:6379") is found.at("head:6379") is found.chosen
 
 
-def test_who_is_not_asked() -> None:
+def test_hosts_that_are_not_queried() -> None:
     """A dead port, a service of Ray's that is no GCS, and what another user runs."""
     addresses = RayAddresses(
         (
@@ -142,14 +142,14 @@ def test_who_is_not_asked() -> None:
     assert isinstance(read(Child(), addresses), Absent)
 
 
-def test_what_could_not_be_learned_is_said() -> None:
+def test_missing_information_is_reported() -> None:
     told = {**ANSWER, "actors": None, "undetermined": ["actors: AttributeError: get_actor_table"]}
     found = read(Child(told), RayAddresses((place("10.0.0.1:6379"),)))
     assert isinstance(found, RayClusters)
     assert (found.clusters[0].has_read("nodes"), found.clusters[0].has_read("actors")) == (True, False)
 
 
-def test_who_answers_and_is_no_gcs() -> None:
+def test_a_server_that_is_not_a_gcs() -> None:
     late: dict[str, Any] = {
         "undetermined": ["the GCS did not respond to all requests within 4 s"],
         "asked": True,
@@ -160,7 +160,7 @@ def test_who_answers_and_is_no_gcs() -> None:
     assert found.clusters[0].silent
 
 
-def test_a_reader_that_fails_says_nothing_of_the_gcs() -> None:
+def test_a_reader_that_fails_proves_nothing_about_the_gcs() -> None:
     found = read(Child(), RayAddresses((place("10.0.0.1:6379"),)), answer=Output(None, "", "", 20.0))
     assert isinstance(found, RayClusters)
     assert (found.clusters[0].refused, found.clusters[0].silent) == ("it did not end within 20 s", False)

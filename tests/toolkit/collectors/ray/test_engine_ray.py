@@ -145,7 +145,7 @@ def test_verl_tells_it_whatever_vllm_does() -> None:
     assert found.passed_by == "server.py"
 
 
-def test_nobody_tells_it_and_there_is_no_address(tmp_path: Path) -> None:
+def test_neither_a_setting_nor_an_address_exists(tmp_path: Path) -> None:
     found = reach(spawned(), root=tmp_path)
     assert isinstance(found, EngineReach)
     assert found == EngineReach(because="vLLM does not where HOW is spawn already")
@@ -255,7 +255,7 @@ def test_a_script_that_starts_ray_writes_the_file(
     assert found.astray == astray
 
 
-def test_what_cannot_be_told() -> None:
+def test_undetermined_values() -> None:
     hidden = own(
         row("HOW", None, None, "spawn"), row("RAY_ADDRESS", None, None, Value(undetermined="it differs"))
     )

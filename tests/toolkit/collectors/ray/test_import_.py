@@ -69,5 +69,5 @@ def test_a_script_that_sets_it_goes_first() -> None:
     assert "run.sh:3" in refusal.reason
 
 
-def test_who_is_fast_enough_gets_no_more_time() -> None:
+def test_fast_imports_get_no_more_time() -> None:
     assert isinstance(plan(JobVariables(), seconds=1.0), Refusal)

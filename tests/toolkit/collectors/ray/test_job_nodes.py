@@ -64,7 +64,7 @@ def read(folder: Path, script: str) -> Launch:
     return found
 
 
-def test_nothing_is_said() -> None:
+def test_nothing_is_reported() -> None:
     found = seen()
     assert found == JobNodes(interface="eth0")
     assert found.several == ""
@@ -81,7 +81,7 @@ def test_the_words_of_the_command_are_enough(tmp_path: Path) -> None:
     assert (found.nodes, found.several) == (2, "trainer.nnodes=2")
 
 
-def test_what_the_script_does_not_tell_is_asked_of_slurm(tmp_path: Path) -> None:
+def test_slurm_provides_what_the_script_does_not_state(tmp_path: Path) -> None:
     script = read(tmp_path, "python -m verl.trainer.main_ppo trainer.nnodes=$(cat nodes) a=1\n")
     assert seen(script).nodes is None
     assert seen(script, SLURM_JOB_NUM_NODES="3").several == "SLURM_JOB_NUM_NODES=3"
@@ -100,7 +100,7 @@ def test_the_head_itself_names_the_interface_on_which_it_listens() -> None:
     assert seen(MASTER_ADDR="127.0.0.1").interface == "eth0"
 
 
-def test_a_head_whose_name_nobody_knows_is_kept_without_address() -> None:
+def test_a_head_whose_name_does_not_resolve_is_kept_without_address() -> None:
     (head,) = seen(RAY_ADDRESS="ray://elsewhere:10001").heads
     assert (head.host, head.port, head.address, head.mine) == ("elsewhere", 10001, "", False)
 
@@ -164,7 +164,7 @@ def test_addresses_of_heads(text: str, expected: tuple[str, int] | None) -> None
         ("set -x\n#SBATCH --nodes=4", None),
     ],
 )
-def test_a_batch_script_says_how_many_nodes(tmp_path: Path, line: str, nodes: int | None) -> None:
+def test_a_batch_script_states_how_many_nodes(tmp_path: Path, line: str, nodes: int | None) -> None:
     script = f"#!/bin/bash\n{line}\npython -m verl.trainer.main_ppo trainer.nnodes=$SLURM_NNODES a.b=1\n"
     found = seen(read(tmp_path, script))
     assert (found.nodes, found.given_by) == (nodes, "#SBATCH --nodes" if nodes else "")

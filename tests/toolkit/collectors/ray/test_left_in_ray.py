@@ -46,7 +46,7 @@ def test_what_a_finished_job_has_left() -> None:
         replace(CLUSTER, actors=(replace(ACTOR, namespace="_ray_internal_dashboard"),), groups=()),
     ],
 )
-def test_of_what_runs_or_has_ended_nothing_is_said(cluster: RayCluster) -> None:
+def test_running_and_ended_jobs_are_not_reported(cluster: RayCluster) -> None:
     assert judged(cluster) == {}
 
 
@@ -70,7 +70,7 @@ def test_of_what_runs_or_has_ended_nothing_is_said(cluster: RayCluster) -> None:
         (replace(CLUSTER, unread=("jobs",)), "not everything in this Ray could be read"),
     ],
 )  # fmt: skip
-def test_while_somebody_may_need_it_all_is_kept(cluster: RayCluster, why: str) -> None:
+def test_everything_is_kept_while_a_process_may_need_it(cluster: RayCluster, why: str) -> None:
     assert judged(cluster) == {"rm": why, "pool": why}
 
 

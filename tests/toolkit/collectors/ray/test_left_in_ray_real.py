@@ -111,7 +111,7 @@ def soon(ray: Head, found: int) -> LeftActors:
     raise AssertionError(f"left over: {left.found}, kept: {left.kept}")
 
 
-def test_what_a_killed_driver_has_left_is_removed_when_nobody_may_need_it(ray: Head) -> None:
+def test_leftovers_of_a_killed_driver_are_removed_if_nothing_may_need_them(ray: Head) -> None:
     with driver(ray, REWARD) as made:
         left, _ = look(ray)
         assert (left.found, left.kept) == ((), ())  # its job runs

@@ -86,7 +86,7 @@ def test_no_folder_is_no_subject(tmp_path: Path) -> None:
     assert isinstance(seen(WorkingDir("s3://bucket/job.zip", "run.sh", 1), tmp_path), Absent)
 
 
-def test_what_cannot_be_told_is_said(tmp_path: Path) -> None:
+def test_undetermined_values_are_reported(tmp_path: Path) -> None:
     said = [
         seen(WorkingDir(None, "/home/me/run.sh", 4), tmp_path),
         seen(WorkingDir(".", "run.sh", 1), tmp_path, ray=LibraryTrees(())),

@@ -35,7 +35,7 @@ def test_a_number_or_the_default_of_a_field(
 @pytest.mark.parametrize(
     "source", ["", "class A(:", WRITTEN.replace("2", "n"), FIELD.replace("self.count", "f()")]
 )
-def test_what_cannot_be_told(tmp_path: Path, source: str) -> None:
+def test_undetermined_values(tmp_path: Path, source: str) -> None:
     path = tmp_path / "single_controller/ray/base.py"
     path.parent.mkdir(parents=True)
     path.write_text(source)

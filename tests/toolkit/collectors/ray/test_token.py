@@ -37,7 +37,7 @@ def test_a_ray_without_tokens(tmp_path: Path) -> None:
     assert look(tmp_path, None) == RayToken(known=False)
 
 
-def test_one_that_uses_a_token_without_being_told(tmp_path: Path) -> None:
+def test_a_client_that_uses_a_token_by_default(tmp_path: Path) -> None:
     (tmp_path / ".ray").mkdir()
     (tmp_path / ".ray" / "auth_token").write_text("0123")
     found = look(tmp_path, "def maybe_enable_token_auth_if_token_available(): ...")

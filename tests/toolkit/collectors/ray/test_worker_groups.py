@@ -67,7 +67,7 @@ def test_what_is_no_rank(name: str, cls: str) -> None:
     assert others(found) == found.actors
 
 
-def test_ranks_are_told_by_their_variables() -> None:
+def test_ranks_are_recognised_by_their_variables() -> None:
     """A part of a resource pool begins at any of its places."""
     (group,) = worker_groups(
         cluster(
@@ -139,7 +139,7 @@ def test_roles() -> None:
     assert found == {"x": ("actor_rollout", "critic"), "y": ("actor_rollout", "critic"), "z": ()}
 
 
-def test_who_made_an_actor() -> None:
+def test_the_creator_of_an_actor() -> None:
     runner = actor("runner", cls="TaskRunner", owner="driver", worker="w1")
     rank = actor("xWorkerDict_0:0", owner="w1", worker="w2")
     lone = actor("lone", owner="w9")

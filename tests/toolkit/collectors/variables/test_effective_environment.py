@@ -173,7 +173,7 @@ def test_a_script_sets_and_takes_away(job: Job) -> None:
     assert job.seen("NCCL_DEBUG") == (None, None, "WARN", "verl")
 
 
-def test_what_a_script_sets_under_a_condition_is_not_told(job: Job) -> None:
+def test_a_conditional_setting_of_a_script_is_undetermined(job: Job) -> None:
     job.script("if [ -e /x ]; then export HF_HOME=/b; fi\npython -m verl.trainer.main_ppo\n")
     assert job.row("HF_HOME").driver.is_set is None
 
@@ -243,7 +243,7 @@ def test_ray_sets_one_variable_of_a_runtime_env_after_the_other_by_name(job: Job
     assert job.row("CUDA_HOME").worker == Value("/raylet/c")
 
 
-def test_what_a_runtime_env_takes_from_a_raylet_that_is_not_seen_is_not_told(job: Job) -> None:
+def test_a_runtime_env_value_from_an_unseen_raylet_is_undetermined(job: Job) -> None:
     env = '\'{"env_vars": {"PYTHONPATH": "/x:${PYTHONPATH}", "HF_HOME": "/job"}}\''
     job.script(f"ray job submit --runtime-env-json {env} -- python -m verl.trainer.main_ppo\n")
     assert job.row("PYTHONPATH").worker.text is None
@@ -345,7 +345,7 @@ def test_a_driver_without_gpus_on_a_machine_where_ray_runs(job: Job) -> None:
     assert resolved_environment(job.parties).get("CUDA_DEVICE_MAX_CONNECTIONS") is None
 
 
-def test_no_verl_is_said_and_the_rest_is_told(job: Job) -> None:
+def test_a_missing_verl_is_reported_and_the_rest_is_judged(job: Job) -> None:
     job.shell(NCCL_DEBUG="INFO").parties = replace(job.parties, trees=Absent("no verl was found"))
     found = resolved_environment(
         replace(job.parties, machine=replace(job.parties.machine, environ={"NCCL_DEBUG": "INFO"}))
@@ -355,7 +355,7 @@ def test_no_verl_is_said_and_the_rest_is_told(job: Job) -> None:
     assert "no verl was found" in found.unread[0]
 
 
-def test_a_program_that_is_not_there_is_said(job: Job) -> None:
+def test_a_missing_program_is_reported(job: Job) -> None:
     job.script("python -m verl.trainer.main_mine trainer.a=1\n")
     assert "main_mine was not found" in resolved_environment(job.parties).unread[0]
 
@@ -373,14 +373,14 @@ def test_a_program_without_ray_passes_by_the_raylets(job: Job) -> None:
     assert found.get("OMP_NUM_THREADS") is None
 
 
-def test_a_program_in_which_the_way_to_ray_is_not_found_is_said(job: Job) -> None:
+def test_a_program_without_a_known_way_to_ray_is_reported(job: Job) -> None:
     program = job.tree.folder / "trainer" / "main_other.py"
     program.write_text("import ray\n\nclass Main:\n    def run(self):\n        ray.init()\n")
     job.script("python -m verl.trainer.main_other a.b=1\n")
     assert "no way to ray.init" in resolved_environment(job.parties).unread[0]
 
 
-def test_ray_gives_each_worker_its_gpus_unless_it_is_told_not_to(job: Job) -> None:
+def test_ray_gives_each_worker_its_gpus_unless_that_is_disabled(job: Job) -> None:
     job.ray(utils="")
     folder = job.folder / "site" / "ray" / "_private" / "accelerators"
     folder.mkdir()
@@ -412,7 +412,7 @@ def test_ray_leaves_the_variables_of_other_makers_gpus_alone(
     assert row.worker.text == sees
 
 
-def test_a_repair_is_judged_by_a_raylet_that_is_started_anew(job: Job) -> None:
+def test_a_repair_is_judged_with_a_restarted_raylet(job: Job) -> None:
     """What becomes of its environment then is for the machine to say; the process itself still has the old one."""
     job.shell(NCCL_IB_HCA="mlx5").raylet(PATH="/bin")
     assert job.seen("NCCL_IB_HCA") == ("mlx5", None, None, "nobody")
@@ -467,7 +467,7 @@ def said_about(job: Job) -> list[str]:
         ),
     ],
 )
-def test_no_rule_speaks_where_nothing_is_wrong(make: Callable[[Job], Job], job: Job) -> None:
+def test_no_rule_reports_where_nothing_is_wrong(make: Callable[[Job], Job], job: Job) -> None:
     assert len(RULES) == 8
     assert said_about(make(job)) == []
 

@@ -43,7 +43,7 @@ def test_what_a_file_takes_away_is_gone() -> None:
     assert not found.has("HF_HOME")
 
 
-def test_a_value_that_cannot_be_told_is_not_the_one_of_the_shell() -> None:
+def test_an_undetermined_value_is_not_the_shells() -> None:
     found = job(Setting("HF_HOME", None, "run.sh", 2))
     assert (found.get("HF_HOME"), found.has("HF_HOME")) == ("", True)
 
@@ -67,6 +67,6 @@ def test_what_is_certain_to_reach_the_workers_wins() -> None:
     assert found.places == {"VLLM_X": ("/env/verl/trainer/constants_ppo.py", 7)}
 
 
-def test_what_cannot_be_told_of_the_workers_leaves_what_is_set_here() -> None:
+def test_undetermined_values_of_workers_leave_the_local_ones() -> None:
     found = job(rows=(worker("HF_HOME", Value(undetermined="not the same in all raylets here")),))
     assert found.get("HF_HOME") == "/home/me/hf"

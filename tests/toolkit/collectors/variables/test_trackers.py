@@ -150,7 +150,7 @@ def test_the_mode_that_wandb_offline_leaves_behind(tmp_path: Path) -> None:
     assert one(look(tmp_path)).mode == "offline"
 
 
-def test_a_variable_that_says_there_is_no_network(tmp_path: Path) -> None:
+def test_a_variable_that_means_no_network(tmp_path: Path) -> None:
     assert look(tmp_path, variables={"HF_HUB_OFFLINE": "1"}).offline == "HF_HUB_OFFLINE"
     assert look(tmp_path, variables={"HF_HUB_OFFLINE": "0"}).offline == ""
 

@@ -106,7 +106,7 @@ def test_an_entry_that_code_asks_for_is_read(vllm: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["VLLM_UNUSED", "VLLM_IDLE_ALIAS"])
-def test_an_entry_that_nobody_asks_for_is_declared_and_dead(vllm: Path, name: str) -> None:
+def test_an_entry_that_is_never_used_is_declared_and_dead(vllm: Path, name: str) -> None:
     reading = one(vllm, name)
     assert reading.dead
     assert reading.declared
@@ -120,12 +120,12 @@ def test_what_no_code_asks_for_is_dead(vllm: Path, name: str) -> None:
     assert reading.declared is None
 
 
-def test_who_sets_a_variable_is_told(vllm: Path) -> None:
+def test_the_source_of_a_variable_is_shown(vllm: Path) -> None:
     (setter,) = one(vllm, "VLLM_SET").setters
     assert setter.line == 4
 
 
-def test_what_verl_sets_for_its_workers_is_told_whoever_reads_it(vllm: Path) -> None:
+def test_variables_that_verl_sets_for_its_workers_are_shown_whatever_reads_them(vllm: Path) -> None:
     site(vllm, {"verl/__init__.py": "", "verl/constants.py": 'ENV = {"env_vars": {"VLLM_USED": "1"}}\n'})
     reading = one(vllm, "VLLM_USED")
     assert ([reader.package for reader in reading.readers], [at.package for at in reading.setters]) == (

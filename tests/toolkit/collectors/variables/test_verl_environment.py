@@ -70,7 +70,7 @@ def test_without_a_configuration_it_is_not_known_what_depends_on_it(job: Job) ->
     assert begun.env_vars.open
 
 
-def test_each_variable_knows_where_it_was_written(job: Job) -> None:
+def test_each_variable_records_where_it_was_written(job: Job) -> None:
     asked = OverrideWord(
         "", "/home/me/run.sh", 9, "applied", "ray_kwargs.ray_init.runtime_env.env_vars.NCCL_DEBUG"
     )

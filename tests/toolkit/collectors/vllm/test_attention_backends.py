@@ -119,7 +119,7 @@ def backend(found: AttentionBackends, name: str) -> Backend:
     return there
 
 
-def test_a_registry_says_which_classes_are_there(tmp_path: Path) -> None:
+def test_a_registry_lists_its_classes(tmp_path: Path) -> None:
     found = read(vllm(tmp_path, REGISTRY))
     assert found.usable == ("FLASH", "LATENT", "RENAMED", "ELSEWHERE")
     assert backend(found, "GONE").problem == "the module vllm.attention.gone does not exist"
@@ -134,7 +134,7 @@ def test_a_name_that_no_platform_mentions_is_for_the_one_in_its_name_or_for_gpus
     assert backend(found, "RENAMED").platforms == ("cuda", "rocm")
 
 
-def test_classes_are_asked_about_the_model(tmp_path: Path) -> None:
+def test_classes_are_queried_about_the_model(tmp_path: Path) -> None:
     tree = vllm(tmp_path, REGISTRY)
     found = read(tree, "FLASH", "latent")
     flash, latent = backend(found, "FLASH"), backend(found, "LATENT")
@@ -150,7 +150,7 @@ def test_classes_are_asked_about_the_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("capability", "supports"), [("7.5", False), ("9.0", True), ("12.1", False), ("", None)]
 )
-def test_classes_are_asked_about_the_gpu(tmp_path: Path, capability: str, supports: bool | None) -> None:
+def test_classes_are_queried_about_the_gpu(tmp_path: Path, capability: str, supports: bool | None) -> None:
     asks = """
     @classmethod
     def supports_compute_capability(cls, capability):

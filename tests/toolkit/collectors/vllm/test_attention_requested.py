@@ -70,7 +70,7 @@ def test_null_and_another_rollout_ask_for_nothing() -> None:
     assert asked(other, VLLM_ATTENTION_BACKEND="XFORMERS") == []
 
 
-def test_places_are_told_apart() -> None:
+def test_places_are_distinguished() -> None:
     places = AttentionAsked(
         (RequestedBackend(NAME, "A", NAME), RequestedBackend("attention_backend", "B", "x"))
     )

@@ -25,7 +25,7 @@ def test_a_null_of_the_job_or_a_value_that_is_not_known_leaves_verls_own() -> No
     assert rollout_logprobs(SAMPLER, job(None, known=False)) == {"logprobs_mode": "processed_logprobs"}
 
 
-def test_a_verl_without_the_key_says_nothing() -> None:
+def test_a_verl_without_the_key_has_no_finding() -> None:
     old = VllmSampler("0.8.5", "/sampler.py", flashinfer=False)
     assert rollout_logprobs(old, LaunchValues()) == {}
     assert rollout_logprobs(Absent("this vLLM runs on cpu"), LaunchValues()) == {}

@@ -76,7 +76,7 @@ def test_the_command_overrules_it(tmp_path: Path) -> None:
     )
 
 
-def test_kernels_are_taken_instead_where_transformers_knows_how(tmp_path: Path) -> None:
+def test_kernels_are_used_instead_if_transformers_supports_it(tmp_path: Path) -> None:
     without = ask(tmp_path, packages=("kernels",))
     assert isinstance(without, TrainerAttention)
     assert not without.installed
@@ -106,7 +106,7 @@ def test_other_strategies_do_not_ask_transformers(tmp_path: Path, word: str) -> 
     assert isinstance(ask(tmp_path, word), Absent)
 
 
-def test_what_cannot_be_told_is_unknown(tmp_path: Path) -> None:
+def test_undetermined_values_are_unknown(tmp_path: Path) -> None:
     found = ask(tmp_path, None)
     assert isinstance(found, Unknown)
     assert not isinstance(found, Absent)

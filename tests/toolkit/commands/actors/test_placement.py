@@ -141,7 +141,7 @@ def test_the_job_of_a_process_has_ended() -> None:
     assert "the GCS does not record who holds a handle" in whole
 
 
-def test_dead_ranks_with_one_story_are_told_once() -> None:
+def test_dead_ranks_with_the_same_reason_are_reported_once() -> None:
     died = {"state": "DEAD", "died": "The actor died because its node has died."}
     found = joined(NO_GPU, *(rank(n, 16, **(died if n >= 8 else {})) for n in range(16)))
     whole = said(found)

@@ -106,7 +106,7 @@ def test_a_ticket_gets_boxes() -> None:
     assert "\x1b" not in text
 
 
-def test_the_document_is_as_its_schema_says() -> None:
+def test_the_document_matches_its_schema() -> None:
     found = json.loads(json.dumps(document(Checklist(STEPS, REPORT))))
     validate(found, schema_text("checklist"))
     assert found["verdict"] == "failed"

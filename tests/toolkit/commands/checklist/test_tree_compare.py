@@ -139,7 +139,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
 
 
 @pytest.mark.parametrize("way", DAMAGES)
-def test_each_way_to_copy_badly_is_told_apart(way: str, old: Path, new: Path) -> None:
+def test_each_bad_way_to_copy_is_distinguished(way: str, old: Path, new: Path) -> None:
     damage, expected = DAMAGES[way]
     damage(new)
     assert bad(old, new) == expected
@@ -207,7 +207,7 @@ def test_names_that_are_no_text_are_names_too(old: Path, new: Path) -> None:
     assert bad(old, new) == ["other case: verl/e\u0301.py"]
 
 
-def test_many_files_of_one_folder_are_told_at_once(old: Path, new: Path) -> None:
+def test_many_files_of_one_folder_are_reported_together(old: Path, new: Path) -> None:
     for number in range(40):
         for top in (old, new):
             (top / "docs" / f"page{number}.rst").write_text("text\n")

@@ -86,7 +86,7 @@ def test_each_leftover_is_shown_with_its_proof_and_size():
     assert any(line.startswith("run verl-doctor clean --apply to remove them") for line in said)
 
 
-def test_many_of_one_kind_are_counted_unless_all_is_asked_for():
+def test_many_of_one_kind_are_counted_unless_all_are_requested():
     everything = Cleaned(Found((FOLDER, *SOCKETS)))
     assert len(lines(everything)) < 20
     assert "25 more sockets" in "\n".join(lines(everything))
@@ -134,7 +134,7 @@ def test_without_apply_nothing_changes(clean, machine):
     assert (folder / "logs" / "raylet.out").exists()
 
 
-def test_with_apply_it_goes_and_the_journal_says_so(clean, machine, tmp_path):
+def test_apply_removes_it_and_writes_to_the_journal(clean, machine, tmp_path):
     folder = session(machine)
     done = clean("--apply", "--format", "json")
     told = json.loads(done.stdout)

@@ -111,7 +111,7 @@ def test_what_is_swapped_between_the_proof_and_the_removal_gets_its_name_back(ma
     assert (folder / "logs" / "raylet.out").exists()
 
 
-def test_who_comes_between_the_proof_and_the_removal_keeps_it(machine, monkeypatch):
+def test_a_process_that_appears_after_the_proof_keeps_it(machine, monkeypatch):
     folder = session(machine)
     left = verdict(machine, folder.name)
     rename, opened = clean_path.rename, []
@@ -232,7 +232,7 @@ def test_a_segment_goes_and_one_that_is_mapped_stays(machine):
     assert names(shm) == [held.name]
 
 
-def test_a_socket_at_which_somebody_listens_stays(machine):
+def test_a_listening_socket_stays(machine):
     path = machine.at("/tmp") / "rl-colocate-zmq-01000000-replica-0-rank-0.sock"
     with bound(path):
         assert "in use" in verdict(machine, path.name).why

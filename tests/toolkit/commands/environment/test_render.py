@@ -70,7 +70,7 @@ def lines(environment: EffectiveEnvironment, width: int | None = 80, *, every: b
     return [text.plain for text in text_lines(environment, width, every=every)]
 
 
-def test_every_row_says_who_decides_and_where() -> None:
+def test_every_row_states_what_decides_and_where() -> None:
     text = "\n".join(lines(STANDING))
     assert text.startswith("DIFFERS  2 variables of the driver are different for its workers\n")
     assert "pid 7" in text
@@ -100,7 +100,7 @@ def test_a_long_value_keeps_both_ends() -> None:
     assert without_middle("short", 12) == "short"
 
 
-def test_raylets_that_disagree_are_told_apart() -> None:
+def test_raylets_that_disagree_are_distinguished() -> None:
     text = "\n".join(lines(TWO))
     assert "raylet 7: /a, its workers: /a" in text
     assert "raylet 8: /b, its workers: /b" in text
@@ -115,7 +115,7 @@ def test_raylets_that_disagree_are_told_apart() -> None:
         (STANDING, "DIFFERS"),
     ],
 )
-def test_the_first_word_says_it(environment: EffectiveEnvironment, word: str) -> None:
+def test_the_first_word_states_it(environment: EffectiveEnvironment, word: str) -> None:
     assert lines(environment)[0].startswith(f"{word}  ")
 
 

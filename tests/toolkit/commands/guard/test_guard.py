@@ -150,7 +150,7 @@ def test_a_verl_in_the_way_of_the_agreed_one_is_noticed(env: Path, project: Path
         (None, "gone"),
     ],
 )
-def test_a_repair_is_told_by_its_marked_lines(
+def test_a_repair_is_recognised_by_its_marked_lines(
     env: Path, project: Path, content: bytes | None, state: str
 ) -> None:
     worker(env).unlink()
@@ -431,7 +431,7 @@ def test_a_job_starts_where_it_was_agreed_and_stops_where_it_was_not(
     assert agreement.read(agreed / "team.lock").files == (), "what was lost is not agreed"
 
 
-def test_what_cannot_be_brought_back_is_said(here: Doctor, env: Path, agreed: Path) -> None:
+def test_patches_that_cannot_be_restored_are_reported(here: Doctor, env: Path, agreed: Path) -> None:
     worker(env).write_bytes(b"def start(engine): ...\n")
     said = here("guard", "--python", env, "--apply", cwd=agreed, NCCL_DEBUG="WARN")
     assert (said.returncode, len(said.stderr.splitlines())) == (1, 1)
@@ -459,7 +459,7 @@ def as_strangers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "geteuid", lambda: 65534)
 
 
-def test_nobody_elses_agreement_is_obeyed(
+def test_an_agreement_of_another_user_is_not_used(
     here: Doctor, env: Path, agreed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lock in a folder above the job's, whose patches would become the code of this user's verl."""
@@ -489,7 +489,7 @@ def test_an_agreement_that_others_could_replace_is_not_obeyed(
     assert here("guard", "--python", env, cwd=agreed, NCCL_DEBUG="WARN").returncode == 0
 
 
-def test_the_file_that_relaxes_an_agreement_is_said(here: Doctor, env: Path, agreed: Path) -> None:
+def test_the_file_that_relaxes_an_agreement_is_named(here: Doctor, env: Path, agreed: Path) -> None:
     relaxing = agreed / "verl-doctor.toml"
     relaxing.write_text('[expected]\nvariables = { NCCL_DEBUG = "INFO" }\n', "utf-8")
     ask = ("guard", "--python", env)
@@ -514,7 +514,9 @@ def test_a_command_that_may_not_be_run_is_not_called_missing(here: Doctor, env: 
     assert (said.returncode, "./run.sh is not executable: run chmod +x" in said.stderr) == (2, True)
 
 
-def test_nobody_elses_configuration_relaxes_an_agreement(here: Doctor, env: Path, agreed: Path) -> None:
+def test_a_configuration_of_another_user_does_not_relax_an_agreement(
+    here: Doctor, env: Path, agreed: Path
+) -> None:
     relaxing = agreed / "verl-doctor.toml"
     relaxing.write_text('[expected]\nvariables = { NCCL_DEBUG = "INFO" }\n', "utf-8")
     relaxing.chmod(0o666)
@@ -659,7 +661,7 @@ def test_a_launch_script_with_the_gate_on_top(env: Path, agreed: Path) -> None:
         (("--wait", "-1"), "--wait"),
     ],
 )
-def test_wrong_usage_is_said(here: Doctor, project: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_is_reported(here: Doctor, project: Path, arguments: tuple[str, ...], said: str) -> None:
     done = here("guard", *arguments, cwd=project)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr

@@ -90,7 +90,7 @@ def clash(ours: ReleaseRequirements, theirs: ReleaseRequirements) -> tuple[list[
     return [one.about for one in certain], unclear
 
 
-def test_two_wishes_clash_only_when_no_release_is_both() -> None:
+def test_two_requirements_clash_only_if_no_release_meets_both() -> None:
     assert clash(wants("numpy>=2"), wants("numpy<2")) == (["numpy"], ())
     assert clash(wants("numpy>=1.20"), wants("numpy<2")) == ([], ())
     assert clash(wants("ray>2.40,<2.50"), wants("ray!=2.45")) == (["ray"], ())

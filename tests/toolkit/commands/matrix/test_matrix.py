@@ -117,7 +117,7 @@ def test_each_minor_is_judged_and_the_newest_that_fits_recommended(matrix: Ask) 
     assert [pin["wanted"] for pin in moved["pins"]] == ["<=0.10.1,>=0.9"]
 
 
-def test_the_table_says_the_same_to_a_person(matrix: Ask) -> None:
+def test_the_table_shows_the_same_as_the_document(matrix: Ask) -> None:
     done = matrix("--verl", "0.5.0")
     assert done.stdout.startswith("RECOMMENDED  vllm 0.10.1: it starts, verl's pins admit it")
     rows = {line.split()[0]: " ".join(line.split()) for line in done.stdout.splitlines() if line[:3] == "  0"}
@@ -129,7 +129,7 @@ def test_the_table_says_the_same_to_a_person(matrix: Ask) -> None:
     assert "| 0.11.0 | starts | fails: start | no | fits | VLLM103" in markdown
 
 
-def test_a_row_says_what_check_says(matrix: Ask, tmp_path: Path) -> None:
+def test_a_row_agrees_with_check(matrix: Ask, tmp_path: Path) -> None:
     said = document(matrix("--verl", "0.5.0", "--format", "json"))
     verl = said["other"]["folder"]
     (vllm,) = [
@@ -190,7 +190,7 @@ def test_a_verl_from_before_the_rollouts_that_are_read_is_judged_only_when_it_is
     assert list(states(named)) == ["0.3.0"]
 
 
-def test_none_fits_is_said_with_the_nearest(matrix: Ask) -> None:
+def test_no_fit_is_reported_with_the_nearest(matrix: Ask) -> None:
     done = matrix("--verl", "0.5.0", "--releases", "0.11.0,0.12.0")
     assert done.stdout.startswith(
         "NONE FITS  the closest is vllm 0.12.0: sync rollout starts, async rollout fails"
@@ -225,7 +225,9 @@ def test_a_python_that_a_release_does_not_take_is_an_objection(matrix: Ask, inde
     assert [one["about"] for one in said["rows"][0]["environment"]] == ["python"]
 
 
-def test_pins_that_exclude_each_other_are_told_and_doubts_are_doubts(matrix: Ask, index: IndexServer) -> None:
+def test_pins_that_exclude_each_other_are_reported_and_doubts_stay_doubts(
+    matrix: Ask, index: IndexServer
+) -> None:
     index.wheels.update(
         [
             verl_wheel("0.7.0", "vllm", "torch==2.9.0", "numpy>=2", "pyarrow>=9", "requests<3"),
@@ -243,7 +245,7 @@ def test_pins_that_exclude_each_other_are_told_and_doubts_are_doubts(matrix: Ask
     assert not row["fits"]
 
 
-def test_next_says_what_the_upgrade_would_break(matrix: Ask) -> None:
+def test_next_shows_what_the_upgrade_would_break(matrix: Ask) -> None:
     done = matrix("--verl", "0.5.0", "--vllm", "0.11.0", "--next", "--format", "json")
     said = document(done)
     assert done.returncode == 1
@@ -267,7 +269,7 @@ def test_next_without_a_break_and_without_a_newer_release(matrix: Ask, index: In
     assert [one["code"] for one in document(done)["breaks"]] == ["VLLM103"]
 
 
-def test_everything_can_be_said_again_offline(matrix: Ask, index: IndexServer) -> None:
+def test_everything_works_again_offline(matrix: Ask, index: IndexServer) -> None:
     first = matrix("--verl", "0.5.0", "--format", "json")
     index.close()
     again = document(matrix("--verl", "0.5.0", "--offline", "--format", "json"))
@@ -318,7 +320,7 @@ def test_wrong_questions_get_one_sentence(matrix: Ask, arguments: list[str], cod
     assert done.stdout == ""
 
 
-def test_the_real_command_judges_side_by_side_and_says_the_same(
+def test_the_real_command_judges_in_parallel_with_the_same_result(
     matrix: Ask, index: IndexServer, tmp_path: Path
 ) -> None:
     here = matrix("--verl", "0.5.0")

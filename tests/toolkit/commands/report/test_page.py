@@ -125,7 +125,7 @@ def long_page() -> Page:
     )
 
 
-def test_a_page_that_is_too_long_loses_what_ranks_lowest_and_says_so() -> None:
+def test_a_page_that_is_too_long_loses_its_lowest_ranks_with_a_note() -> None:
     text = markdown(long_page())
     assert len(text.replace("\n", "\r\n")) <= 65_536
     assert len(text) > 50_000

@@ -73,7 +73,7 @@ NAMES = Names(
         ("account nlp-group", "account ACCOUNT"),
     ],
 )  # fmt: skip
-def test_what_names_somebody(text: str, shown: str) -> None:
+def test_texts_that_name_a_person(text: str, shown: str) -> None:
     assert Masks(NAMES)(text) == shown
 
 

@@ -93,7 +93,7 @@ def test_all_that_diagnose_prints_is_there() -> None:
     assert all(name in views(made(seen()))["markdown"] for name in ("| CC |", "| VERL\\_X |"))
 
 
-def test_package_indexes_are_asked_as_pip_would(tmp_path: Path) -> None:
+def test_package_indexes_are_queried_as_by_pip(tmp_path: Path) -> None:
     with IndexServer([wheel("pip", "24.0", {"pip/x.py": ""})]) as server:
         environ = {
             "HOME": str(tmp_path),
@@ -114,7 +114,7 @@ def test_somebody_who_is_called_as_the_page_speaks_garbles_nothing(name: str) ->
     assert f" ~/x the {name} model data torch weights" in views(PageAnswer(page, {}))["text"]
 
 
-def test_what_could_not_be_seen_is_said_with_the_reason() -> None:
+def test_missing_observations_are_reported_with_the_reason() -> None:
     empty = Seen(seen().report, Known(), "0.1.0", "2026-11-22T01:00:00Z")
     found = rows(made(empty), "System")
     assert [value for _, name, value in found if name == "CPU Memory"] == [
@@ -133,7 +133,7 @@ def test_names_are_masked_wherever_they_stand(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["markdown", "html", "text", "json"])
-def test_who_asks_for_all_gets_names_and_no_secret(form: str) -> None:
+def test_full_output_has_names_and_no_secret(form: str) -> None:
     text = planted(masked=False)[form]
     assert [name for name in NAMES if name not in text.replace("\\", "")] == []
     assert SECRET not in text
@@ -169,7 +169,7 @@ def test_a_run_that_failed_on_a_machine_that_is_well_is_not_called_well() -> Non
     assert made(look).page.sentence.endswith("; the logs: FIRST CAUSE, CUDA102: libcuda is a stub")
 
 
-def test_a_long_value_is_cut_and_says_so() -> None:
+def test_a_long_value_is_cut_with_a_note() -> None:
     look = replace(seen(), facts=Known(Variables({"PATH": "x" * 5000})))
     assert "x... (5,000 characters)" in views(made(look))["markdown"]
 
@@ -236,7 +236,7 @@ def test_what_is_no_report_is_not_replaced(here: Doctor, tmp_path: Path, laptop:
         (("--format", "pdf"), "pdf"),
     ],
 )
-def test_what_is_of_no_use_is_said_in_a_sentence(
+def test_a_useless_input_is_reported_in_one_sentence(
     here: Doctor, tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
     done = here("report", "--select", "PY", *words, cwd=tmp_path)

@@ -112,7 +112,7 @@ def test_what_cannot_be_done_is_one_sentence(
     assert not (job / "run_debug.sh").exists()
 
 
-def test_what_was_wrong_before_is_said(here: Doctor, verl: Path, job: Path) -> None:
+def test_earlier_faults_are_reported(here: Doctor, verl: Path, job: Path) -> None:
     (job / "run.sh").write_text(f"{CALL} trainer.save_freq=9\n")
     done = here("script", "run.sh", "--debug", "--verl", verl, cwd=job)
     assert done.returncode == 0

@@ -109,7 +109,7 @@ def test_what_stays(words: list[str], key: str) -> None:
     assert key not in wished(*words)
 
 
-def test_sizes_that_cannot_be_told_are_spoken_of() -> None:
+def test_undetermined_sizes_are_mentioned() -> None:
     recipe = debug(composed("trainer.n_gpus_per_node=${oc.env:N}"))
     assert any("trainer.n_gpus_per_node" in sentence for sentence in recipe.kept)
 
@@ -128,7 +128,7 @@ def test_prompts_become_no_shorter_than_the_data_need(longest: int, length: int 
     assert wished("data.max_prompt_length=10240", prompt=longest).get("data.max_prompt_length") == length
 
 
-def test_what_is_not_told_is_named_with_what_would_tell_it() -> None:
+def test_undetermined_values_are_named_with_what_would_determine_them() -> None:
     nodes = debug(composed("trainer.nnodes=${oc.env:N}", "trainer.n_gpus_per_node=8"))
     (said,) = (sentence for sentence in nodes.kept if "batch sizes" in sentence)
     assert "trainer.nnodes is not known" in said
@@ -136,7 +136,7 @@ def test_what_is_not_told_is_named_with_what_would_tell_it() -> None:
     assert "data.train_batch_size" in wished("trainer.n_gpus_per_node=${oc.env:N}", gpus=8)
 
 
-def test_one_node_is_given_where_their_number_is_not_told() -> None:
+def test_one_node_is_assumed_if_their_number_is_unknown() -> None:
     found = wished("trainer.nnodes=${oc.env:N}", "trainer.n_gpus_per_node=8", one_node=True)
     assert (found["trainer.nnodes"], found["data.train_batch_size"]) == (1, 8)
 

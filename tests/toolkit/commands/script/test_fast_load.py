@@ -105,5 +105,5 @@ def test_weights_that_stay_cold_are_to_be_warmed_up() -> None:
     assert "verl-doctor warmup" not in said(around=Surroundings(replace(DISK, cached=DISK.bytes), LOADING))
 
 
-def test_what_is_said_to_help_and_does_not_is_named() -> None:
+def test_useless_remedies_are_named() -> None:
     assert "TOKENIZERS_PARALLELISM" in said()

@@ -65,7 +65,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_what_a_child_says_is_in_its_log_in_the_order_in_which_it_said_it(tmp_path: Path) -> None:
+def test_the_output_of_a_child_is_in_its_log_in_order(tmp_path: Path) -> None:
     ran = run("import sys; print('a'); print('b', file=sys.stderr); print('c'); sys.exit(3)", tmp_path)
     assert (ran.code, ran.text, ran.why_ended) == (3, "a\nb\nc\n", "")
 
@@ -84,7 +84,7 @@ def test_a_signal_is_a_negative_code(tmp_path: Path) -> None:
     assert run("import os; os.abort()", tmp_path).code == -signal.SIGABRT
 
 
-def test_who_reads_along_may_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_of_the_output_may_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "_LOOK", 0.1)
     heard: list[str] = []
 

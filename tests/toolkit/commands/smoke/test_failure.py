@@ -27,7 +27,7 @@ def test_the_step_that_had_begun_tells_the_code(tmp_path: Path) -> None:
     assert outcome.lines == ('  File "a.py", line 1, in f', "OSError: no room")
 
 
-def test_a_hang_has_its_own_code_and_what_was_said_before(tmp_path: Path) -> None:
+def test_a_hang_has_its_own_code_and_the_output_before_it(tmp_path: Path) -> None:
     outcome = failed(ran(tmp_path, TRACEBACK, None, "it did not finish within 60 s", begun="an actor"), CODES)
     assert outcome.code == "SMOKE111"
     assert outcome.cause == "an actor: it did not finish within 60 s; before that: OSError: no room"
@@ -41,12 +41,12 @@ def test_a_hang_has_its_own_code_and_what_was_said_before(tmp_path: Path) -> Non
         (3, "the process ended with status 3 without giving a reason"),
     ],
 )
-def test_an_end_without_a_word_is_told_as_it_is(code: int, words: str, tmp_path: Path) -> None:
+def test_an_end_without_output_is_reported_as_it_is(code: int, words: str, tmp_path: Path) -> None:
     outcome = failed(ran(tmp_path, "working\n", code, begun=""), CODES)
     assert (outcome.code, outcome.cause, outcome.lines) == ("SMOKE107", words, ("working",))
 
 
-def test_what_a_process_of_ray_says_for_itself_is_found_where_the_driver_says_nothing(tmp_path: Path) -> None:
+def test_a_ray_processs_own_log_is_read_if_the_driver_logged_nothing(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
     (logs / "gcs_server.out").write_text("[2026-11-20 12:00:00,000 I 1 1] all is well\n")

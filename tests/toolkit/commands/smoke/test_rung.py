@@ -65,7 +65,7 @@ def test_a_child_has_no_more_time_than_is_left_to_the_rung(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_the_step_is_told_while_it_goes_on_and_what_is_compiled(tmp_path: Path) -> None:
+def test_the_running_step_and_compilations_are_reported(tmp_path: Path) -> None:
     """A Python that calls itself nvcc stands for the compiler."""
     nvcc = [
         "/cuda/bin/nvcc",

@@ -130,7 +130,7 @@ def test_what_is_whole_passes_and_tells_its_steps(rung: int, steps: set[str], tm
 
 
 @pytest.mark.slow
-def test_an_import_that_hangs_is_ended_and_the_others_are_told(tmp_path: Path) -> None:
+def test_an_import_that_hangs_is_ended_and_the_others_are_reported(tmp_path: Path) -> None:
     one = stage(tmp_path, packages(tmp_path / "site", ray=HANGS), budget=1.0)
     outcome = imports.climb(one)
     assert (outcome.code, outcome.cause) == ("SMOKE111", "import ray: it did not finish within 1 s")
@@ -145,7 +145,7 @@ def test_ray_that_waits_for_what_it_does_not_have_is_ended_at_once(tmp_path: Pat
     assert "Ray waits for what it does not have: No available node types" in outcome.cause
 
 
-def test_files_that_are_not_there_are_told_before_anything_is_imported(tmp_path: Path) -> None:
+def test_missing_files_are_reported_before_anything_is_imported(tmp_path: Path) -> None:
     one = stage(tmp_path, packages(tmp_path / "site", torch=HANGS))
     one.facts.give(
         DataFiles, DataFiles((DataFile("/data/t.parquet", "named", "--data", "parquet", "missing"),))
@@ -199,7 +199,7 @@ def test_few_cores_share_processes_and_many_do_not(tmp_path: Path) -> None:
     assert len({*many}) == len(many), "nothing is imported twice"
 
 
-def test_a_path_that_is_too_long_is_said_as_the_job_has_it(tmp_path: Path) -> None:
+def test_a_path_that_is_too_long_is_shown_as_the_job_has_it(tmp_path: Path) -> None:
     one = stage(tmp_path, packages(tmp_path / "site"), environ={"RAY_TMPDIR": "/" + "y" * 180 + "/"})
     private = long_as(one.folder, one.environ, "RAY_TMPDIR")
     said = f"OSError: AF_UNIX path length cannot exceed 107 bytes: {private}/ray/sockets"
@@ -220,7 +220,7 @@ def test_vllm_gets_a_small_part_of_a_large_gpu_and_no_graphs(tmp_path: Path) -> 
     assert (given["enforce_eager"], given["max_model_len"]) == (True, 256)
 
 
-def test_without_nvml_what_sleep_gives_back_is_not_told(tmp_path: Path) -> None:
+def test_without_nvml_the_memory_released_by_sleep_is_unknown(tmp_path: Path) -> None:
     fails = NVML.replace("nvmlInit = ", "def nvmlInit(): raise NVMLError('no driver')\n")
     site = packages(tmp_path / "site", vllm=SLEEPS.format(back=0), pynvml=fails)
     outcome = vllm.climb(stage(tmp_path, site, device="cuda"))

@@ -33,7 +33,7 @@ def climb(**rungs: str) -> SmokeRun:
     )  # type: ignore[arg-type]
 
 
-def test_what_has_changed_is_said() -> None:
+def test_changes_are_reported() -> None:
     before = {"torch": "2.8.0", "ray": "2.49.0", "the sources of verl": "digest a"}
     assert changed(before, before) == ""
     now = {"torch": "2.9.0", "vllm": "0.12.0", "the sources of verl": "digest b"}

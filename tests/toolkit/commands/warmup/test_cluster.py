@@ -56,7 +56,7 @@ def test_own_disks_are_read_all_at_once_and_a_shared_file_system_by_few() -> Non
     assert turn([*visits(3, NFS), *visits(3, LUSTRE, first=3)], []) == ["n0", "n1", "n3", "n4"]
 
 
-def test_who_needs_two_file_systems_waits_for_both_and_stops_nobody_else() -> None:
+def test_a_node_that_needs_two_file_systems_waits_for_both_and_blocks_no_other() -> None:
     waiting = [*visits(1, NFS, LUSTRE), *visits(2, LUSTRE, first=1), *visits(1, first=3)]
     assert turn(waiting, visits(2, NFS, first=9)) == ["n1", "n2", "n3"]
 

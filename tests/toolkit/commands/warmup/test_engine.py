@@ -73,7 +73,7 @@ def seen(tmp_path: Path, caches: object = None) -> Any:
     return Seen(interpreter, known if caches is None else caches, VllmTree(tree))
 
 
-def test_what_appears_in_the_caches_is_told(machine: Machine, tmp_path: Path) -> None:
+def test_new_cache_entries_are_reported(machine: Machine, tmp_path: Path) -> None:
     planned = compile_kernels(machine, seen(tmp_path), "/model", dry_run=True)
     assert planned.outcome == "planned"
     first = compile_kernels(machine, seen(tmp_path), "/model", dry_run=False)

@@ -37,7 +37,7 @@ def model(disk: Path) -> Path:
 
 
 @unless_disturbed
-def test_a_model_is_warmed_and_the_answer_says_so(here: Doctor, model: Path) -> None:
+def test_a_model_is_warmed_and_the_result_reports_it(here: Doctor, model: Path) -> None:
     shards = sorted(model.glob("*.safetensors"))
     for shard in shards:
         evict(shard)
@@ -169,7 +169,7 @@ def pages(**values: object) -> Summary:
     return Summary(**{**plain, "seconds": 3.0, "done": True, **values})  # type: ignore[arg-type]
 
 
-def test_nodes_of_which_the_same_is_said_stand_in_one_line() -> None:
+def test_nodes_with_the_same_result_are_on_one_line() -> None:
     done = Warmup(
         (
             *(Node(f"node{number}", pages()) for number in range(1, 9)),

@@ -115,7 +115,7 @@ def test_it_looks_until_the_time_is_over() -> None:
     assert first.rate == pytest.approx(GIB / 5, rel=0.1)
 
 
-def test_it_looks_at_least_once_and_ends_when_told() -> None:
+def test_it_samples_at_least_once_and_stops_on_request() -> None:
     assert [history.looks for history in watch(stores, Stopwatch(), every=5, until=0)] == [1]
     (*_, last) = watch(stores, Stopwatch(wishes=3), every=5, until=1000)
     assert last.looks == 3
@@ -129,7 +129,7 @@ ENDING = [
 
 
 @pytest.mark.parametrize("width", [40, 80])
-def test_the_summary_says_what_ends_first_and_when(width: int) -> None:
+def test_the_summary_names_what_runs_out_first_and_when(width: int) -> None:
     said = [str(one) for one in text_lines(ENDING, 86_400, width)]
     assert said[0].startswith("FAIL  /tmp/\\x1b[31mray: Ray stops")
     assert "in about 3 minutes" in " ".join(one.strip() for one in said)

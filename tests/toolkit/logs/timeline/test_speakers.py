@@ -27,14 +27,16 @@ from verl_doctor.toolkit.logs.timeline.speakers import LogFile, file_of, kind_of
         ("x", ("", "driver"), "driver", None),
     ],
 )  # fmt: skip
-def test_who_speaks(line: str, key: tuple[str, str], kind: str, parent: tuple[str, str] | None) -> None:
+def test_the_writer_of_a_line(
+    line: str, key: tuple[str, str], kind: str, parent: tuple[str, str] | None
+) -> None:
     (read,) = read_line(1, line)
     found = printer_of(read, labels_of(read))
     assert (found.key, kind_of(found.name), found.parent) == (key, kind, parent)
 
 
 @pytest.mark.parametrize("number", ["   118\t", "1234567\t"], ids=["cat -n", "many lines"])
-def test_the_number_of_a_line_is_no_part_of_what_it_says(number: str) -> None:
+def test_a_line_number_is_not_part_of_its_text(number: str) -> None:
     (read,) = read_line(1, f'{number}(WorkerDict pid=7)   File "a.py", line 3')
     assert (read.process, read.text) == ("WorkerDict pid=7", '  File "a.py", line 3')
 

@@ -135,7 +135,7 @@ def test_what_a_single_line_tells_counts_without_any_other(line: str, phase: str
     ]
 
 
-def test_sglang_before_it_told_seconds() -> None:
+def test_sglang_before_it_logged_seconds() -> None:
     log = "[2026-11-21 10:00:00 TP0] Load weight begin. avail mem=9 GB\n[2026-11-21 10:00:07 TP0] Load weight end. type=Q\n"
     assert phases(told(log), "TP0") == [("model", 7, 0)]
 
@@ -151,7 +151,7 @@ def test_a_load_that_never_ends_took_at_least_so_long() -> None:
     assert (spans["shards"].seconds, spans["shards"].is_open) == (580, True)
 
 
-def test_a_first_step_that_does_not_end_is_said() -> None:
+def test_a_first_step_that_does_not_end_is_reported() -> None:
     log = "2026-11-21 10:00:00,000\tINFO x.py:1 -- a\nTraining Progress:   0%|   | 0/9 [00:00<?, ?it/s]\n"
     log += "2026-11-21 10:10:00,000\tINFO x.py:1 -- b\n"
     (step,) = [one for worker in told(log).workers for one in worker.spans if one.phase == "step"]
@@ -176,7 +176,7 @@ def test_processes_that_start_in_one_stretch_without_times_share_it_unknown() ->
     )
 
 
-def test_the_seconds_since_the_start_that_somebody_put_before_each_line() -> None:
+def test_seconds_since_the_start_before_each_line() -> None:
     log = "   0.0 + python3 -m verl.trainer.main_ppo x=1\n  12.1 validated\n  12.2 ray init kwargs: {}\n"
     log += "  20.2 Started a local Ray instance.\n  42.2 (TaskRunner pid=5) begins\n"
     line = told(log)
@@ -184,7 +184,7 @@ def test_the_seconds_since_the_start_that_somebody_put_before_each_line() -> Non
     assert phases(line, "TaskRunner") == [("start", 22, 20.2)]
 
 
-def test_names_that_ray_knows_later_and_processes_in_processes() -> None:
+def test_names_that_ray_sets_later_and_nested_processes() -> None:
     log = (
         stamped(0, "a", "(TaskRunner pid=1) ")
         + stamped(9, "b", "(pid=2) ")
@@ -221,7 +221,7 @@ def test_the_end_of_a_year_and_midnight_are_passed() -> None:
     assert ("model", 5, 30) in phases(told(log), "driver")
 
 
-def test_clocks_that_disagree_are_said_and_not_subtracted() -> None:
+def test_clocks_that_disagree_are_reported_and_not_subtracted() -> None:
     log = stamped(7200, "a", "(TaskRunner pid=1) ") + stamped(3600, "b", "(WorkerDict pid=2, ip=10.0.0.9) ")
     log += stamped(7300, "Loading weights took 5.0 seconds", "(TaskRunner pid=1) ")
     line = told(log)
@@ -273,7 +273,7 @@ def test_the_chart_fits_a_terminal(here: Doctor, tmp_path: Path) -> None:
     )
 
 
-def test_a_sentence_says_that_there_is_one(here: Doctor, tmp_path: Path) -> None:
+def test_a_sentence_reports_that_it_exists(here: Doctor, tmp_path: Path) -> None:
     (tmp_path / "run.log").write_text(ENGINE)
     done = here("logs", "run.log", cwd=tmp_path)
     assert (
@@ -284,7 +284,7 @@ def test_a_sentence_says_that_there_is_one(here: Doctor, tmp_path: Path) -> None
     assert "start-up" not in here("logs", "run.log", cwd=tmp_path).stdout
 
 
-def test_a_picture_is_written_and_what_it_replaces_is_said(here: Doctor, tmp_path: Path) -> None:
+def test_a_picture_is_written_and_its_predecessor_reported(here: Doctor, tmp_path: Path) -> None:
     (tmp_path / "run.log").write_text(ENGINE)
     first = here("logs", "run.log", "--svg", "start.svg", "--format", "json", cwd=tmp_path)
     again = here("logs", "run.log", "--svg", "start.svg", cwd=tmp_path)
@@ -299,13 +299,13 @@ def test_a_picture_is_written_and_what_it_replaces_is_said(here: Doctor, tmp_pat
     assert not (tmp_path / "none.svg").exists()
 
 
-def test_a_process_began_after_the_last_word_of_the_one_in_whose_output_it_speaks() -> None:
+def test_a_process_began_after_the_last_line_of_the_process_whose_output_it_shares() -> None:
     log = stamped(9, "a", "(Server pid=2) ") + stamped(20, "b", "(TaskRunner pid=1) ")
     log += stamped(30, "c", "(Server pid=2) (EngineCore pid=3) ")
     assert phases(told(log), "EngineCore") == [("start", 21, 0)]
 
 
-def test_what_a_process_says_before_it_knows_its_name_does_not_shorten_its_start() -> None:
+def test_output_before_a_process_has_its_name_does_not_shorten_its_start() -> None:
     log = stamped(10, "a", "(Server pid=2) ") + stamped(40, "a warning", "(Server pid=2) ")
     log += stamped(41, "b", "(Server pid=2) (EngineCore pid=3) ")
     line = told(log)
@@ -349,7 +349,7 @@ def test_logs_that_count_from_their_own_beginning_have_no_time_in_common() -> No
     ]
 
 
-def test_that_vllm_was_told_to_say_little_is_said_where_it_is_missed() -> None:
+def test_a_reduced_log_level_of_vllm_is_mentioned_if_it_hides_something() -> None:
     quiet = "ray init kwargs: {'runtime_env': {'env_vars': {'VLLM_LOGGING_LEVEL': 'WARN'}}}\n"
     assert "VLLM_LOGGING_LEVEL=INFO" in told(quiet + GRPO).notes[0]
     assert told(quiet + GRPO.replace("saved", "Loading weights took 3.0 seconds")).notes == ()

@@ -42,7 +42,7 @@ def test_names_in_words() -> None:
     }
 
 
-def test_nobody_who_can_tell_leaves_names_as_they_are() -> None:
+def test_names_stay_as_they_are_without_a_resolver() -> None:
     machine = Machine(runner=lambda argv, environ, timeout: Output(1, "", "no such library", 0.0))
     assert demangled(machine, ["_Z1av"]) == {"_Z1av": "_Z1av"}
     assert demangled(machine, []) == {}

@@ -49,7 +49,7 @@ def test_what_a_module_needs_and_where_it_is_looked_for(libraries: Path) -> None
     }
 
 
-def test_the_old_kind_of_search_path_is_told_from_the_new_one(tmp_path: Path) -> None:
+def test_the_old_kind_of_search_path_is_distinguished_from_the_new_kind(tmp_path: Path) -> None:
     header = read_header(
         str(build(tmp_path, "a.so", "int a;", "-Wl,-rpath,/there", "-Wl,--disable-new-dtags"))
     )
@@ -98,7 +98,7 @@ def test_a_library_without_versions_satisfies_any(libraries: Path) -> None:
         assert file.exports("PyInit_module", "ANY_1.0")
 
 
-def test_a_library_that_exports_nothing_still_says_what_it_lacks(tmp_path: Path) -> None:
+def test_a_library_without_exports_still_lists_what_it_lacks(tmp_path: Path) -> None:
     path = build(
         tmp_path, "silent.so", "extern int away(void); static int (*use)(void) __attribute__((used)) = away;"
     )

@@ -60,7 +60,7 @@ def test_each_place_comes_before_the_next(tmp_path: Path) -> None:
     assert taken(here, NAME, requirer) == (f"/run/{NAME}", "RUNPATH")
 
 
-def test_all_are_told_in_order(tmp_path: Path) -> None:
+def test_all_are_reported_in_order(tmp_path: Path) -> None:
     here = machine(tmp_path, "/a", "/b", "/lib64", search="/b:/a")
     assert [found.path for found in Loader(here, PYTHON).all(NAME)] == [
         f"{folder}/{NAME}" for folder in ("/b", "/a", "/lib64")

@@ -110,7 +110,7 @@ def test_overrides(override: str, outcome: str, key: str, value: Any, tmp_path: 
     assert lookup(found.after, key) == value
 
 
-def test_interpolations_are_followed_or_not_told(tmp_path: Path) -> None:
+def test_interpolations_are_followed_or_undetermined(tmp_path: Path) -> None:
     tree = composed(tmp_path, "job.actor.lr=2").after
     assert lookup(tree, "copy") == 2
     assert lookup(tree, "chosen") == 7
@@ -137,7 +137,7 @@ def test_what_hydra_refuses_to_compose(text: str, why: str, tmp_path: Path) -> N
         composed(tmp_path, name="main2")
 
 
-def test_what_is_not_followed_is_said(tmp_path: Path) -> None:
+def test_unfollowed_parts_are_reported(tmp_path: Path) -> None:
     (tmp_path / "main2.yaml").write_text("defaults: [data: '${oc.env:X}']")
     with pytest.raises(NotFollowedError, match=r"oc\.env"):
         composed(tmp_path, name="main2")

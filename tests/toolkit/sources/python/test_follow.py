@@ -104,7 +104,7 @@ def test_the_environment_is_read_and_changed(tmp_path: Path) -> None:
     assert called(text, tmp_path, {"GIVEN": "1"}) == ["1", "1", False]
 
 
-def test_a_text_that_is_not_told_is_there_all_the_same(tmp_path: Path) -> None:
+def test_a_text_that_is_not_shown_exists_all_the_same(tmp_path: Path) -> None:
     text = "import os\n\ndef f():\n    x = os.environ.get('SECRET')\n    return x is not None, x == '1'\n"
     assert called(text, tmp_path, {"SECRET": SOME_TEXT}) == [True, UNCLEAR]
 
@@ -133,7 +133,7 @@ def test_methods_and_those_above_them(tmp_path: Path) -> None:
     assert called(text, tmp_path) == {"a": "1", "b": "2"}
 
 
-def test_each_entry_knows_the_line_that_wrote_it(tmp_path: Path) -> None:
+def test_each_entry_records_the_line_that_wrote_it(tmp_path: Path) -> None:
     found = called(
         "def f():\n    d = {\n        'a': '1',\n    }\n    d['b'] = '2'\n    return d.copy()\n", tmp_path
     )

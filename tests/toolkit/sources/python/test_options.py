@@ -100,5 +100,5 @@ def test_options_that_are_computed_leave_the_answer_open(tmp_path, text, expecte
 
 
 @pytest.mark.parametrize("files", [{"a.py": ""}, {"cli.py": "def"}])
-def test_without_the_command_or_with_a_broken_one_nothing_is_said(tmp_path, files):
+def test_without_the_command_or_with_a_broken_one_nothing_is_reported(tmp_path, files):
     assert parser_options(SourceTree(write(tmp_path / "app", files), "app"), "app.cli") is None

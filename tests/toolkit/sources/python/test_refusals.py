@@ -112,7 +112,7 @@ def refused(tmp_path: Path, body: str) -> Refusal | None:
         ("world_size = get_world_size()\nassert world_size % config.n == 0", "AssertionError", ("n",)),
     ],
 )  # fmt: skip
-def test_what_is_certain_is_told(tmp_path: Path, body: str, raised: str, keys: tuple[str, ...]) -> None:
+def test_certain_faults_are_reported(tmp_path: Path, body: str, raised: str, keys: tuple[str, ...]) -> None:
     found = refused(tmp_path, body)
     assert found is not None
     assert (found.raised, found.keys) == (raised, keys)
@@ -142,11 +142,11 @@ def test_what_is_certain_is_told(tmp_path: Path, body: str, raised: str, keys: t
         "for name in os.listdir('.'):\n    assert name == 'x'",
     ],
 )
-def test_what_is_not_certain_is_not_told(tmp_path: Path, body: str) -> None:
+def test_uncertain_faults_are_not_reported(tmp_path: Path, body: str) -> None:
     assert refused(tmp_path, body) is None
 
 
-def test_a_message_is_told_with_its_values(tmp_path: Path) -> None:
+def test_a_message_is_shown_with_its_values(tmp_path: Path) -> None:
     found = refused(tmp_path, "omega_conf_to_dataclass(config.actor)")
     assert found is not None
     assert found.text == "3 is no multiple of 2"

@@ -53,7 +53,7 @@ def read(tmp_path: Path, text: str) -> dict[str, Setting]:
         ("+".join(["BASE"] * 60), None),
     ],
 )  # fmt: skip
-def test_a_value_is_told_or_left_out_with_a_reason(tmp_path: Path, written: str, path: str | None) -> None:
+def test_a_value_is_shown_or_omitted_with_a_reason(tmp_path: Path, written: str, path: str | None) -> None:
     found = read(tmp_path, f'BASE = "/base"\nNAME = "exp"\nX = {written}\n')["X"]
     assert found.path == path
     assert bool(found.why) == (path is None)
@@ -74,7 +74,7 @@ def test_nothing_is_run(tmp_path: Path) -> None:
     assert not (tmp_path / "made").exists()
 
 
-def test_the_last_value_counts_and_conditions_are_said(tmp_path: Path) -> None:
+def test_the_last_value_counts_and_conditions_are_shown(tmp_path: Path) -> None:
     found = read(
         tmp_path,
         'A = "/old"\nA = "/new"\nB = "/b"\nif A:\n    B = "/c"\nC: str = "/c"\nD = "/d"\nD += "/e"\n',

@@ -199,7 +199,7 @@ def test_a_method_that_reads_its_own_dict_adds_nothing(sources, text):
         "class A:\n    if X:\n        y = 1",
     ],
 )
-def test_a_class_that_may_have_more_is_never_said_to_lack_something(sources, text):
+def test_a_class_that_may_have_more_attributes_is_never_reported(sources, text):
     assert isinstance(sources(a=text).resolve("pkg.a.A.z"), Unresolved)
 
 
@@ -255,7 +255,7 @@ def config(cls=None, **more):
         ("from .ignores import config\n@config\nclass A:\n    x: int", True),
     ],
 )
-def test_a_decorator_makes_a_dataclass_and_says_whether_other_keywords_are_refused(sources, text, others):
+def test_a_decorator_makes_a_dataclass_and_decides_whether_other_keywords_are_refused(sources, text, others):
     made = sources(
         a=text, b="def same(cls): return cls", forbids=DECORATOR % "'forbid'", ignores=DECORATOR % "'ignore'"
     )
@@ -322,7 +322,7 @@ def test_sources_in_other_encodings_and_line_ends_are_read(tmp_path):
         assert not isinstance(parse(content, path), Unreadable)
 
 
-def test_a_file_that_cannot_be_read_says_why(tmp_path):
+def test_an_unreadable_file_has_a_reason(tmp_path):
     assert isinstance(read(tmp_path / "none.py"), Unreadable)
     assert isinstance(read(tmp_path), Unreadable)
 
@@ -390,7 +390,7 @@ def test_no_folder_and_a_file_in_its_place_are_absent(tmp_path):
     assert tree.locate("pkg." + 300 * "x") is None
 
 
-def test_what_could_not_be_read_is_told_with_the_answer_that_met_it(sources):
+def test_an_unreadable_file_is_reported_with_the_response(sources):
     made = sources(a="from pkg.b import thing", b="def half(:", c="thing = 1")
     made.import_name("pkg.c", "thing")
     assert made.touched == set()
@@ -403,7 +403,7 @@ def test_what_could_not_be_read_is_told_with_the_answer_that_met_it(sources):
     ("source", "by"),
     [(b"x = (", "syntax"), (b"x = 1\0", "damage"), (b"-" * 100_000 + b"1", "reader")],
 )
-def test_what_stands_in_the_way_is_said(source, by):
+def test_an_obstacle_is_reported(source, by):
     found = parse(source, Path("x.py"))
     assert isinstance(found, Unreadable)
     assert found.by == by

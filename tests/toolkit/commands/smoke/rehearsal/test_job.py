@@ -115,7 +115,7 @@ def test_a_script_keeps_its_reward_and_gives_the_first_rows_of_its_data(tmp_path
 
 
 @pytest.mark.parametrize(("value", "named"), [("mine.py", True), ("null", False)])
-def test_keys_of_the_reward_that_nobody_reads_are_named(tmp_path: Path, value: str, *, named: bool) -> None:
+def test_unread_keys_of_the_reward_are_named(tmp_path: Path, value: str, *, named: bool) -> None:
     (tmp_path / "train.jsonl").write_text('{"prompt": 1}\n')
     one = stage(tmp_path, script=(f"custom_reward_function.path={value}",))
     one.facts[OldRewardKeys] = OldRewardKeys(("custom_reward_function.path",))  # type: ignore[index]
@@ -123,7 +123,7 @@ def test_keys_of_the_reward_that_nobody_reads_are_named(tmp_path: Path, value: s
     assert (said in notes_of(job_of(one))) == named
 
 
-def test_what_a_script_must_say_is_not_said_for_it(tmp_path: Path) -> None:
+def test_required_settings_of_a_script_are_not_added(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text('{"prompt": 1}\n')
     config = {
         "trainer/config/ppo_trainer.yaml": FILES["trainer/config/ppo_trainer.yaml"].replace(
@@ -210,7 +210,7 @@ def test_a_queue_that_is_imported_and_not_installed_is_the_cause(tmp_path: Path)
         ),
     ],
 )
-def test_a_release_that_cannot_is_told_from_its_sources(
+def test_a_release_that_cannot_is_recognised_by_its_sources(
     tmp_path: Path, file: str, text: str, said: str
 ) -> None:
     outcome = refused(stage(tmp_path, **{file: text}))
@@ -238,6 +238,6 @@ def test_what_hydra_refuses_is_the_cause(tmp_path: Path) -> None:
     assert (refused(one).code, refused(one).status) == ("SMOKE152", "failed")
 
 
-def test_megatron_is_said_to_need_gpus(tmp_path: Path) -> None:
+def test_megatron_is_reported_to_need_gpus(tmp_path: Path) -> None:
     outcome = refused(stage(tmp_path, script=("actor_rollout_ref.actor.strategy=megatron",)))
     assert "Megatron" in outcome.cause

@@ -25,14 +25,14 @@ def never(_: str) -> bool:
     return False
 
 
-def test_a_value_is_replaced_and_the_scripts_own_is_told() -> None:
+def test_a_value_is_replaced_and_the_scripts_own_is_shown() -> None:
     configuration, words = said("trainer.device=npu", "data.train_batch_size=64")
     out = words_for(configuration, words, [RequiredValue(("trainer.device",), "cpu", "device")], never)
     assert out.words == ("trainer.device=npu", "data.train_batch_size=64", "++trainer.device='cpu'")
     assert out.replaced == (Replaced("trainer.device", "npu", "cpu", "device", from_script=True),)
 
 
-def test_a_value_of_verls_own_is_replaced_without_the_script_having_asked() -> None:
+def test_a_default_of_verl_is_replaced_although_the_script_does_not_set_it() -> None:
     out = words_for(*said(), [RequiredValue(("trainer.device",), "cpu", "device")], never)
     assert [one.from_script for one in out.replaced] == [False]
 
@@ -70,13 +70,13 @@ def test_what_is_passed_on_to_another_library_is_added_where_it_would_stand() ->
     assert words_for(*said(), wants, never).words == ("++trainer.any=1",)
 
 
-def test_what_matters_only_where_it_is_asked_for_is_replaced_there_alone() -> None:
+def test_a_value_needed_in_one_place_is_replaced_only_there() -> None:
     want = RequiredValue(("rollout.n",), 7, "", only_if_set=True)
     assert words_for(*said(), [want], never).words == ()
     assert words_for(*said("rollout.n=4"), [want], never).words == ("rollout.n=4", "++rollout.n=7")
 
 
-def test_a_word_that_cannot_be_told_is_left_out_and_named() -> None:
+def test_an_undetermined_word_is_left_out_and_named() -> None:
     configuration, _ = said()
     out = words_for(configuration, [Word(None, "run.sh", 4, "trainer.name=$(date)")], [], never)
     assert (out.words, out.undetermined) == ((), ("trainer.name=$(date)",))

@@ -19,7 +19,7 @@ def test_one_without_that_place_is_closed(tmp_path: Path) -> None:
     assert "no place for a platform" in offer.closed
 
 
-def test_a_variable_that_nobody_reads_closes_it(tmp_path: Path) -> None:
+def test_a_variable_that_nothing_reads_closes_it(tmp_path: Path) -> None:
     offer = offer_of(open_verl(tmp_path, **{"workers/engine/base.py": ""}))
     assert offer.closed == "its sources do not read VERL_ENGINE_DEVICE"
 
@@ -42,5 +42,5 @@ def test_names_are_those_of_the_sources(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(PLUGIN.glob("*.py")), ids=lambda path: path.name)
-def test_what_is_added_speaks_the_oldest_python(path: Path) -> None:
+def test_added_code_runs_on_the_oldest_python(path: Path) -> None:
     assert ast.parse(path.read_text("utf-8"), feature_version=(3, 10)).body

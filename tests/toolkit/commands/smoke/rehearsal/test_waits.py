@@ -61,7 +61,7 @@ LEFT = "The actor is dead because its worker process has died. Worker exit type:
         ("WORKER_DIED", LEFT, False),
     ],
 )
-def test_an_actor_that_nobody_ended_has_died(end: str, why: str, tells: bool) -> None:
+def test_an_actor_that_was_not_ended_has_died(end: str, why: str, tells: bool) -> None:
     dead = RayActor("a", "DEAD", class_name="WorkerDict", pid=12, died=why, end=end)
     said = died(RayCluster("127.0.0.1:1", nodes=(NODE,), actors=(unit(1, "ALIVE"), dead)))
     assert said.startswith("a process of the job failed: WorkerDict (process 12) has died: ") is tells

@@ -39,7 +39,7 @@ class Run:
         return end.sentence if end else None
 
 
-def test_parts_are_told_with_their_seconds() -> None:
+def test_parts_are_reported_with_their_seconds() -> None:
     run = Run()
     assert [run.after(10, BEGIN), run.after(20, STARTED), run.after(12, DRIVER)] == [None, None, None]
     assert [(step.name, step.seconds) for step in run.watcher.steps()] == [
@@ -83,20 +83,20 @@ def test_what_a_reward_prints_and_survives_is_no_death(said: str) -> None:
     assert [run.after(60, BEGIN + DRIVER + said), run.after(80), run.after(5, "step:1 - ok\n")] == [None] * 3
 
 
-def test_who_goes_on_speaking_after_a_failure_is_left_alone() -> None:
+def test_a_process_that_keeps_logging_after_a_failure_is_left_alone() -> None:
     run = Run()
     run.after(60, DEAD)
     assert [run.after(40, f"retry {number}\n") for number in range(5)] == [None] * 5
 
 
-def test_silence_alone_is_asked_about_and_ends_the_run_where_ray_cannot_start_something() -> None:
+def test_silence_is_examined_and_ends_the_run_if_ray_cannot_start_something() -> None:
     run = Run(waits="Ray cannot start 8 x SimpleStorageUnit (1 CPU): it has 2 CPU, free are 0 CPU")
     assert run.after(80, BEGIN) is None
     assert run.after(50) is None
     assert str(run.after(20)).endswith("free are 0 CPU")
 
 
-def test_who_was_busy_at_the_first_question_is_asked_again() -> None:
+def test_a_busy_process_is_queried_again() -> None:
     run = Run()
     assert [run.after(10, BEGIN), run.after(70)] == [None, None]
     run.waits = "Ray cannot start it"
@@ -109,7 +109,7 @@ def test_silence_while_ray_has_started_all_goes_on() -> None:
     assert [run.after(100, BEGIN), run.after(100), run.after(100)] == [None, None, None]
 
 
-def test_who_works_silently_is_left_alone_and_who_stops_is_not() -> None:
+def test_a_silent_worker_is_left_alone_and_a_stopped_one_is_not() -> None:
     run = Run(waits="Ray cannot start it")
     assert run.after(60, BEGIN + DEAD) is None
     for _ in range(100):

@@ -24,7 +24,7 @@ def test_tensors_that_differ_have_moved_and_those_in_the_rollout_arrived() -> No
     assert weights(told) == Weights(3, 2, 2, 1, 2)
 
 
-def test_what_the_rollout_had_before_the_step_says_nothing_about_it() -> None:
+def test_the_rollouts_weights_before_the_step_prove_nothing() -> None:
     assert weights([BEFORE, AFTER, event("rollout weights", 1.5, "xbz")]) == Weights(3, 2, 2, None)
 
 

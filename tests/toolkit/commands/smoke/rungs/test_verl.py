@@ -58,7 +58,7 @@ def test_a_step_that_moved_weights_has_passed(tmp_path: Path) -> None:
     )
 
 
-def test_what_the_script_asked_for_and_did_not_get_is_listed(tmp_path: Path) -> None:
+def test_settings_that_the_script_requests_in_vain_are_listed(tmp_path: Path) -> None:
     said = "\n".join(judgement(tmp_path, STEP, 0).notes)
     assert "replaced trainer.n_gpus_per_node: 8 -> 1 (device: there is one)" in said
     assert "trainer.device" not in said
@@ -99,7 +99,7 @@ def test_weights_that_do_not_arrive_in_the_rollout_are_a_failure(tmp_path: Path)
     assert judgement(tmp_path, STEP, 0, received="ab").code == "SMOKE158"
 
 
-def test_the_first_cause_and_the_part_are_told(tmp_path: Path) -> None:
+def test_the_first_cause_and_the_part_are_reported(tmp_path: Path) -> None:
     outcome = judgement(tmp_path, TRACE, 1)
     assert (outcome.status, outcome.code) == ("failed", "SMOKE156")
     assert outcome.cause.startswith("KeyError: 'answer'")
@@ -119,7 +119,7 @@ def test_the_first_cause_and_the_part_are_told(tmp_path: Path) -> None:
         (End("time", "it did not finish within 600 s"), "SMOKE111"),
     ],
 )
-def test_a_run_that_was_ended_says_why(tmp_path: Path, end: End, code: str) -> None:
+def test_a_run_that_was_stopped_reports_why(tmp_path: Path, end: End, code: str) -> None:
     outcome = judgement(tmp_path, "ray init kwargs\n", None, end=end)
     assert outcome.code == code
     assert end.sentence in outcome.cause
@@ -132,14 +132,14 @@ def test_a_trainer_that_got_nothing_is_not_the_first_cause(tmp_path: Path) -> No
     assert judgement(tmp_path, text, 1).cause.startswith("KeyError: 'answer'")
 
 
-def test_prompts_that_failed_while_the_step_went_on_are_told(tmp_path: Path) -> None:
+def test_prompts_that_failed_while_the_step_continued_are_reported(tmp_path: Path) -> None:
     text = f"(A pid=3) ERROR: Error in _run_prompt for uid=9acad06c\n{TRACE}{STEP}"
     outcome = judgement(tmp_path, text, 0)
     assert outcome.status == "passed"
     assert "1 prompt failed, and verl went on without: KeyError: 'answer'" in outcome.notes
 
 
-def test_an_end_without_a_word_is_told_with_its_status(tmp_path: Path) -> None:
+def test_an_end_without_output_is_reported_with_its_status(tmp_path: Path) -> None:
     assert "status -9" in judgement(tmp_path, "", -9).cause
 
 
@@ -163,12 +163,12 @@ def test_a_run_without_a_witness_passes_without_a_proof() -> None:
     ]
 
 
-def test_a_warm_up_that_begins_with_nothing_is_said() -> None:
+def test_a_warm_up_with_an_empty_cache_is_reported() -> None:
     said = describe_weights(Weights(9, 0, 0, 0), {"actor/lr": 0.0, "actor/grad_norm": 1.0})
     assert said == [
         "the weights did not move (actor/grad_norm 1): the learning rate of the first step is 0, as a warm-up begins"
     ]
 
 
-def test_a_change_too_small_for_the_rollout_is_said() -> None:
+def test_a_change_too_small_for_the_rollout_is_reported() -> None:
     assert "too small" in describe_weights(Weights(9, 9, 0, 0), {})[1]
