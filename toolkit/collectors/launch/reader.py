@@ -90,7 +90,7 @@ _ELSEWHERE = CONTAINERS | {"ssh", "srun", "sbatch"}
 # Programs that start a job without the variables of the shell, and the variables that their options name.
 _OWN_VARIABLES = frozenset({"docker", "podman", "nerdctl", "kubectl"})
 _NAMED = re.compile(r"(?<![^\s=])([A-Za-z_]\w*)(?==|\s)")
-_UNPACKS = frozenset({"tar", "unzip", "7z", "make", "dvc", "git-lfs", "just"})
+_UNPACKS = frozenset({"tar", "unzip", "7z", "make", "dvc", "git", "git-lfs", "just"})
 _PYTHON = re.compile(r"python[\d.]*")
 _WRITES = re.compile(
     r"save|write|download|dump|copy|to_(?:parquet|json|csv)|makedirs|mkdir|open\(|subprocess|system\("
@@ -187,8 +187,8 @@ class Reader:
 
     def walk(self, scope: Scope, path: str) -> Walk:
         """Return a walk through one file, not yet begun."""
-        scope.is_empty = self.is_empty
         walk = Walk(scope, self.load, path, BUILTINS, creates=self.creates)
+        scope.is_empty = lambda name: self.is_empty(name) and not walk.may_have_called_functions()
         if self.is_there is not None:
             scope.finds = lambda pattern: _finds(pattern, scope.cwd)
         scope.printed = printed(walk)
@@ -399,6 +399,7 @@ class Reader:
         scope = Scope(environ, variables, list(arguments), name, call.folder or self.cwd)
         inner = self.walk(scope, path)
         inner.given, inner.exported = list(call.given), set(known)
+        inner.is_login = walk.may_have_called_functions()
         inner.depth, inner.conditions = walk.depth + 1, int(call.conditional)
         inner.script(text, line)
         before = len(self.programs)

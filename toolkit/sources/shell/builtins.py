@@ -232,8 +232,8 @@ def _nothing(_walk: Walk, _node: Simple, _argv: list[Argument]) -> None:
 BUILTINS: dict[str, Builtin] = {
     **dict.fromkeys(("export", "declare", "typeset", "local", "readonly"), _export),
     **dict.fromkeys(("source", "."), _source),
-    **dict.fromkeys(("read", "getopts", "mapfile", "readarray", "printf"), _read),
-    **dict.fromkeys(("echo", "[", "test", "trap", "wait", "sleep"), _nothing),
+    **dict.fromkeys(("read", "getopts", "mapfile", "readarray", "printf", "wait"), _read),
+    **dict.fromkeys(("echo", "[", "test", "trap", "sleep"), _nothing),
     **dict.fromkeys((":", "true", "false"), _true),
     "alias": _alias,
     "let": _let,

@@ -75,6 +75,12 @@ _ANSWERS = frozenset({
 })  # fmt: skip
 
 
+# Commands that are functions of the user's shell, also where a program has the same name, because they change variables.
+_FUNCTIONS = frozenset({"module", "ml", "spack", "conda", "mamba", "micromamba", "pyenv", "nvm", "use"})
+_LOGIN = re.compile(r"#!.*\bbash\s+(?:-\w*l|--login)\b")
+_DESCRIPTOR = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)\}[<>]")  # bash assigns a number to it
+
+
 @dataclass(frozen=True)
 class Argument:
     """A word of a program's command line. `text` is None when it cannot be determined, `written` is as in the script.
@@ -137,7 +143,7 @@ class Walk:
     decides. `ended`: commands after a `return` or `exit` do not run; `exited`: it was `exit`. `made` are the paths that
     redirections and programs may have created, each with the number of calls until then, `outputs` those of redirections;
     `creates` yields those of a program, `substituted` are the texts of command substitutions. `aliases` are the names that
-    stand for other text.
+    stand for other text. `is_login`: bash has read the user's profile.
     """
 
     scope: Scope
@@ -167,6 +173,7 @@ class Walk:
     last_of_pipe_here: bool = False
     expands_aliases: bool = False
     aliases: set[str] = field(default_factory=set)
+    is_login: bool = False
     readonly: set[str] = field(default_factory=set)
     attributes: dict[str, str] = field(default_factory=dict)
     locals: list[dict[str, tuple[Value | Unset, bool, int]]] = field(default_factory=list)
@@ -177,6 +184,9 @@ class Walk:
 
     def script(self, source: str, line: int = 1) -> None:
         """Follow the text of a script whose first line has this number."""
+        self.is_login = self.is_login or _LOGIN.match(source) is not None
+        for name in _DESCRIPTOR.findall(source):
+            self.scope.variables.setdefault(name, None)
         self.nodes(parse(source, line))
 
     def nodes(self, nodes: Iterable[Node]) -> None:
@@ -423,17 +433,37 @@ class Walk:
         starts = any(argument.text == "-m" for argument in argv)
         required = [(name, "unbound variable") for name in self.scope.unset if self.needs_set]
         for name, message in (*required, *self.scope.needed):
-            if not self.conditions and not self.unread and not is_set_by_others(name):
+            certain = not (
+                self.conditions or self.unread or is_set_by_others(name) or self.may_have_called_functions()
+            )
+            if certain:
                 self.stops.append(Stop(self.path, line, f"{name}: {message}", not self.apart_of or starts))
         self.scope.unset.clear()
         self.scope.needed.clear()
 
     def missing(self, line: int, message: str) -> None:
         """Note a command that certainly fails: it ends the script under `set -e`, else its list."""
-        if not self.conditions and self.is_there is not None:
+        if not self.conditions and self.is_there is not None and not self.may_have_called_functions():
             whole = self.exits_on_error and not self.tested
             if whole or self.tested:
                 self.stops.append(Stop(self.path, line, message, whole))
+
+    def may_have_called_functions(self) -> bool:
+        """Return whether a command so far may be a function of the user's shell, which may set any variable (`module load`)."""
+        folders = self.scope.environ.get("PATH", "").split(os.pathsep)
+
+        def is_program(name: str | None) -> bool:
+            if name is None or name in _FUNCTIONS:
+                return False
+            return (
+                "/" in name
+                or self.is_there is None
+                or any(map(self.is_there, (f"{folder}/{name}" for folder in folders)))
+            )
+
+        return self.is_login or not all(
+            is_program(name) for name in {call.argv[0].text for call in self.calls}
+        )
 
     def may_have_made(self, path: str, before: Call | None = None) -> bool:
         """Return whether something that ran earlier, or `before` a call, may have created a folder or file."""

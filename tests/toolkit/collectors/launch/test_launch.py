@@ -662,6 +662,11 @@ START = "python3 -m verl.trainer.main_ppo a.b=1 c.d=2\n"
         ),
         (f"set -u\ndeclare -n r=x\nr=3\necho $x\n{START}", False),
         (f"set -u\n[[ -n ${{GONE-}} && $GONE == 1 ]] || echo no\n{START}", False),
+        (
+            f"set -u\nsetup() {{ eval 'function module() {{ GONE=1; }}'; }}\nsetup\nmodule load x\necho $GONE\n{START}",
+            False,
+        ),
+        (f"set -u\nexec {{GONE}}>/dev/null\nsleep 0 & wait -n -p THIS\necho $GONE $THIS\n{START}", False),
         (f": ${{GONE:?is needed}}\n{START}", True),
         (f'[ -n "${{GONE:?is needed}}" ]\n{START}', True),
         (f"GONE=\n: ${{GONE:?is needed}}\n{START}", True),
@@ -767,6 +772,23 @@ def test_what_does_not_exist_here_may_exist_in_a_container(
     found = read(tmp_path, f"{around} bash -c '{inside}'\n")
     assert found.command
     assert bool(found.stopped) == is_here
+
+
+@pytest.mark.parametrize(
+    "command", ["module load cuda", "conda activate x", "our_function_for_modules", "git submodule update"]
+)
+def test_what_the_users_shell_may_set_is_not_missing(command: str, tmp_path: Path) -> None:
+    lines = "set -e\ncd third/verl\n" if command.startswith("git") else "set -u\necho $EBROOTCUDA\n"
+    assert read(tmp_path, lines + START).stopped
+    assert not read(tmp_path, f"{command}\n{lines}{START}").stopped
+    assert not read(tmp_path, f"#!/bin/bash -l\nset -u\necho $EBROOTCUDA\n{START}").stopped
+
+
+@pytest.mark.parametrize("call", ["{}", "bash -c '{}'"])
+def test_a_variable_that_a_module_may_set_is_not_empty(call: str, tmp_path: Path) -> None:
+    start = call.format("python3 -m verl.trainer.main_ppo data.train_files=$EBROOTDATA/train.parquet")
+    assert read(tmp_path, start).hollow
+    assert not read(tmp_path, f"module load data\n{start}").hollow
 
 
 def test_the_variables_of_this_shell_do_not_reach_a_container(tmp_path: Path) -> None:
