@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from verl_doctor.toolkit.logs.blame import is_of_the_job, own_frames, package_of, unset_settings
+from verl_doctor.toolkit.logs.blame import (
+    KNOWN,
+    announcement,
+    is_of_the_job,
+    own_frames,
+    package_of,
+    unset_settings,
+)
 from verl_doctor.toolkit.logs.lines import Line
 from verl_doctor.toolkit.logs.python_errors import Frame, Raised
 
@@ -135,6 +142,7 @@ _NO_NAME = re.compile(
 _CALL = re.compile(
     r"([\w.<>]+)\(\) (got an unexpected keyword argument '(\w+)'|(?:takes|missing) .*(?:argument|given).*)"
 )
+_UNNAMED_CALL = re.compile(r"Unexpected keyword argument '(\w+)'")
 _NO_ATTRIBUTE = re.compile(r"module '([\w.]+)' has no attribute '(\w+)'")
 _NO_MEMBER = re.compile(
     r"'(\w+)' object has no attribute '(\w+)'|type object '(\w+)' has no attribute '(\w+)'|(?:^|\] )([A-Z]\w+) has no attribute (\w+)"
@@ -147,6 +155,7 @@ _FILE = re.compile(r"(?:\[Errno \d+\] )?([A-Z][\w ]+?):? (?:b?'([^']+)'|\"([^\"]
 _IN_DATA = re.compile(r"reward|dataset|ray_trainer|agent_loop|metric|rl_dataset|main_ppo")
 _TRAINERS = frozenset({"trl", "transformers", "openrlhf", "datasets", "llamafactory", "swift", "unsloth"})
 _KEY = re.compile(r"['\"]?([A-Za-z_]\w*)['\"]?")
+_KEY_SETTING = re.compile(r"\[(?:self|config|data_config|self\.config)\.(\w+_key)\]")
 _PIP = re.compile(
     r"[`'\"]?((?:uv )?pip3? install [^`;|\n]{2,80}?)(?:[`\"]|'?\.(?:\s|$)|'(?:\s|$)|\.?$)", re.MULTILINE
 )
@@ -155,12 +164,20 @@ _NOT_INSTALLED = re.compile(
     r"No package metadata was found for ([\w-]+)|[Pp]lease install (?:the )?`?([\w-]+)`? (?:first|to )|"
     r"^(?!Module\b|Package\b|Library\b|It\b|This\b)([A-Za-z][\w-]*) (?:was|is) not (?:found|installed)\b"
 )
+_BOUNDS = r"(?:>=|<=|==|~=|<|>) ?\d[\w.]*(?: ?, ?(?:>=|<=|!=|<|>) ?\d[\w.]*)*"
+_REQUIRED = re.compile(
+    rf"(?<![\w.-])([A-Za-z][\w-]*) ?({_BOUNDS}) is required|[Rr]equires? ([A-Za-z][\w-]*) ?({_BOUNDS})|"
+    r"(?<![\w.-])([A-Za-z][\w-]*) with minimum required version (\d[\w.]*)"
+)
+_ASSERT = re.compile(r"assert (.+?)(?:, *[fr]{0,2}[\"'(].*)?$")
+_RECIPE = re.compile(r"/(recipes?|examples?)/")
 # A sentence, which may contain a decimal number, and phrases with which a program requests something.
 _SENTENCE = re.compile(r"(?:[^.!?;]|\.(?=\S))+[.!?;]?")
 _ASKS = re.compile(
-    r"\b(?:[Pp]lease|[Tt]ry|[Cc]onsider|[Mm]ake sure|[Ee]nsure|[Uu]se (?!of)|[Ss]et |[Ii]ncrease|[Dd]ecrease|[Rr]educe|[Ii]nstall|[Uu]pgrade|[Uu]pdate|[Ss]pecify)\b|"
-    r"\bmust\b|\bshould (?:be|have|match)\b|\b(?:valid|allowed|possible|supported|available|current) (?:values?|options?|choices?|columns?|keys?)\b|\b[Cc]hoose from\b"
+    r"(?<!-)\b(?:[Pp]lease|[Tt]ry|[Cc]onsider|[Mm]ake sure|[Ee]nsure|[Uu]se (?!of)|[Ss]et |[Ii]ncrease|[Dd]ecrease|[Rr]educe|[Ii]nstall|[Uu]pgrade|[Uu]pdate|[Ss]pecify)\b|"
+    r"\bmust\b|\bshould (?:be|have|match)\b|\b(?:[Vv]alid|[Aa]llowed|[Pp]ossible|[Ss]upported|[Aa]vailable|current) (?:values?|options?|choices?|columns?|keys?|dtypes?|types?|methods?|backends?|modes?|formats?|versions?|names?)\b|\b[Cc]hoose from\b"
 )
+_VARIABLE = re.compile(r"\b[Ss]et(?:ting)? [`'\"]?([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b|\bexport ([A-Z][A-Z0-9_]+)=")
 # Sentences that only refer to a text or a tracker.
 _REFERS = re.compile(
     r"[Ff]or (?:more |further )?(?:information|details)\b|[Pp]lease (?:see|refer|visit|report|file|open)\b"
@@ -170,11 +187,20 @@ _INTERNAL = frozenset(
     {"AttributeError", "AssertionError", "NameError", "UnboundLocalError", "NotImplementedError"}
 )
 _ON_INPUT = frozenset({"KeyError", "IndexError", "TypeError"})
+# Exceptions that report something outside the program: a file, a network, a limit, a signal, a process.
+_OUTSIDE = frozenset(
+    {"OSError", "IOError", "FileNotFoundError", "PermissionError", "ConnectionError", "ConnectionRefusedError", "ConnectionResetError", "TimeoutError", "Timeout",
+     "BrokenPipeError", "MemoryError", "OutOfMemoryError", "KeyboardInterrupt", "SystemExit", "CalledProcessError", "HTTPError", "HTTPStatusError", "ReadTimeout", "ConnectError",
+     "RayTaskError", "RayActorError", "ActorDiedError", "DistBackendError", "DistStoreError", "DistNetworkError", "GetTimeoutError", "ProcessRaisedException", "ChildFailedError"}
+)  # fmt: skip
 _OF_INPUT = re.compile(r"'(?:str|list|dict|tuple|int|float|bool|set)' object")
 _PASSING = frozenset({"ray", "torch", "hydra", "uvloop", "asyncio", "triton", "numpy", "datasets", "pandas"})
 _NONE = "'NoneType' object"
 _LAZY = "Failed to import "  # transformers and trl, of a module that they import when it is used
-_OF_PYTHON = re.compile(r"^\w+ indices must be |^'?\w+'? must be (?:str|int|an? \w+), not ")
+# Demands that a program cannot follow: they state what went wrong within it.
+_OF_PYTHON = re.compile(
+    r"^\w+ indices must be |^'?\w+'? must be (?:str|int|an? \w+), not |\b[Ss]izes? of tensors? |[Tt]ensors? must (?:have|match|be)|must match the (?:size|shape|existing)|Conversation roles"
+)
 _SILENT = frozenset({"RayTaskError", "KeyError", "CalledProcessError", "OutOfMemoryError"})
 _LONGEST = 1500  # characters of a message that are searched for sentences
 _AT_LINE = re.compile(r"in \"([^\"<]+)\", line (\d+)")
@@ -194,14 +220,19 @@ class _Place:
     """The file and the line."""
 
 
-def advised(raised: Raised, lines: Sequence[Line], *, is_known: bool = False) -> str:
+def advised(
+    raised: Raised, lines: Sequence[Line], *, is_known: bool = False, is_refusal: bool = False
+) -> str:
     """Return advice, in parts joined by "; "; "" if there is none.
 
-    `is_known` is whether a signature has a remedy for the exception; general advice is omitted then.
+    `is_known` is whether a signature has a remedy for the exception; general advice is omitted then. `is_refusal` is
+    whether it names the settings that it refuses; advice on other releases is omitted then.
     """
     place = _place(raised.frames)
     readers: tuple[Callable[[], str], ...] = (
         partial(_recommended, raised, place),
+        partial(_of_version, raised, place),
+        partial(_announced, raised, place, lines),
         partial(_missing, raised, place, lines),
         partial(_without_name, raised, place, lines),
         partial(_called, raised, place, lines),
@@ -210,9 +241,13 @@ def advised(raised: Raised, lines: Sequence[Line], *, is_known: bool = False) ->
         partial(_of_file, raised),
         partial(_of_data, raised, place),
         partial(_of_text, raised),
+        partial(_of_recipe, raised),
+        partial(_asserted, place, raised),
         partial(_unset, raised, place, lines),
     )
-    general = (partial(_demanded, raised), partial(_of_releases, raised, place, lines))
+    general: tuple[Callable[[], str], ...] = (partial(_demanded, raised),)
+    if not is_refusal:
+        general = (*general, partial(_of_releases, raised, place, lines))
     return next((found for reader in (*readers, *(() if is_known else general)) if (found := reader())), "")
 
 
@@ -251,6 +286,61 @@ def _recommended(raised: Raised, place: _Place) -> str:
             how += f"; if {name} is a source tree on PYTHONPATH, which has no metadata, run pip install --no-deps -e . in it, or use a release of {place.words or 'the caller'} that does not query its version"
         return how
     return ""
+
+
+def _of_version(raised: Raised, place: _Place) -> str:
+    """Return advice on a package that is installed in another release than a message requires."""
+    found = _REQUIRED.search(raised.message)
+    if found is None:
+        return ""
+    name, bounds = (
+        (found[1] or found[3], found[2] or found[4]) if found[5] is None else (found[5], f">={found[6]}")
+    )
+    if name.lower() in {"python", "version", "cuda", "and", "or"}:
+        return ""
+    by = f", as {place.words} requires" if place.words else ""
+    return (
+        f"pip install '{name}{''.join(bounds.split()).rstrip('.')}' with the job's Python, on every node{by}"
+    )
+
+
+def _announced(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
+    """Return advice on an undefined name whose package an earlier line reports as not installed."""
+    found = announcement(raised, lines)
+    if found is None:
+        return ""
+    name = found[0].replace("-", "_")
+    user = (
+        f": {place.words} uses it, and only an earlier line reports that it is missing" if place.words else ""
+    )
+    return f"{_installing(name, known=True)}{user}"
+
+
+def _of_recipe(raised: Raised) -> str:
+    """Return advice on a recipe or example that does not fit the release of verl that runs it."""
+    own = own_frames(raised.frames)
+    if raised.name not in {"AttributeError", "TypeError", "ImportError", "ModuleNotFoundError"} or not own:
+        return ""
+    if not is_of_the_job(own[-1]) or (found := _RECIPE.search(own[-1].path)) is None:
+        return ""
+    return (
+        f"if this {found[1].removesuffix('s')} is unchanged, it was written for another release of verl: use the one of the release that runs, or install "
+        f"the verl that its README names"
+    )
+
+
+def _asserted(place: _Place, raised: Raised) -> str:
+    """Return the condition on verl's settings that an assertion without a message states."""
+    condition = _ASSERT.match(place.code)
+    if (
+        raised.name != "AssertionError"
+        or raised.message.strip()
+        or condition is None
+        or place.package != "verl"
+    ):
+        return ""
+    named = re.sub(r"\b(?:self\.)?config\.", "", condition[1])
+    return f"choose the settings so that this holds: {named}" if named != condition[1] else ""
 
 
 def _for_shell(command: str) -> str:
@@ -292,6 +382,15 @@ def _missing(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
             else ""
         )
     how = _installing(top, known=top in _PLAIN)
+    if (
+        top not in _PLAIN
+        and top not in _DISTRIBUTIONS
+        and raised.frames
+        and "-packages/" not in raised.frames[-1].path
+    ):
+        how += (
+            " (a submodule of the source tree: git submodule update --init --recursive, or one of its extras)"
+        )
     return f"{how}: {place.words} imports it" if place.words else how
 
 
@@ -316,6 +415,11 @@ def _without_name(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
 def _called(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
     """Return advice on an argument that a function does not accept."""
     found = _CALL.search(raised.message)
+    if found is None and place.package and (unnamed := _UNNAMED_CALL.match(raised.message)):
+        return (
+            f"{place.package} passes {unnamed[1]} to a class that does not accept it: they are of different releases. Install the release of the class's "
+            f"package that {place.package} was made for (pip show {place.package}), or a newer {place.package}"
+        )
     if found is None or raised.name != "TypeError":
         return ""
     function, what, keyword = found.groups()
@@ -405,8 +509,19 @@ def _of_data(raised: Raised, place: _Place) -> str:
     """Return advice on a column that is missing from the job's data."""
     found = _KEY.fullmatch(raised.message.strip())
     where = raised.frames[-1] if raised.frames else None
-    if raised.name != "KeyError" or found is None or where is None:
+    if raised.name != "KeyError" or where is None:
         return ""
+    if raised.message.strip().isdecimal() and any(package_of(frame) == "pandas" for frame in raised.frames):
+        return "a pandas DataFrame has no row of this number as its label: pass a datasets.Dataset (Dataset.from_pandas) to the trainer, or use iloc or reset_index(drop=True)"
+    if found is None:
+        return ""
+    setting = next(
+        (match[1] for frame in reversed(raised.frames) if (match := _KEY_SETTING.search(frame.code))), ""
+    )
+    if setting and place.package in {"verl", "pandas", "datasets"}:
+        return f"set data.{setting} to a column of the data: it has no {found[1]} (pandas.read_parquet(FILE).columns lists them)"
+    if place.package == "" and place.words and re.search(rf"\[[\"']{found[1]}[\"']\]", where.code):
+        return f"if it reads rows of the data, give every row {found[1]}, those of the validation data too: prepare both sets with the same steps"
     if place.package in _TRAINERS and re.search(rf"\[[\"']{found[1]}[\"']\]", where.code):
         return f"the rows of the data have no {found[1]}, which {place.package} reads at {where.path.rpartition('/')[2]}:{where.line}: rename the column, or map the data set to it"
     if place.package != "verl" or not _IN_DATA.search(where.path):
@@ -444,13 +559,20 @@ def _demanded(raised: Raised) -> str:
         for sentence in _SENTENCE.findall(text)
         if _ASKS.search(sentence) and not _REFERS.search(sentence)
     ]
-    return f"do what the message requests: {demands[-1].rstrip('.')}" if demands else ""
+    if not demands:
+        return ""
+    request = f"do what the message requests: {demands[-1].rstrip('.;')}"
+    if variable := _VARIABLE.search(demands[-1]):
+        request += f"; set {variable[1] or variable[2]} before ray start on every node, or in env_vars of the runtime_env: workers do not get it from the shell that submits the job"
+    return request
 
 
 def _of_releases(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
     """A fault inside a package that its message does not explain: its caller, its input, or its release does not fit."""
     package, is_check = place.package, raised.name == "AssertionError"
-    if not package or raised.name not in _INTERNAL | _ON_INPUT or (package in _PASSING and not is_check):
+    if not package or (package in _PASSING and not is_check):
+        return ""
+    if raised.name not in _INTERNAL | _ON_INPUT and (package not in KNOWN or raised.name in _OUTSIDE):
         return ""
     if is_check and raised.message.strip():
         return ""
@@ -460,7 +582,7 @@ def _of_releases(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
         fact = f"a check in {package} fails at {place.at}{code}{by}"
     elif _NONE in raised.message:
         fact = f"a value that {package} needs at {place.at} was never set{code}{by}"
-    elif raised.name in _ON_INPUT or _OF_INPUT.search(raised.message):
+    elif raised.name not in _INTERNAL or _OF_INPUT.search(raised.message):
         fact = f"{package} fails at {place.at} on its input{code}{by}; compare it with what the documentation of {package} requires"
     else:
         fact = f"the code of {package} fails at {place.at}{by}"

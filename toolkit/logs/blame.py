@@ -26,7 +26,9 @@ CODES: dict[Fault, str] = {
 }
 """The codes for which `explain` has a page. Their signatures have no texts."""
 
-_NAMES = r"verl|vllm|sglang|ray|torch|torchdata|hydra|omegaconf|transformers|peft|datasets|pyarrow|pandas|numpy|tensordict|accelerate|huggingface_hub|wandb|tqdm|pydantic|triton|flash_attn|deepspeed|megatron|uvloop|trl|openrlhf|slime|skyrl_train|skyrl_gym|rllm|prime_rl|areal|roll|llamafactory|llmtuner|swift|nemo_rl|torchtitan|unsloth|unsloth_zoo|mbridge|mcore_bridge|mindspeed|torch_npu|vllm_ascend|flashinfer|fla|lightning|axolotl|lmcache|rlinf|verifiers|xtuner|unsloth_compiled_cache"
+_NAMES = r"verl|vllm|sglang|ray|torch|torchdata|hydra|omegaconf|transformers|peft|datasets|pyarrow|pandas|numpy|tensordict|accelerate|huggingface_hub|wandb|tqdm|pydantic|triton|flash_attn|deepspeed|megatron|uvloop|trl|openrlhf|slime|skyrl_train|skyrl_gym|rllm|prime_rl|areal|roll|llamafactory|llmtuner|swift|nemo_rl|torchtitan|unsloth|unsloth_zoo|mbridge|mcore_bridge|mindspeed|torch_npu|vllm_ascend|flashinfer|fla|lightning|axolotl|lmcache|rlinf|verifiers|xtuner|unsloth_compiled_cache|Megatron-LM|Megatron-Bridge|TransformerEngine|LLaMA-Factory|LlamaFactory|ms-swift"
+KNOWN = frozenset(_NAMES.split("|"))
+"""The projects whose source trees are not the job's own code."""
 _INSTALLED = re.compile(
     rf"/(?:site|dist)-packages/|/lib/python3[^/]*/|^<|\.py[xi]$|\.pxi$|(?:^|/)(?:{_NAMES})/|/bin/\w+$"
 )
@@ -39,18 +41,35 @@ STANDARD = re.compile(
     # modules that only forward calls
     r"/torch/(?:nn/modules/module|utils/_contextlib|_dynamo/eval_frame)\.py$"
 )
-# Folders of generated code, with the package that writes it.
-_GENERATED = {"unsloth_compiled_cache": "unsloth"}
-_PACKAGE = re.compile(rf"/(?:site|dist)-packages/(\w+)|(?:^|/)({_NAMES})/")
+# Folders of generated code and of source trees, with the package that they belong to.
+_FOLDERS = {
+    "unsloth_compiled_cache": "unsloth",
+    "Megatron-LM": "megatron",
+    "Megatron-Bridge": "megatron",
+    "TransformerEngine": "transformer_engine",
+    "LLaMA-Factory": "llamafactory",
+    "LlamaFactory": "llamafactory",
+    "ms-swift": "swift",
+}
+_OF_SITE = re.compile(r"/(?:site|dist)-packages/(\w+)")
+_PACKAGE = re.compile(rf"(?:^|/)({_NAMES})/")
+_ANNOUNCED = re.compile(
+    r"not (?:be )?(?:installed|found|available|import)|[Pp]lease install|pip3? install|No module named"
+)
 _KEY = re.compile(
     r"(?<![\w/.-])(?:actor_rollout_ref|data|trainer|algorithm|critic|reward|reward_model|custom_reward_function|ray_kwargs|model|optim|engine|checkpoint|profiler|global_profiler)(?:\.[A-Za-z_]\w*)+(?![\w(/])"
 )
 _OF_CONFIG = re.compile(r"\bconfig\.([a-z_]\w*(?:\.[a-z_]\w*)*)(?![\w.(])")
+_IN_CODE = re.compile(
+    r"\bconfig\.((?:actor_rollout_ref|data|trainer|algorithm|critic|reward_model|custom_reward_function)(?:\.[a-z_]\w*)+)(?![\w(])"
+)
 _FULL_KEY = re.compile(
     r"[Nn]ode `([\w.]+)` is not a container|^Could not override '([\w.@/]+)'|argument '([\w.]+)=|error: (?:argument|unrecognized arguments:) (--?[\w-]+)|full_key: ([\w.]+)"
 )
 _PATH = re.compile(r"(?<![\w/.:])(/[\w.+@%=-]+(?:/[\w.+@%=-]+)+)")
 _WORD = re.compile(r"[A-Za-z_]\w{4,}")
+_UNDEFINED = re.compile(r"name '(\w+)' is not defined")
+_OF_STORES = frozenset({"DistStoreError", "KeyError"})  # exceptions that name keys, which may look like paths
 # A list item as Python prints it, and a command as the shell prints it.
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 _COMMAND = re.compile(r"\++ .*\bpython[\d.]* .*=")
@@ -102,6 +121,10 @@ class Blame:
     file: str = ""
     place: str = ""
     raised_by: str = ""
+    missing: str = ""
+    """The package that an earlier line reports as not installed, and whose name is undefined here."""
+    announced: Line | None = None
+    """That line."""
 
     @property
     def code(self) -> str:
@@ -122,6 +145,8 @@ class Blame:
                 if named
                 else "the job cannot be configured like this"
             )
+        if self.missing:
+            return f"{self.raised_by or 'the job'} needs {self.missing}, which is not installed"
         if self.file:
             return f"{self.raised_by or 'a program'} fails on this file: {self.file}"
         return f"{self.raised_by or 'a program'} raised it: {self.place or 'its traceback is not in the log'}"
@@ -150,11 +175,17 @@ def blamed(raised: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame 
         return None
     deepest = next(reversed(own_frames(raised.frames)), raised.frames[-1])
     by = package_of(deepest)
+    if found_before := announcement(raised, lines):
+        missing, line = found_before
+        return Blame(
+            "program", place=_place(deepest, deepest.path), raised_by=by, missing=missing, announced=line
+        )
     if is_of_the_job(deepest):
         return Blame("code", file=deepest.path, place=_place(deepest, deepest.path))
     _, found, inside = deepest.path.rpartition(f"/{by}/")
     place = _place(deepest, f"{by}/{inside}" if by and found else deepest.path)
-    file = next((match[1] for match in _PATH.finditer(raised.message) if not _INSTALLED.search(match[1])), "")
+    paths = (match[1] for match in _PATH.finditer(raised.message) if not _INSTALLED.search(match[1]))
+    file = "" if raised.name in _OF_STORES else next(paths, "")
     code = "" if raised.name in {"AttributeError", "NameError", "TypeError"} else deepest.code
     settings = settings_in(raised.message, code, lines) or unset_settings(raised, lines)
     if settings or phase in {"composition", "validation"}:
@@ -176,11 +207,25 @@ def unset_settings(raised: Raised, lines: Sequence[Line]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(key for key in found if key.rpartition(".")[2] not in given))[:_MOST]
 
 
+def announcement(raised: Raised, lines: Sequence[Line]) -> tuple[str, Line] | None:
+    """Return the package of an undefined name, and the earlier line that reports that it is not installed: its import failed quietly."""
+    found = _UNDEFINED.search(raised.message) if raised.name == "NameError" else None
+    if found is None:
+        return None
+    name = re.compile(rf"(?<![\w-]){found[1].replace('_', '[-_]')}(?![\w-])", re.IGNORECASE)
+    for line in lines:
+        if line.number >= raised.began:
+            break
+        if (written := name.search(line.text)) and _ANNOUNCED.search(line.text):
+            return written[0], line
+    return None
+
+
 def package_of(frame: Frame) -> str:
     """Return the package that contains a file, "" for an unknown package."""
-    package = _PACKAGE.search(frame.path)
-    name = next(filter(None, package.groups()), "") if package else ""
-    return _GENERATED.get(name, name)
+    package = _OF_SITE.search(frame.path) or _PACKAGE.search(frame.path)
+    name = package[1] if package else ""
+    return _FOLDERS.get(name, name)
 
 
 def own_frames(frames: Sequence[Frame]) -> list[Frame]:
@@ -225,7 +270,8 @@ def settings_in(message: str, code: str, lines: Sequence[Line]) -> tuple[str, ..
     """Return the settings of the job that a refusal, or the source line that raised it, names."""
     overrides = tuple(_overrides(lines))
     file = next((match[1] for match in _PATH.finditer(message) if not _INSTALLED.search(match[1])), "")
-    return _settings(message, file, overrides) or _settings(code, "", overrides)
+    computed = tuple(dict.fromkeys(match[1] for match in _IN_CODE.finditer(code)))[:_MOST]
+    return _settings(message, file, overrides) or computed or _settings(code, "", overrides)
 
 
 def blamed_complaint(words: str, phase: Phase | None) -> Blame:

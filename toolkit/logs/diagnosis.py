@@ -339,8 +339,12 @@ class _Where:
             advice = advised(alone, self._lines) if alone is not None else ""
             return replace(placed, blame=blamed_alone(words, self._lines), advice=advice)
         blame = blamed(found[0], self._lines, placed.phase)
+        if blame is not None and blame.announced is not None:
+            placed = replace(placed, lines=(blame.announced.written[:_LONGEST], *placed.lines))
         is_known = placed.signature is not None and bool(placed.signature.remedy)
-        advice = advised(found[0], self._lines, is_known=is_known)
+        advice = advised(
+            found[0], self._lines, is_known=is_known, is_refusal=blame is not None and bool(blame.settings)
+        )
         return replace(_with_code(placed, found[0]), blame=blame, advice=advice)
 
     def _goes_on(self) -> bool:
@@ -594,6 +598,13 @@ def _known(error: LoggedError) -> LoggedError:
 def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Iterator[LoggedError]:
     """Yield the reports outside tracebacks."""
     raised = {each.line for raised in loud for each in raised.chain}
+    frames = {
+        text.strip(): each.frame.text
+        for raised_last in loud
+        for each in raised_last.chain
+        if each.frame is not None
+        for text in each.message.split("\n")[1:]
+    }
     framed: dict[str, bool] = {}  # by process: whether its last line named a place in a file
     warned: dict[str, bool] = {}  # whether a warning of it continues
     complained = -GOES_ON  # the last line with one of the words
@@ -613,7 +624,7 @@ def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Ite
             or line.text.startswith(OVERRIDES)
         ):
             continue
-        signature = which(line.text)
+        signature = which(line.text, frames.get(line.text.strip(), ""))
         if signature is None or not (is_loud(line) or _counts(signature, line)):
             continue
         if signature.of_worker and not line.process:

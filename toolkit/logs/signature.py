@@ -26,7 +26,16 @@ has no texts. ended: the run was ended from outside; with a code it is the cause
 another process or step failed.
 """
 
-_OF_SETTINGS = ("CFG", "DATA", "LOAD101", "LOG200", "LOG280", "LOG281")  # codes, and beginnings of codes
+_OF_SETTINGS = (
+    "CFG",
+    "DATA",
+    "LOAD101",
+    "LOG200",
+    "LOG280",
+    "LOG281",
+    "LOG287",
+    "LOG288",
+)  # codes, and beginnings of codes
 OF_LOGS = "LOG"
 """The family of faults that only logs show."""
 

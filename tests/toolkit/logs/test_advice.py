@@ -149,3 +149,102 @@ def test_an_assertion_with_a_message_explains_itself() -> None:
 def test_where_nothing_is_named_nothing_is_computed() -> None:
     told = remedy("RuntimeError: it does not work", f"{PACKAGES}/art/data.py")
     assert told.startswith("the exception states what is wrong")
+
+
+def test_a_package_whose_absence_was_only_logged_is_to_be_installed() -> None:
+    told = remedy(
+        "NameError: name 'fast_saver' is not defined",
+        "/job/run.py",
+        f"{PACKAGES}/sglang/srt/adapter.py",
+        before="saving is enabled, but fast-saver is not installed. Please install it.\n",
+    )
+    assert told.startswith("pip install fast-saver")
+    assert "sglang uses it" in told
+
+
+@pytest.mark.parametrize(
+    ("message", "requirement"),
+    [
+        (
+            "Exception: quick_kernels with minimum required version 0.2.5 is not installed.",
+            "quick_kernels>=0.2.5",
+        ),
+        (
+            "ImportError: ragged>=0.21,<0.22 is required for this, but found ragged==0.22.0.",
+            "ragged>=0.21,<0.22",
+        ),
+        ("RuntimeError: This requires ragged >= 1.2.", "ragged>=1.2"),
+    ],
+)
+def test_the_release_that_a_message_requires_is_to_be_installed(message: str, requirement: str) -> None:
+    assert f"pip install '{requirement}'" in remedy(message, f"{PACKAGES}/vllm/envs.py")
+
+
+def test_a_recipe_of_another_release_of_verl_is_named_as_such() -> None:
+    error = "AttributeError: 'Loop' object has no attribute 'tools'"
+    assert "another release of verl" in remedy(error, "/src/verl/recipe/agents/loop.py")
+    assert "another release of verl" not in remedy(error, "/job/loop.py")
+
+
+def test_sizes_of_tensors_are_no_demand() -> None:
+    told = remedy(
+        "RuntimeError: The size of tensor a (8) must match the size of tensor b (9) at non-singleton dimension 0",
+        "/src/Megatron-LM/tools/checkpoint/schema_base.py",
+    )
+    assert "do what the message requests" not in told
+
+
+def test_a_variable_that_a_message_requests_must_reach_the_workers() -> None:
+    told = remedy("ValueError: Please set VLLM_FAST_PATH=1 for this model.", f"{PACKAGES}/vllm/engine.py")
+    assert "set VLLM_FAST_PATH before ray start" in told
+    assert "before ray start" not in remedy("ValueError: Please set max_len.", f"{PACKAGES}/vllm/engine.py")
+
+
+def test_what_is_supported_is_to_be_chosen() -> None:
+    told = remedy(
+        "ValueError: torch.bfloat16 is not supported for awq. Supported dtypes: [torch.float16]",
+        f"{PACKAGES}/vllm/loader.py",
+    )
+    assert "Supported dtypes: [torch.float16]" in told
+
+
+@pytest.mark.parametrize(
+    ("places", "code", "error", "said"),
+    [
+        (["/job/collate.py"], 'feature["chosen"]', "KeyError: 'chosen'", "give every row chosen"),
+        (["/job/collate.py", f"{PACKAGES}/pandas/core/indexes/base.py"], "raise KeyError(key) from err", "KeyError: 1812", "Dataset.from_pandas"),
+        (
+            ["/src/verl/verl/utils/dataset/sft_dataset.py", f"{PACKAGES}/pandas/core/frame.py"],
+            "self.dataframe[self.question_key]",
+            "KeyError: 'question'",
+            "set data.question_key to a column",
+        ),
+    ],
+)  # fmt: skip
+def test_a_key_that_the_data_lacks_is_named_with_what_reads_it(
+    places: list[str], code: str, error: str, said: str
+) -> None:
+    frames = "".join(f'  File "{place}", line 12, in run\n    {code}\n' for place in places)
+    first = read(
+        excerpt(BytesIO(f"Traceback (most recent call last):\n{frames}{error}\n".encode()).read).lines,
+        "run.log",
+    ).first
+    assert first is not None
+    assert said in remedy_of(first)
+
+
+def test_a_module_of_a_source_tree_may_be_a_submodule() -> None:
+    error = "ModuleNotFoundError: No module named 'own_part'"
+    assert "git submodule update" in remedy(error, "/src/RL/nemo_rl/worker.py")
+    assert "git submodule update" not in remedy(error, f"{PACKAGES}/nemo_rl/worker.py")
+
+
+def test_an_assertion_on_settings_is_a_condition_for_them() -> None:
+    code = "assert config.data.train_batch_size >= config.actor_rollout_ref.actor.ppo_mini_batch_size"
+    log = f'Traceback (most recent call last):\n  File "/src/verl/verl/trainer/ppo/ray_trainer.py", line 9, in _validate\n    {code}\nAssertionError\n'
+    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
+    assert first is not None
+    assert first.blame is not None
+    assert first.blame.settings == ("data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size")
+    assert "data.train_batch_size >= actor_rollout_ref.actor.ppo_mini_batch_size" in remedy_of(first)
+    assert "newer release" not in remedy_of(first)

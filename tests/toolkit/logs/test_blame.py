@@ -49,6 +49,8 @@ FIT = f"{SITE}/verl/trainer/ppo/ray_trainer.py fit"
         (("/home/u/verl/verl/trainer/main_ppo.py run", "/home/u/verl/verl/utils/fs.py copy"), "program", "verl/utils/fs.py:8, in copy"),
         ((FIT, "/src/vllm/vllm/v1/engine/core.py step"), "program", "vllm/v1/engine/core.py:8, in step"),
         ((FIT, f"{SITE}/unheard_of/x.py f"), "program", "unheard_of/x.py:8, in f"),
+        ((FIT, "/src/Megatron-LM/tools/checkpoint/schema_base.py _set"), "program", "/src/Megatron-LM/tools/checkpoint/schema_base.py:8, in _set"),
+        (("/home/u/ms-swift/venv/lib/python3.10/site-packages/trl/trainer/a.py f",), "program", "trl/trainer/a.py:7, in f"),
         (("/home/u/ROLL/examples/start.py <module>", "/home/u/ROLL/roll/pipeline/a.py run"), "program", "roll/pipeline/a.py:8, in run"),
         (("/home/u/model.py forward", f"{SITE}/torch/nn/modules/module.py _call_impl"), "code", "/home/u/model.py:7, in forward"),
     ],
@@ -185,3 +187,34 @@ def test_an_attribute_that_the_code_reads_is_no_setting() -> None:
         code="output = trainer.generation.client.generate(prompts)",
     )
     assert blamed(log)[:2] == ("program", ())
+
+
+def test_an_undefined_name_whose_package_is_reported_as_missing_is_a_missing_package() -> None:
+    announced = (
+        "WARNING saver.py:3] fast-saver is not installed. Please install it via `pip3 install fast-saver`.\n"
+    )
+    undefined = raised(
+        "NameError: name 'fast_saver' is not defined", f"{SITE}/sglang/srt/adapter.py configure"
+    )
+    first = first_of(announced + undefined)
+    assert first is not None
+    assert first.blame is not None
+    assert first.blame.title == "sglang needs fast-saver, which is not installed"
+    assert first.lines[0] == announced.strip()
+    for other in ("", "INFO fast-saver is installed\n", "WARNING fast-saver-tools is not installed\n"):
+        found = first_of(other + undefined)
+        assert found is not None, other
+        assert found.blame is not None, other
+        assert not found.blame.missing, other
+
+
+def test_the_key_of_a_store_is_no_file() -> None:
+    first = first_of(
+        raised(
+            "torch.distributed.DistStoreError: keys: /from/0/0 are missing",
+            f"{SITE}/vllm/distributed/utils.py get",
+        )
+    )
+    assert first is not None
+    assert first.blame is not None
+    assert not first.blame.file

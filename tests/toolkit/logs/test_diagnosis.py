@@ -137,3 +137,22 @@ def test_an_exception_that_quotes_an_earlier_one_is_not_the_first() -> None:
     outer = traceback(f"Exception: request 7 failed: {inner.partition(': ')[2]}")
     assert first_cause(f"{traceback(inner)}\nnext line of the log\n{outer}") == inner
     assert first_cause(outer).startswith("Exception: request 7 failed")
+
+
+def test_the_further_lines_of_a_message_count_for_the_place_that_raised_it() -> None:
+    place = "/env/lib/python3.10/site-packages/trl/trainer/dpo_trainer.py"
+    lost = "cannot import name 'MAPPING' from 'transformers.models.auto' (/env/lib/python3.10/site-packages/transformers/a.py)"
+    log = f"""Traceback (most recent call last):
+  File "{place}", line 41, in <module>
+    from transformers.models.auto import MAPPING
+ImportError: {lost}
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/job/swift/rlhf.py", line 7, in <module>
+    main()
+RuntimeError: Failed to import trl.trainer.dpo_trainer because of the following error (look up to see its traceback):
+{lost}
+"""
+    assert first_cause(log).startswith("ImportError: ")
