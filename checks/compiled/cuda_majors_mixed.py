@@ -38,9 +38,9 @@ def _installed(name: str, version: str) -> Packages:
     examples=lambda: [
         Example("a single CUDA version", (PYTHON, TORCH, CudaWheels((_CUDA_12,)), Extensions((FLASH,), 1), _NO_PACKAGES)),
         Example("no CUDA at all", (PYTHON, TorchBuild("/env/torch", "2.8.0+cpu"), CudaWheels(()), _NONE, _NO_PACKAGES)),
-        Example("wheels for two", (PYTHON, TORCH, CudaWheels((_CUDA_12, CudaWheel("nvidia-cublas", "13.1.0.3", 13))), _NONE, _NO_PACKAGES), "nvidia-cublas for CUDA 13"),
+        Example("wheels for two versions of CUDA", (PYTHON, TORCH, CudaWheels((_CUDA_12, CudaWheel("nvidia-cublas", "13.1.0.3", 13))), _NONE, _NO_PACKAGES), "nvidia-cublas for CUDA 13"),
         Example("and they write the same file", (PYTHON, TORCH, CudaWheels((_CUDA_12, _CUDA_13), (_NCCL,)), _NONE, _NO_PACKAGES), "write the same libnccl.so.2"),
-        Example("a package for another CUDA than torch", (PYTHON, TORCH, CudaWheels(()), Extensions((replace(FLASH, cuda_runtimes=("libcudart.so.13",)),), 1), _installed("flash-attn", "2.7.4")), "flash-attn 2.7.4 is built for CUDA 13"),
+        Example("a package for another CUDA than torch's", (PYTHON, TORCH, CudaWheels(()), Extensions((replace(FLASH, cuda_runtimes=("libcudart.so.13",)),), 1), _installed("flash-attn", "2.7.4")), "flash-attn 2.7.4 is built for CUDA 13"),
     ],
 )  # fmt: skip
 def cuda_majors_mixed(

@@ -73,7 +73,7 @@ _BUILDS = Extensions(
         Example("the other ABI of the C++ library", (PYTHON, TORCH, lacking(_OLD_ABI)), "the old ABI of the C++ library"),
         Example("a function has other parameters now", (PYTHON, TORCH, lacking(_OLDER)), "built for torch 2.6, but torch 2.8.0+cu128 is installed"),
         Example("a function was removed", (PYTHON, TORCH, lacking(_GONE, built_for_torch="")), "built for a torch other than the installed 2.8.0+cu128"),
-        Example("the same version, put there later", (PYTHON, TORCH, lacking(_GONE, built_for_torch="2.8", before_torch=True)), "torch was installed after it"),
+        Example("the same version, installed later", (PYTHON, TORCH, lacking(_GONE, built_for_torch="2.8", before_torch=True)), "torch was installed after it"),
         Example("a CUDA library of another version", (PYTHON, TORCH, lacking(_NCCL)), "the loaded libnccl.so.2 does not have ncclCommWindowRegister"),
         Example("a symbol that no library has", (PYTHON, TORCH, lacking(MissingSymbol("_ZN4nixl4FileC1Ev", "nixl::File::File()"))), "no library here exports nixl::File::File()"),
         Example("separate builds for other releases of torch", (PYTHON, TORCH, _BUILDS), "built for torch 2.9, 2.10, but torch 2.8.0+cu128 is installed"),

@@ -26,7 +26,7 @@ def _installed(*names: str) -> Packages:
     examples=lambda: [
         Example("none", (_installed("torch"),)),
         Example("a single OpenCV", (_installed("opencv-python-headless"),)),
-        Example("two", (_installed("opencv-python", "opencv-python-headless"),), "opencv-python-headless and opencv-python"),
+        Example("two distributions of OpenCV", (_installed("opencv-python", "opencv-python-headless"),), "opencv-python-headless and opencv-python"),
     ],
 )  # fmt: skip
 def several_opencvs(packages: Packages) -> Iterator[Finding]:

@@ -90,21 +90,21 @@ def _irrelevant(configuration: Configuration) -> str | Unknown | None:
             "no micro batch", (*configured(f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu=null"), _EVERY), "neither"
         ),
         Example(
-            "mini batches that micro batches do not fill",
+            "mini batches that are no multiple of a micro batch",
             (*configured(f"{_ACTOR}.ppo_micro_batch_size_per_gpu=5"), _EVERY),
             "32 samples of a mini batch on each GPU are not a multiple of 5",
         ),
         Example(
-            "a micro batch of all GPUs",
+            "a micro batch for all GPUs together",
             (*configured(f"{_ACTOR}.ppo_micro_batch_size=16", f"{_ACTOR}.ppo_micro_batch_size_per_gpu=null"), _EVERY),
             "no longer divided among the GPUs",
         ),
         Example(
-            "log probabilities in batches of another kind",
+            "log probabilities with another kind of batch",
             (*configured(f"{_ACTOR}.use_dynamic_bsz=True", f"+{_LOG_PROBS}=False"), _EVERY),
             "the workers of this verl need the same",
         ),
-        Example("groups that GPUs do not fill", (*configured(f"{_ROLLOUT}.tensor_model_parallel_size=3"), _EVERY), "8 GPUs"),
+        Example("rollout groups that do not divide the GPUs", (*configured(f"{_ROLLOUT}.tensor_model_parallel_size=3"), _EVERY), "8 GPUs"),
         Example("groups wider than the job", (*configured(f"+{_ROLLOUT}.data_parallel_size=16"), _EVERY), "rollout groups of"),
         Example(
             "sequence parallelism with padding",

@@ -70,7 +70,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("chunks of an older verl's rollout", (_job(f"{_RESPONSE}=7680", mode="sync"), _OLD, _MODEL)),
         Example("longer than the model", (_job(f"{_LENGTH}=65536"), _NEW, _MODEL), "rollout.max_model_len (65536) is more than the 32768 positions of the model"),
         Example("shorter than the prompts", (_job(f"{_LENGTH}=256"), _NEW, _MODEL), "prompts of 256 tokens or more leave no room to generate"),
-        Example("no chunks, and few tokens", (_job(f"{_CHUNKED}=False"), _NEW, _MODEL), "max_num_batched_tokens (8192) is less than the context of 32768"),
+        Example("few tokens without chunked prefill", (_job(f"{_CHUNKED}=False"), _NEW, _MODEL), "max_num_batched_tokens (8192) is less than the context of 32768"),
         Example("too few tokens for an older verl", (_job(f"{_RESPONSE}=16384", mode="sync"), _OLD, _MODEL), "max_num_batched_tokens (8192) is less than the context of 16896"),
         Example("a longer sequence than the model's", (_job(f"{_RESPONSE}=40000", f"{_TOKENS}=65536", mode="sync"), _OLD, _MODEL), "40512 tokens, but the model has 32768 positions"),
     ],

@@ -37,7 +37,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("an argument that verl itself uses", (*configured(f"+{SECTION}.mine=1"), _TAKEN)),
         Example("null is not handed on", (*configured(f"+{SECTION}.gone=null"), _TAKEN)),
         Example("an attention backend, which another rule reports", (*configured(f"+{SECTION}.attention_backend=FLASH_ATTN"), _TAKEN)),
-        Example("a slip", (*configured(f"+{SECTION}.max_modellen=4096"), _TAKEN), "did you mean max_model_len?"),
+        Example("a typo", (*configured(f"+{SECTION}.max_modellen=4096"), _TAKEN), "did you mean max_model_len?"),
         Example("in a dictionary", (*configured(f"+{SECTION}={{gone: 1}}"), _TAKEN), "vLLM 0.12.0 has no engine argument gone"),
     ],
 )  # fmt: skip

@@ -41,8 +41,8 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("nothing is left to vLLM", (*configured(f"{_SHARE}=null"), _LIMITS)),
         Example("a share above 1", (*configured(f"{_SHARE}=1.5"), _LIMITS), "vLLM 0.31.0 refuses gpu_memory_utilization=1.5: it must be above 0 and at most 1"),
         Example("a percentage", (*configured(f"{_SHARE}=90"), _LIMITS), "it must be above 0 and at most 1"),
-        Example("a type of numbers with a slip", (*configured(f"++{_ROLLOUT}.dtype=bfloat61"), _LIMITS), "it must be one of auto, half, bfloat16"),
-        Example("an argument handed on", (*configured(f"+{SECTION}.stream_interval=0"), _LIMITS), "stream_interval=0: it must be at least 1"),
+        Example("a data type with a typo", (*configured(f"++{_ROLLOUT}.dtype=bfloat61"), _LIMITS), "it must be one of auto, half, bfloat16"),
+        Example("an argument of engine_kwargs", (*configured(f"+{SECTION}.stream_interval=0"), _LIMITS), "stream_interval=0: it must be at least 1"),
     ],
     since="0.2",
 )  # fmt: skip

@@ -23,7 +23,7 @@ _VALIDATES = ("trainer.val_before_train", "trainer.val_only")
         Example("an unknown number of steps", configured(f"++{_STEPS}=${{oc.env:N}}")),
         Example("steps below zero", configured(f"++{_STEPS}=-1"), "trains nothing: trainer.total_training_steps is -1"),
         Example("no epochs", configured(f"++{_EPOCHS}=0"), "trains nothing: trainer.total_epochs is 0"),
-        Example("no answers", configured(f"{_RESPONSES}=0"), "actor_rollout_ref.rollout.n is 0"),
+        Example("no responses", configured(f"{_RESPONSES}=0"), "actor_rollout_ref.rollout.n is 0"),
     ],
 )  # fmt: skip
 def job_makes_no_step(configuration: Configuration) -> Iterator[Finding]:

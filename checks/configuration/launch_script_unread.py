@@ -19,7 +19,7 @@ _MISSING = "/home/me/run.sh:3: env.sh is sourced, but does not exist"
     examples=lambda: [
         Example("the whole script was followed", (GOOD,)),
         Example(
-            "a file that is not there", (replace(GOOD, unread=(_MISSING,)),), "1 part of the launch script"
+            "a file that does not exist", (replace(GOOD, unread=(_MISSING,)),), "1 part of the launch script"
         ),
     ],
 )

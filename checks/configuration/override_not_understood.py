@@ -37,7 +37,7 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
             configured("data.train_files=~/x"),
             "`~` must be quoted in a value",
         ),
-        Example("a dash that an editor put in", configured("data.max_prompt_length=1\u2013"), "must be quoted in a value"),
+        Example("a dash inserted by an editor", configured("data.max_prompt_length=1\u2013"), "must be quoted in a value"),
         Example("two values", configured("trainer.logger=console,wandb"), "[console,wandb]"),
         Example("a list with a space", configured("trainer.logger=[console,", "wandb]"), "a space inside a list"),
         Example("an option", configured("--config=mine"), "Hydra has no option --config"),

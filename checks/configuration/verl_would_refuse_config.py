@@ -55,7 +55,7 @@ _BARE = Validation(
         Example("verl accepts the configuration", (*configured(), Validation())),
         Example("a value that verl does not have", (*configured(f"+{_MODE}=token_mean"), _REFUSED), "Invalid loss_agg_mode: token_mean"),
         Example("fewer tokens than sequences", (*configured(f"{_TOKENS}=16"), _SEQUENCES), "vLLM refuses"),
-        Example("an assertion without words", (*configured(), _BARE), "the assertion self.style in ['constant'] fails"),
+        Example("an assertion without a message", (*configured(), _BARE), "the assertion self.style in ['constant'] fails"),
     ],
     since="0.2",
 )  # fmt: skip

@@ -19,10 +19,10 @@ _CUT_OFF = replace(OWN, how="LD_LIBRARY_PATH", trouble="damaged")
         Example("the loader's cache has it", (machine(OWN),)),
         Example("a file for another processor is skipped", (machine(replace(OWN, trouble="for another processor"), OWN),)),
         Example("its folder is not searched", (machine(elsewhere=(_UNREACHED,)),), f"{FOLDER}, where the driver's is"),
-        Example("the container was given devices and no library", (machine(),), "this machine has NVIDIA devices but no libcuda.so.1"),
+        Example("a container with devices but without the library", (machine(),), "this machine has NVIDIA devices but no libcuda.so.1"),
         Example("only a stub exists", (machine(elsewhere=(STUB,)),), "no libcuda.so.1 of the driver"),
         Example("the link leads nowhere", (machine(replace(OWN, trouble="dangling link")),), "no libcuda.so.1 of the driver"),
-        Example("a file that was cut off", (machine(_CUT_OFF, OWN),), "is damaged"),
+        Example("a truncated file", (machine(_CUT_OFF, OWN),), "is damaged"),
     ],
 )  # fmt: skip
 def libcuda_not_found(libcuda: LibCuda) -> Iterator[Finding]:

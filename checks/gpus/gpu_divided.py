@@ -28,8 +28,8 @@ _NO_SCRIPT = (Configuration, Unknown("no launch script"))
     examples=lambda: [
         Example("MIG is off", (node(), _ALL, *configured())),
         Example("one part for a job on one GPU", (node(_DIVIDED), _ALL, *configured(f"{GPUS}=1"))),
-        Example("parts for a job on several", (node(_DIVIDED), _ALL, *configured(f"{GPUS}=2")), "cannot work together"),
-        Example("divided into nothing", (node(healthy(mig=True)), _ALL, _NO_SCRIPT), "has no MIG device"),
+        Example("a job on several MIG parts", (node(_DIVIDED), _ALL, *configured(f"{GPUS}=2")), "cannot work together"),
+        Example("MIG is on without parts", (node(healthy(mig=True)), _ALL, _NO_SCRIPT), "has no MIG device"),
     ],
 )  # fmt: skip
 def gpu_divided(

@@ -51,7 +51,7 @@ _NODE = node(healthy(place="0000:c6:00"), healthy(1, place="0000:c7:00"))
         Example("an NVLink that recovered", (Xids((Xid(149, "0000:c6:00", 60.0, nonfatal=True),)), _NODE, _ALL)),
         Example("of a GPU that the job does not use", (Xids((Xid(79, "0000:c7:00", 60.0),)), _NODE, VisibleDevices((0,)))),
         Example("a GPU has fallen off the bus", (Xids((Xid(79, "0000:c6:00", 7200.0),)), _NODE, _ALL), "GPU 0: the GPU has fallen off the bus (Xid 79), 2.0 h ago"),
-        Example("again and again", (Xids((Xid(74, "0000:c7:00", 900.0), Xid(74, "0000:c7:00", 60.0))), _NODE, _ALL), "2 times"),
+        Example("an error that recurs", (Xids((Xid(74, "0000:c7:00", 900.0), Xid(74, "0000:c7:00", 60.0))), _NODE, _ALL), "2 times"),
     ],
 )  # fmt: skip
 def gpu_error_logged(xids: Xids, gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Finding]:

@@ -25,10 +25,10 @@ _ALL = VisibleDevices(tuple(range(8)))
         Example("errors long ago, replaced since", (node(healthy(health=Health(True, 0, 7, remap_pending=False, remap_failed=False))), _ALL)),
         Example("a gaming GPU without ECC", (node(healthy(health=Health())), _ALL)),
         Example("errors since the driver was loaded", (node(healthy(3, health=Health(True, 2, 2))), _ALL), "GPU 3: 2 uncorrectable memory errors"),
-        Example("replaced at the next reset", (node(healthy(health=Health(True, 0, 1, remap_pending=True))), _ALL), "at the next reset"),
-        Example("cannot be replaced", (node(healthy(health=Health(True, 1, 1, remap_failed=True))), _ALL), "could not be remapped"),
-        Example("all alike", (node(*(healthy(number, health=Health(True, 0, number, remap_pending=True)) for number in range(8))), _ALL), "faulty memory will be remapped at the next reset"),
-        Example("the driver wants more", (node(healthy(health=Health(recovery="reboot the node"))), _ALL), "the driver requests: reboot the node"),
+        Example("a remapping at the next reset", (node(healthy(health=Health(True, 0, 1, remap_pending=True))), _ALL), "at the next reset"),
+        Example("a remapping that failed", (node(healthy(health=Health(True, 1, 1, remap_failed=True))), _ALL), "could not be remapped"),
+        Example("all GPUs alike", (node(*(healthy(number, health=Health(True, 0, number, remap_pending=True)) for number in range(8))), _ALL), "faulty memory will be remapped at the next reset"),
+        Example("the driver requires more", (node(healthy(health=Health(recovery="reboot the node"))), _ALL), "the driver requests: reboot the node"),
     ],
 )  # fmt: skip
 def gpu_memory_errors(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Finding]:

@@ -43,12 +43,12 @@ _NO_SCRIPT = (Configuration, Unknown("no launch script"))
         Example("no launch script, and a job runs", (node(_used(130_000, Holder(7, 130_000, "ray worker", "ray::WorkerDict", mine=True))), _ALL, _NO_SCRIPT, _NONE_LEFT)),
         Example("in use, and yet enough is free", (node(_used(20_000, _ENGINE)), _ALL, *configured(), _LEFT)),
         Example("in use where the job does not look", (node(_used(0), _used(140_000, index=1)), VisibleDevices((0,)), *configured(), _NONE_LEFT)),
-        Example("left over by a run that was killed", (node(_used(130_000, _ENGINE)), _ALL, *configured(), _LEFT), "VLLM::EngineCore (process 4711, 127.0 GiB), left over"),
-        Example("of a run that goes on", (node(_used(130_000, _ENGINE)), _ALL, *configured(), _NONE_LEFT), "held by VLLM::EngineCore (process 4711, 127.0 GiB)"),
-        Example("of another user", (node(_used(130_000, Holder(9, 130_000, "", "python"))), _ALL, *configured(), _NONE_LEFT), "of another user"),
-        Example("of another container", (node(_used(130_000)), _ALL, *configured(), _NONE_LEFT), "held by a process that NVML does not list"),
-        Example("of a process that NVML does not name", (node(_used(130_000), openers=(Holder(8, None, "", "python", mine=True),)), _ALL, *configured(), _NONE_LEFT), "these have a GPU open: python (process 8)"),
-        Example("a display's remainder", (node(_used(76)), _ALL, *configured(f"{_UTILISATION}=1.0"), _NONE_LEFT), "0.1 GiB more than is free"),
+        Example("a process left over by a killed run holds it", (node(_used(130_000, _ENGINE)), _ALL, *configured(), _LEFT), "VLLM::EngineCore (process 4711, 127.0 GiB), left over"),
+        Example("a running job holds it", (node(_used(130_000, _ENGINE)), _ALL, *configured(), _NONE_LEFT), "held by VLLM::EngineCore (process 4711, 127.0 GiB)"),
+        Example("another user holds it", (node(_used(130_000, Holder(9, 130_000, "", "python"))), _ALL, *configured(), _NONE_LEFT), "of another user"),
+        Example("another container holds it", (node(_used(130_000)), _ALL, *configured(), _NONE_LEFT), "held by a process that NVML does not list"),
+        Example("a process that NVML does not list holds it", (node(_used(130_000), openers=(Holder(8, None, "", "python", mine=True),)), _ALL, *configured(), _NONE_LEFT), "these have a GPU open: python (process 8)"),
+        Example("a display holds a little", (node(_used(76)), _ALL, *configured(f"{_UTILISATION}=1.0"), _NONE_LEFT), "0.1 GiB more than is free"),
     ],
 )  # fmt: skip
 def gpu_memory_taken(

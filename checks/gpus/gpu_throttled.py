@@ -23,9 +23,9 @@ _ALL = VisibleDevices(tuple(range(8)))
         Example("a limit a little below the default", (node(healthy(power_limit=650)), _ALL)),
         Example("a laptop on its battery", (node(healthy(name="NVIDIA GeForce RTX 4070 Laptop GPU", slowdowns=("power brake",), power_limit=35)), _ALL)),
         Example("too hot", (node(healthy(slowdowns=("hardware slowdown", "hardware thermal slowdown"), temperature=91)), _ALL), "GPU 0 is slowed down (hardware slowdown, hardware thermal slowdown), at 91 degrees"),
-        Example("the power supply brakes", (node(healthy(slowdowns=("power brake",))), _ALL), "power brake"),
+        Example("the power supply slows it down", (node(healthy(slowdowns=("power brake",))), _ALL), "power brake"),
         Example("all of a node", (node(*(healthy(number, slowdowns=("power brake",), temperature=40 + number) for number in range(8))), _ALL), "GPUs 0-7 are slowed down (power brake), at 47 degrees"),
-        Example("half of the power", (node(healthy(power_limit=350), healthy(1, power_limit=350)), _ALL), "GPUs 0, 1 are limited to 350 W of 700 W"),
+        Example("a power limit of half", (node(healthy(power_limit=350), healthy(1, power_limit=350)), _ALL), "GPUs 0, 1 are limited to 350 W of 700 W"),
     ],
 )  # fmt: skip
 def gpu_throttled(gpus: Gpus, visible: VisibleDevices | Unknown) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ _FOREIGN = Holder(31, 50_000, "ray worker", "ray::WorkerDict.actor_update_actor"
         Example("an idle node", (node(),)),
         Example("a trainer and its engine", (node(healthy(holders=(_TRAINER, _ENGINE, _SERVER))),)),
         Example("an engine's own Ray workers", (node(healthy(holders=(_TRAINER, Holder(14, 40_000, "ray worker", "ray::RayWorkerWrapper")))),)),
-        Example("roles in processes of their own", (node(healthy(holders=(_TRAINER, _ENGINE, _OTHER))),), "2 trainer processes share GPU 0"),
+        Example("roles in separate processes", (node(healthy(holders=(_TRAINER, _ENGINE, _OTHER))),), "2 trainer processes share GPU 0"),
         Example("another job", (node(healthy(3, holders=(_TRAINER, _FOREIGN))),), "of different jobs"),
         Example("two jobs on all of them", (node(*(healthy(number, holders=(_TRAINER, _FOREIGN)) for number in range(8))),), "2 trainer processes share each of GPUs 0-7, of different jobs"),
     ],

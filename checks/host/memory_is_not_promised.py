@@ -26,7 +26,7 @@ def _strict(limit: int, committed: int) -> HostMemory:
     severity="warning",
     examples=lambda: [
         Example("Linux's default", _example(HostMemory(250 * _GIB, 240 * _GIB, 0, 125 * _GIB, 1 * _GIB))),
-        Example("strict, with half of the memory", _example(_strict(125, 20)), "commit at most 105 GiB more"),
+        Example("strict overcommit, with half of the memory", _example(_strict(125, 20)), "commit at most 105 GiB more"),
     ],
 )  # fmt: skip
 def memory_is_not_promised(memory: HostMemory, here: JobHere) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ def _example(*groups: Group) -> tuple[object, ...]:
     examples=lambda: [
         Example("none", _example(Group(_JOB, memory=64 << 30, memory_used=1 << 30, oom_kills=0))),
         Example("no group counts kills", _example()),
-        Example("three", _example(Group(_JOB, memory=64 << 30, memory_used=1 << 30, oom_kills=3)), "killed 3 processes"),
+        Example("three processes", _example(Group(_JOB, memory=64 << 30, memory_used=1 << 30, oom_kills=3)), "killed 3 processes"),
         Example("without a limit of its own", _example(Group(_JOB, oom_kills=1)), "killed 1 process"),
     ],
 )  # fmt: skip

@@ -35,7 +35,7 @@ def _looking_broke(interpreter: Interpreter | Unknown) -> Unknown | None:
     examples=lambda: [
         Example("the interpreter answers", (PYTHON,)),
         Example("the interpreter hangs", (_SILENT_FOR_EVER,), "did not answer within 10 s"),
-        Example("something that is loaded at its start fails", (_BROKEN_FROM_OUTSIDE,), SOUND_WHEN_ISOLATED),
+        Example("a module loaded at its start fails", (_BROKEN_FROM_OUTSIDE,), SOUND_WHEN_ISOLATED),
     ],
 )
 def interpreter_unusable(interpreter: Interpreter | Unknown) -> Iterator[Finding]:

@@ -25,7 +25,7 @@ _SMALL = SharedMemory(8 * GIB, 1 * GIB)
         Example("empty queues, of which only a page is used", (FileLeftovers((file("shared memory", "/dev/shm/psm_0123abcd", 4096),) * 4), _SMALL)),
         Example("weights that a process maps", (FileLeftovers(kept=(Kept("shared memory", "/dev/shm/verl_weights_0123abcd", "it is in use", 2 * GIB, "shared memory"),)), _SMALL)),
         Example("weights of a dead job", (FileLeftovers((file("shared memory", "/dev/shm/verl_weights_0123abcd", 2 * GIB),)), _ROOMY), "1 segment of shared memory that nothing uses takes 2.0 GiB"),
-        Example("a small /dev/shm full of NCCL's", (FileLeftovers((file("shared memory", "/dev/shm/nccl-a1b2c3", 33 << 20),) * 200), _SMALL), "200 segments of shared memory that nothing uses take 6.4 GiB"),
+        Example("a small /dev/shm full of NCCL's segments", (FileLeftovers((file("shared memory", "/dev/shm/nccl-a1b2c3", 33 << 20),) * 200), _SMALL), "200 segments of shared memory that nothing uses take 6.4 GiB"),
     ],
 )  # fmt: skip
 def shared_memory_left_over(left: FileLeftovers, shm: SharedMemory | Unknown) -> Iterator[Finding]:

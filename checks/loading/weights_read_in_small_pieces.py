@@ -46,7 +46,7 @@ def _irrelevant(storage: ModelStorage) -> str | None:
         Example("nearly all is in memory", (storage("nfs4", cached=15 * GIB, shared=True, read_ahead=_SMALL), job(), VLLM, HERE)),
         Example("verl copies the model first", (storage("nfs4", shared=True, read_ahead=_SMALL), job(f"{SHARED_MEMORY}=True"), VLLM, HERE)),
         Example("NFS with Linux's default", (storage("nfs4", shared=True, read_ahead=_SMALL), job(), VLLM, HERE), "come from nfs4 (/models) in pieces of 128 KiB"),
-        Example("a bucket", (storage("fuse.s3fs", shared=True, read_ahead=_SMALL), job(), VLLM, HERE), "fuse.s3fs (/models)"),
+        Example("a mounted bucket", (storage("fuse.s3fs", shared=True, read_ahead=_SMALL), job(), VLLM, HERE), "fuse.s3fs (/models)"),
     ],
 )  # fmt: skip
 def weights_read_in_small_pieces(

@@ -46,8 +46,8 @@ def _tried(*trials: Trial, **shell: str) -> tuple[Any, ...]:
         Example("the transfer hangs, but works without peer access", _tried(_HANGS, _HANGS, _APART), "works with NCCL_P2P_DISABLE=1"),
         Example("the transfer fails, but works without cuMem host memory", _tried(_NO_PEERS, Trial((("NCCL_CUMEM_HOST_ENABLE", "0"),), works=True, bandwidth=20)), "works with NCCL_CUMEM_HOST_ENABLE=0"),
         Example("a job on one GPU", (*_tried(_HANGS, _HANGS, _APART)[:3], *configured(f"{GPUS}=1")), "hangs in the first all-reduce"),
-        Example("nothing helps", _tried(*(_NO_PEERS,) * 4), "none of the known workarounds helps"),
-        Example("wrong numbers arrive", _tried(Trial(wrong=True), *(_HANGS,) * 3), "gives wrong results"),
+        Example("no workaround helps", _tried(*(_NO_PEERS,) * 4), "none of the known workarounds helps"),
+        Example("the result is wrong", _tried(Trial(wrong=True), *(_HANGS,) * 3), "gives wrong results"),
     ],
 )  # fmt: skip
 def nccl_fails(

@@ -20,7 +20,7 @@ from verl_doctor.toolkit.rule import Example, Finding, Severity, check
         Example("not mounted on one node",
             (fleet_of(8, ("file", "/models/qwen", {"there": 7, "missing": (1, "node5")})),),
             "node5 has /models/qwen missing, the other 7 have /models/qwen there"),
-        Example("a download that was cut off",
+        Example("an interrupted download",
             (fleet_of(8, ("content", "/models/qwen", {"12 files, 15,231,233,024 bytes (list 3f9c01d2aa17)": 7,
                 "9 files, 11,002,310,656 bytes (list 77ab01d2aa17)": (1, "node5")})),),
             "node5 has 9 files, 11,002,310,656 bytes"),

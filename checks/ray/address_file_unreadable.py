@@ -18,7 +18,7 @@ _CLOSED = AddressFile(FILE, "eve", mine=False, readable=False)
         Example("a readable file", (RayAddresses(file=AddressFile(FILE, "eve", mine=False)),)),
         Example("none", (RayAddresses(),)),
         Example("an address is named", (RayAddresses((ray_place(),), file=_CLOSED),)),
-        Example("of another user", (RayAddresses(file=_CLOSED),), "belongs to eve and is not readable"),
+        Example("another user's file", (RayAddresses(file=_CLOSED),), "belongs to eve and is not readable"),
     ],
 )  # fmt: skip
 def address_file_unreadable(addresses: RayAddresses) -> Iterator[Finding]:

@@ -43,7 +43,7 @@ def _waits(group: RayGroup, *nodes: RayNode, finished: bool = False) -> tuple[Ra
         Example("8 CPUs of 2", _waits(_QUEUE, _TWO_CPUS), "8 times 1 CPU, but all nodes together have 2 CPU"),
         Example("a part that no node has", _waits(replace(_QUEUE, bundles=({"GPU": 8.0, "CPU": 1.0},)), _TWO_CPUS), "no node has 8 GPU, 1 CPU"),
         Example("all bundles on one node", _waits(replace(_QUEUE, strategy="STRICT_PACK"), _TWO_CPUS, replace(_TWO_CPUS, node="n2", resources={"CPU": 7.0})), "no node has 8 CPU"),
-        Example("each on its own", _waits(replace(_QUEUE, strategy="STRICT_SPREAD"), a_node()), "it needs 8 nodes, but 1 is alive"),
+        Example("each bundle on a separate node", _waits(replace(_QUEUE, strategy="STRICT_SPREAD"), a_node()), "it needs 8 nodes, but 1 is alive"),
         Example("Ray itself reports it", _waits(replace(_QUEUE, waits_for="INFEASIBLE"), a_node()), "Ray reports it as infeasible"),
     ],
 )  # fmt: skip

@@ -26,7 +26,7 @@ _PLACES = (_FILE, ray_place(source="raylet"), ray_place("10.0.0.5:7777", "raylet
         Example("the other is another user's", (RayAddresses(_PLACES, (MINE, replace(_OTHER, mine=False))),)),
         Example("the Ray to join has stopped, which RAY102 reports", (RayAddresses((ray_place(source="address file", reply="refused"),), (MINE, _OTHER)),)),
         Example("jobs that each have their own Ray, and the next one starts a third", (RayAddresses(_PLACES[1:], (MINE, _OTHER)),)),
-        Example("two", (RayAddresses(_PLACES, (MINE, _OTHER)),), "2 Rays of yours run on this machine; a job joins the one at 10.0.0.5:6379"),
+        Example("two clusters", (RayAddresses(_PLACES, (MINE, _OTHER)),), "2 Rays of yours run on this machine; a job joins the one at 10.0.0.5:6379"),
     ],
 )  # fmt: skip
 def several_rays_here(addresses: RayAddresses) -> Iterator[Finding]:

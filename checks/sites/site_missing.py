@@ -17,7 +17,7 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subje
         Example("a path", (sites(MODEL, RESULTS),)),
         Example("not set yet", (sites(SitePlace("model", "/path/to/model", set=False)),)),
         Example("the old cluster's path", (sites(missing(MODEL)),), "model: /models/qwen does not exist on this machine"),
-        Example("a folder for results that can be made", (sites(missing(RESULTS)),), "/scratch/me does not exist yet"),
+        Example("a results folder that can be created", (sites(missing(RESULTS)),), "/scratch/me does not exist yet"),
     ],
 )  # fmt: skip
 def site_missing(places: SitePlaces) -> Iterator[Finding]:

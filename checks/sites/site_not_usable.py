@@ -21,8 +21,8 @@ _READ_ONLY = "/scratch/me is mounted read-only"
         Example("a model and a folder for results", (sites(MODEL, RESULTS),)),
         Example("a model that may only be read", (sites(replace(MODEL, not_writable="")),)),
         Example("another user's model", (sites(_CLOSED),), "model: user cannot read /models/qwen"),
-        Example("results on a mount that is read-only", (sites(replace(RESULTS, not_writable=_READ_ONLY)),), _READ_ONLY),
-        Example("a folder for results that cannot be made", (sites(missing(RESULTS, not_writable=_READ_ONLY)),), _READ_ONLY),
+        Example("results on a read-only mount", (sites(replace(RESULTS, not_writable=_READ_ONLY)),), _READ_ONLY),
+        Example("a results folder that cannot be created", (sites(missing(RESULTS, not_writable=_READ_ONLY)),), _READ_ONLY),
     ],
 )  # fmt: skip
 def site_not_usable(places: SitePlaces) -> Iterator[Finding]:

@@ -22,8 +22,8 @@ _LOADED = LibCuda(candidates=(Library(f"{_FOLDER}/libcuda.so.1", stub=True),))
     examples=lambda: [
         Example("no stubs on the path", (LibraryPath(), _NO_GPU)),
         Example("in a launch script", (LibraryPath((StubFolder(_FOLDER, "/home/me/run.sh", 9),)), _NO_GPU), "is the loader's path"),
-        Example("with the name that the loader looks for", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _NO_GPU), "instead of the driver"),
-        Example("the driver's stands before it", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _BEHIND), "only /drv before it"),
+        Example("with the name that the loader searches for", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _NO_GPU), "instead of the driver"),
+        Example("after the driver's", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _BEHIND), "only /drv before it"),
         Example("it is loaded, which CUDA102 reports", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _LOADED)),
     ],
 )  # fmt: skip

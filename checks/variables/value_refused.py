@@ -54,7 +54,7 @@ def _script(name: str, value: str, *words: str) -> tuple[Variables, Launch]:
         Example("an algorithm of NCCL", (_NEW, *_script(_ALGORITHM, "Ring,Tree"), _NCCL_INSTALLED, *configured())),
         Example("by function, and without one", (_NEW, *_script(_ALGORITHM, "allreduce:^nvls;broadcast:ring"), _NCCL_INSTALLED, *configured())),
         Example("one GPU needs no algorithm", (_NEW, *_script(_ALGORITHM, "RINGG"), _NCCL_INSTALLED, *configured("trainer.n_gpus_per_node=1"))),
-        Example("a slip", (_NEW, *_script(_ALGORITHM, "RINGG"), _NCCL_INSTALLED, *configured()), "NCCL 2.28.9 has no algorithm RINGG; did you mean ring?"),
+        Example("a typo", (_NEW, *_script(_ALGORITHM, "RINGG"), _NCCL_INSTALLED, *configured()), "NCCL 2.28.9 has no algorithm RINGG; did you mean ring?"),
         Example("expandable segments", (_OLD, *_script(_ALLOCATOR, EXPANDABLE)), "does not start sleep mode with"),
         Example("a number with its unit", (*_script("VLLM_PORT", "80s"), UnreadableValues((_PORT,))), "vLLM cannot read VLLM_PORT=80s: ValueError"),
         Example("the V0 engine, which was removed", (_LAST_V0, *_script(_ENGINE, "0")), "no longer has a V0 engine"),

@@ -33,7 +33,7 @@ _UNKNOWN = Reading("SGLANG_X", "sglang", unclear="sglang was not found in this e
             expect="VLLM_ATTENTION_BACKEND has no effect: vLLM 0.15.1 does not read it; vLLM 0.14.1 was the last",
         ),
         Example(
-            "Ray never did",
+            "Ray never read it",
             in_shell(Reading("RAY_num_prestart_python_workers", "ray")),
             expect="not a setting of Ray",
         ),

@@ -36,7 +36,7 @@ def _server(state: str = "DEAD", **changes: Any) -> RayActor:
         Example("the actor had no name", (runs(_server(end="WORKER_DIED", name="")),)),
         Example("the engine's server was killed", (runs(_server(end="WORKER_DIED", died="Worker exit type: SYSTEM_ERROR")),), "1 actor of job 01000000 has died: vllm_server_0_0 (vLLMHttpServer)"),
         Example("the actor ended itself, as the supervisor of a submitted job does", (runs(_server(end="WORKER_DIED", died="Worker exit type: INTENDED_USER_EXIT Worker exit detail: User requested to exit the actor.")),)),
-        Example("for memory", (runs(_server(end="OUT_OF_MEMORY")),), "has died"),
+        Example("killed to free memory", (runs(_server(end="OUT_OF_MEMORY")),), "has died"),
     ],
 )  # fmt: skip
 def actor_of_job_died(clusters: RayClusters) -> Iterator[Finding]:

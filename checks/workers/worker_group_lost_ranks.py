@@ -33,7 +33,7 @@ def _dead(rank: int, end: str = "WORKER_DIED", died: str = "The actor died unexp
         Example("the table was not read", (runs(a_rank(0), _dead(1), unread=("jobs",)),)),
         Example("one rank of two was killed", (runs(a_rank(0), _dead(1)),), "rank 1 of 2 of worker group abc123WorkerDict of job 01000000 is dead, and the others wait for it"),
         Example("nothing referred to the worker group", (runs(a_rank(0), _dead(1, "OUT_OF_SCOPE")),), "rank 1 of 2"),
-        Example("forgotten by Ray", (runs(a_rank(0, 8), a_rank(3, 8)),), "ranks 1, 2 of 8 of worker group abc123WorkerDict of job 01000000 are dead"),
+        Example("no longer listed by Ray", (runs(a_rank(0, 8), a_rank(3, 8)),), "ranks 1, 2 of 8 of worker group abc123WorkerDict of job 01000000 are dead"),
     ],
 )  # fmt: skip
 def worker_group_lost_ranks(clusters: RayClusters, launch: Launch | Unknown) -> Iterator[Finding]:
