@@ -14,6 +14,7 @@ from verl_doctor.checks.configuration.config_value_of_wrong_type import config_v
 from verl_doctor.checks.configuration.override_not_understood import override_not_understood
 from verl_doctor.checks.shared.configuration import TREE
 from verl_doctor.patches.launch.joined_lines import joined_lines
+from verl_doctor.patches.launch.script_module import script_module
 from verl_doctor.patches.launch.script_word import script_word
 from verl_doctor.patches.launch.script_word_changed import script_word_changed
 from verl_doctor.patches.launch.unix_line_ends import unix_line_ends
@@ -25,7 +26,7 @@ from verl_doctor.toolkit.collectors.launch.launch_collector import launch
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.marker import Marker
-from verl_doctor.toolkit.rule import Check, Evidence, Finding, Location
+from verl_doctor.toolkit.rule import Check, Evidence, Finding, Location, Subject
 from verl_doctor.toolkit.target import Target
 
 START = "python3 -m verl.trainer.main_ppo \\\n  trainer.nnodes=1 \\\n"
@@ -152,6 +153,35 @@ def test_one_of_several_words_is_edited_where_they_are_set(tmp_path: Path, befor
     assert isinstance(change, ReplaceFile)
     right = script.replace("n_gpu_per_node", "n_gpus_per_node")
     assert change.after.decode() == f"# {before.strip()}  {Marker().comment('CFG101')}\n{right}"
+
+
+@pytest.mark.parametrize(
+    ("script", "after"),
+    [
+        ("python3 -m old.main a.b=1\n", "python3 -m new.main a.b=1\n"),
+        (
+            "torchrun --nnodes=1 \\\n  -m old.main \\\n  a.b=1\n",
+            "torchrun --nnodes=1 \\\n  -m new.main \\\n  a.b=1\n",
+        ),
+        ('CMD="python3 -m old.main"\n$CMD a.b=1\n', 'CMD="python3 -m new.main"\n$CMD a.b=1\n'),
+        ("echo old.main\npython3 \\\n  -m old.main\n", ""),
+    ],
+)
+def test_the_module_is_replaced_where_it_is_written(tmp_path: Path, script: str, after: str) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(script)
+    subject = Subject("module", "old.main", "new.main")
+    line = 2 if script.startswith(("CMD", "echo")) else 1
+    found = Finding("", Evidence("", "", ""), location=Location(str(path), line), subject=subject)
+    changes = script_module.plan(found, sources=SourceFiles(), marker=Marker())
+    if not after:
+        assert isinstance(changes, Refusal)
+        return
+    assert isinstance(changes, list), changes
+    (change,) = changes
+    assert isinstance(change, ReplaceFile)
+    rows = change.after.decode().splitlines(keepends=True)
+    assert "".join(row for row in rows if Marker().comment("PY113") not in row) == after
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any, Literal
@@ -138,7 +138,29 @@ def with_overrides(tree: Configuration, words: Sequence[Word]) -> Configuration:
     for word in words:
         parsed, override = as_override(word, multirun=False)
         composed.append(parsed if override is None else replace(parsed, fate=apply(after, override)))
-    return replace(tree, overrides=tuple(composed), after=after)
+    return replace(tree, overrides=tuple(composed), after=as_far_as_known(after, composed))
+
+
+def as_far_as_known(tree: Mapping[str, Any], words: Sequence[OverrideWord]) -> Mapping[str, Any]:
+    """Return the tree, with undetermined defaults if the command has a word that may set any key."""
+    if not any(word.fate == "not told" for word in words):
+        return tree
+    unknown: Mapping[str, Any] = _with_unknown_defaults(
+        tree, {word.key for word in words if word.fate == "applied"}
+    )
+    return unknown
+
+
+def _with_unknown_defaults(tree: Any, known: Collection[str], path: str = "") -> Any:
+    """Return the tree with `UNDETERMINED_VALUE` where an unknown word may have replaced a default; the keys of Hydra and of classes stay."""
+    if path in known or path.rpartition(".")[2].startswith("_"):
+        return tree
+    if isinstance(tree, Mapping) and (tree or not path):
+        return {
+            key: _with_unknown_defaults(value, known, f"{path}.{key}" if path else str(key))
+            for key, value in tree.items()
+        }
+    return UNDETERMINED_VALUE
 
 
 def copied(tree: Any) -> Any:

@@ -13,6 +13,7 @@ from verl_doctor.toolkit.collectors.configuration.configuration import (
     UNDETERMINED_VALUE,
     Configuration,
     OverrideWord,
+    as_far_as_known,
     as_override,
 )
 from verl_doctor.toolkit.collectors.configuration.hydra_program import (
@@ -121,7 +122,7 @@ def _with(
         empty,
         overrides=tuple(applied),
         before=_without_secrets(tree.before),
-        after=_without_secrets(tree.after),
+        after=as_far_as_known(_without_secrets(tree.after), applied),
         deprecated=tree.deprecated,
         origins={key: place.removeprefix(prefix) for key, place in tree.origins.items()},
     )

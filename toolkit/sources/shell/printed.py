@@ -1,4 +1,4 @@
-"""The output of a command substitution, for the few commands that only manipulate paths."""
+"""The output of a command substitution, for the few commands that only manipulate paths or print a file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from verl_doctor.toolkit.sources.shell.parse import parse
 from verl_doctor.toolkit.sources.shell.syntax import AndOr, Simple
 from verl_doctor.toolkit.sources.shell.walk import Walk
+from verl_doctor.toolkit.system.secret import secrets_in
 
 _ELSEWHERE = re.compile(r"(?<!\d)1?>&")  # standard output goes to another stream
 
@@ -57,6 +58,10 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
             name = Path(known[1]).name or ("/" if known[1].startswith("/") else "")
             shorter = name.removesuffix(known[2] if len(known) == 3 else "")
             return shorter or name
+        if known[0] == "cat" and len(known) == 2 and cwd and not known[1].startswith("-"):
+            path = os.path.normpath(Path(cwd, known[1]))
+            text = None if walk.may_have_made(path) or walk.has_written(path) else walk.load(path)
+            return None if text is None or any(secrets_in(text)) else text
         if known[0] == "echo" and not any(word.startswith("-") or "\\" in word for word in known[1:]):
             return " ".join(known[1:])
         return None

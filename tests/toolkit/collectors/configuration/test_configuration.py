@@ -114,6 +114,15 @@ def test_the_users_own_program_is_followed_to_verl(name: str, tmp_path: Path) ->
     assert found.complete
 
 
+def test_a_word_that_may_set_any_key_leaves_the_defaults_undetermined(tmp_path: Path) -> None:
+    (tmp_path / "go.py").write_text(OWN[next(iter(OWN))])
+    found = _configuration(tmp_path, "trainer.save_freq=5", "$(python3 words.py)", program="go.py")
+    assert found.get("trainer.save_freq") == 5
+    assert found.default("engine.strategy") == "fsdp"
+    assert found.get("engine.strategy") is UNDETERMINED
+    assert not found.complete
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -466,6 +466,17 @@ def test_arguments_of_another_script_stand_where_they_are_passed(tmp_path: Path)
     ]
 
 
+def test_words_of_a_file_that_the_script_prints(tmp_path: Path) -> None:
+    (tmp_path / "args.txt").write_text("a.b=1\nc.d=2\n")
+    call = "python3 -m verl.trainer.main_ppo $(cat args.txt) e.f=3\n"
+    assert words_of(read(tmp_path, call)) == ["a.b=1", "c.d=2", "e.f=3"]
+    assert words_of(read(tmp_path, f"echo a.b=2 > args.txt\n{call}")) == [None, "e.f=3"]
+    (tmp_path / "args.txt").write_text(
+        "a.b=1 trainer.wandb_api_key=0123456789abcdef0123456789abcdef01234567\n"
+    )
+    assert words_of(read(tmp_path, call)) == [None, "e.f=3"]
+
+
 def test_a_program_that_the_script_writes_is_not_missing(tmp_path: Path) -> None:
     found = read(tmp_path, "echo 'import verl.trainer' > job.py\npython3 ./job.py a.b=1 c.d=2\n")
     assert found.command
