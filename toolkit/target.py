@@ -30,6 +30,9 @@ _HOST_AND_PORT = re.compile(r"(\[[\da-fA-F:.]+\]|[\w.-]+):(?P<port>\d{1,5})", re
 LIBRARIES = ("ray", "transformers", "tensordict", "sglang")
 """The packages besides vLLM whose API verl uses: installed ones are read, and bare trees of them can be named."""
 
+LARGEST_SCRIPT = 2_000_000
+"""Bytes of a launch script: a larger file is not read."""
+
 
 class UsageError(Exception):
     """Unusable input: one sentence with the next step. Exit code 2."""
@@ -194,10 +197,15 @@ def _demand_text(path: Path, word: str) -> None:
     try:
         with open(path, "rb") as file:  # noqa: PTH123
             binary = b"\0" in file.read(4096)
+            size = os.fstat(file.fileno()).st_size
     except OSError as error:
         raise UsageError(f"{word}: it cannot be read: {error.strerror}") from None
     if binary:
         raise UsageError(f"{word}: not a text file; name a launch script, or a whole command behind --")
+    if size > LARGEST_SCRIPT:
+        raise UsageError(
+            f"{word}: {size / 1e6:.1f} MB, too large for a launch script; name a launch script, or a whole command behind --"
+        )
 
 
 def _ray_address(given: str) -> str:

@@ -21,7 +21,15 @@ from verl_doctor.toolkit.collectors.installed.trees import (
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine, Output
 from verl_doctor.toolkit.system.restore import restored
-from verl_doctor.toolkit.target import Options, Target, UsageError, discover, journal_home, journal_homes
+from verl_doctor.toolkit.target import (
+    LARGEST_SCRIPT,
+    Options,
+    Target,
+    UsageError,
+    discover,
+    journal_home,
+    journal_homes,
+)
 
 
 def verl_in(folder: Path, version: str = "0.6.1") -> Path:
@@ -333,6 +341,12 @@ def test_a_binary_file_is_no_launch_script(tmp_path: Path) -> None:
     (tmp_path / "model.bin").write_bytes(b"\x7fELF\0")
     with pytest.raises(UsageError, match=r"model\.bin: not a text file; name a launch script"):
         discover(Options(launch=("model.bin",)), Machine(cwd=tmp_path))
+
+
+def test_a_file_that_is_too_large_to_be_read_is_no_launch_script(tmp_path: Path) -> None:
+    (tmp_path / "run.log").write_bytes(b"a" * (LARGEST_SCRIPT + 1))
+    with pytest.raises(UsageError, match=r"run\.log: 2\.0 MB, too large for a launch script"):
+        discover(Options(launch=("run.log",)), Machine(cwd=tmp_path))
 
 
 def test_a_pipe_is_no_launch_script_and_is_not_waited_for(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from verl_doctor.toolkit.collectors.launch.launch import (
     COMMAND_LINE,
-    LARGEST,
     Command,
     Kind,
     Launch,
@@ -33,7 +32,7 @@ from verl_doctor.toolkit.system.secret import (
     suggests_secret,
     without_user,
 )
-from verl_doctor.toolkit.target import Target
+from verl_doctor.toolkit.target import LARGEST_SCRIPT, Target
 
 _OPTION = re.compile(r"--?[A-Za-z][\w-]*")
 _SBATCH_NODES = re.compile(r"#SBATCH\s+(?:.*\s)?(?:--nodes(?:=|\s+)|-N\s*)(?:\d+-)?(\d+)(?:\s|$)")
@@ -222,8 +221,8 @@ def _why_not(path: Path) -> str:
         size = path.stat().st_size
     except OSError as error:
         return f"{path}: it cannot be read: {error.strerror}"
-    if size > LARGEST:
-        return f"{path} has {size / 1e6:.1f} MB, and no more than {LARGEST / 1e6:.0f} MB of a launch script are read"
+    if size > LARGEST_SCRIPT:
+        return f"{path} has {size / 1e6:.1f} MB, and no more than {LARGEST_SCRIPT / 1e6:.0f} MB of a launch script are read"
     return f"{path}: not a readable text file, so it starts no job"
 
 
@@ -232,7 +231,7 @@ def _has_carriage_returns(path: str, machine: Machine) -> bool:
         return b"\r\n" in machine.planned[path]
     try:
         with open(path, "rb") as file:  # noqa: PTH123
-            return b"\r\n" in file.read(LARGEST)
+            return b"\r\n" in file.read(LARGEST_SCRIPT)
     except OSError:
         return False
 

@@ -11,12 +11,12 @@ from typing import Literal
 
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.target import LARGEST_SCRIPT
 
 Kind = Literal["shell script", "runtime_env", "Dockerfile", "command line"]
 
 COMMAND_LINE = "the command line"  # the place of a word typed after `--`
 THIS_SHELL = "this shell"  # the place of a variable that verl-doctor has too
-LARGEST = 2_000_000  # bytes of a launch file
 _INTERPOLATION = re.compile(r"(\$\{[A-Za-z_]\w*(?:\.\w+)+(?::[^{}]*)?\}): bad substitution")
 _CHANGES_FOLDER = re.compile(r"(?:^|[;&|(])\s*(?:cd|pushd)\b", re.MULTILINE)
 
@@ -169,10 +169,10 @@ def load_text(path: str, planned: Mapping[str, bytes] | None = None) -> str | No
         if not os.path.isfile(path):  # reading a pipe would block
             return None
         with open(path, "rb") as file:  # noqa: PTH123
-            content = file.read(LARGEST + 1)
+            content = file.read(LARGEST_SCRIPT + 1)
     except (OSError, ValueError):
         return None
-    if b"\0" in content or len(content) > LARGEST:
+    if b"\0" in content or len(content) > LARGEST_SCRIPT:
         return None
     return content.decode("utf-8-sig", "replace").replace("\r\n", "\n")
 
