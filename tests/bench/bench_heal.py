@@ -4,7 +4,7 @@
 
 The cases lie in `tests/verdict`, their classes in `tests/verdict/heal.toml`. `--rows` are files that `tests/verdict/heal.py --record` wrote;
 without them all cases are healed anew. `--environments` are files that `tests/verdict/environments.py --record` wrote. With these alone the section on
-environments is written anew and the rest of the page is kept.
+environments is written anew and the rest of the page is kept; without them that section is kept.
 """
 
 from __future__ import annotations
@@ -24,15 +24,12 @@ from verdict.score import share
 
 _FOLDERS = re.compile(r"/tmp/v[^/\s]*/|/\S*/site-packages/|/\S*/\.pyenv/")
 _AT_FIRST = (
-    "At the first attempt 98 of 117 healable ones were healed; the rules grew for the others. All cases were then tried again with one tree, and "
-    "`pipeline_parallel` once more: verl's validation had been answered with another engine's name. One is left: its path gets the quotes "
-    "that Hydra needs, and there is no model at it. Of the 14 healed scripts that construction refused, 7 are of verl 0.7.1 and 0.8.0, which cannot "
-    "import this vLLM (VLLM102 reports that at once, but is not judged here for other releases than 0.9.1); 4 have a critic or an adapter, for which "
-    "this environment lacks code; `tune_sequence_parallel_old` passed when it was tried again; `max_tokens_small` and `micro_does_not_divide_mini` "
-    "got a value that verl's validation accepts and the engine or the trainer does not. "
-    "32 healable cases, six of them chosen because they had failed, were tried again in November 2026 (eaa5465d): 22 healed by safe repairs, 9 by unsafe ones, 1 not, none made "
-    "worse. Construction passes for 28 of the 31, `max_tokens_small` and `micro_does_not_divide_mini` among them, fails for `lora_rank_1024` and "
-    "`critic_without_micro_batch`, and cannot judge 1. The tables are older."
+    "At the first attempt 98 of 117 healable ones were healed; the rules grew for the others, and 116 were. The tables have the cases "
+    "that were tried again in November 2026, 32 of them with eaa5465d, six of which were chosen because they had failed, the others with 669b6487 in "
+    "the order of `heal.toml`; first those that construction had refused. `lora_rank_1024` is healed, and fails in this environment as every job with an "
+    "adapter does: verl 0.9.1 calls `WeightsMapper.get_unstacked_mapper`, which vLLM 0.31.0 does not have. `critic_without_micro_batch` needed a repair of "
+    "verl's loader of value models, which ATT109 did not offer without a GPU. Now it does: `fix --apply` in a copy of the environment makes three "
+    "repairs, and construction passes. Fixes of launch scripts alone do not heal it, nor the other cases with a critic."
 )
 _ENVIRONMENTS = "## Environments"
 _ENVIRONMENTS_AT_FIRST = (
@@ -65,6 +62,9 @@ def main() -> None:
     text = "\n".join(_measured(rows)) + "\n"
     if options.environments:
         text += "\n" + "\n".join(_environments(environments.recorded(options.environments))) + "\n"
+    elif options.write and options.write.exists():
+        _, heading, section = options.write.read_text(encoding="utf-8").partition(f"\n{_ENVIRONMENTS}\n")
+        text += heading + section
     print(text)
     if options.write:
         options.write.write_text(text, encoding="utf-8")
@@ -85,6 +85,10 @@ def _measured(rows: Sequence[Healed]) -> Iterable[str]:
     yield ""
     yield _AT_FIRST
     yield ""
+    tried = {row.case for row in rows}
+    if missing := [name for name in (*known.healable, *known.not_healable) if name not in tried]:
+        yield f"Not measured again: {len(missing)} cases, " + ", ".join(f"`{name}`" for name in missing) + "."
+        yield ""
     yield "| | cases | share |"
     yield "|---|---|---|"
     for title, holds in (
