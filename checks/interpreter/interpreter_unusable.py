@@ -9,7 +9,7 @@ from verl_doctor.toolkit.collectors.installed.interpreter import SOUND_WHEN_ISOL
 from verl_doctor.toolkit.facts import Broken, Unknown, UnknownKind
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
 
-_SILENT_FOR_EVER = (Interpreter, Unknown("/env/bin/python did not answer within 10 s"))
+_SILENT_FOR_EVER = (Interpreter, Unknown("/env/bin/python did not respond within 10 s"))
 _BROKEN_FROM_OUTSIDE = (
     Interpreter,
     Unknown(
@@ -34,7 +34,7 @@ def _looking_broke(interpreter: Interpreter | Unknown) -> Unknown | None:
     applies=_looking_broke,
     examples=lambda: [
         Example("the interpreter answers", (PYTHON,)),
-        Example("the interpreter hangs", (_SILENT_FOR_EVER,), "did not answer within 10 s"),
+        Example("the interpreter hangs", (_SILENT_FOR_EVER,), "did not respond within 10 s"),
         Example("a module loaded at its start fails", (_BROKEN_FROM_OUTSIDE,), SOUND_WHEN_ISOLATED),
     ],
 )

@@ -67,7 +67,7 @@ def test_an_interpreter_that_never_answers_is_a_finding(tmp_path: Path, name: st
     assert done.returncode == 1, done.stderr
     said = {result["code"]: result for result in json.loads(done.stdout)["results"]}
     (finding,) = said["PY100"]["findings"]
-    expected = "MB of output" if name == "floods" else "did not answer within"
+    expected = "MB of output" if name == "floods" else "did not respond within"
     assert expected in finding["evidence"]["found"] + finding["message"]
     assert len(done.stdout) < 1_000_000
 

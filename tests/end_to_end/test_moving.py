@@ -326,7 +326,7 @@ def test_nodes_are_compared_with_the_old_cluster(
 
     assert "2 nodes compared" in evidence("n[1-2]")
     assert any("variable NCCL_IB_DISABLE: none -> 1 on n3" in said for said in evidence("n[1-3]"))
-    assert any("1 of the new nodes did not answer: gone" in said for said in evidence("n1,gone"))
+    assert any("1 of the new nodes did not respond: gone" in said for said in evidence("n1,gone"))
 
 
 @pytest.mark.usefixtures("ssh")
@@ -347,7 +347,7 @@ def test_paths_are_looked_at_on_every_node(here: Doctor, copy: Path, environment
     assert "SITE102 model: /nowhere/verl_x does not exist on this machine (n3)" in lacking["evidence"]
     unheard = sites("n1,gone")
     assert unheard["state"] == "unknown", unheard
-    assert any(sentence.startswith("no answer from gone") for sentence in unheard["evidence"])
+    assert any(sentence.startswith("no response from gone") for sentence in unheard["evidence"])
 
 
 def test_what_is_no_snapshot_is_refused(here: Doctor, copy: Path, environment: Path, tmp_path: Path) -> None:

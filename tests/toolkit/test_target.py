@@ -304,7 +304,7 @@ def test_packages_of_another_environment_on_pythonpath_are_not_its_own(tmp_path:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (Output(None, "", "", 10.0), "did not answer within"),
+        (Output(None, "", "", 10.0), "did not respond within"),
         (Output(1, "", "Fatal Python error: init_fs_encoding\n", 0.1), "Fatal Python error"),
         (Output(0, "hello\n", "", 0.1), "is no Python interpreter"),
         (Output(0, '{"version": "3.11"}\n', "", 0.1), "is no Python interpreter"),

@@ -143,7 +143,7 @@ def headline(of: Comparison) -> str:
 
 def side(snapshot: Snapshot, otherwise: str) -> str:
     """Describe the origin of a snapshot in one line."""
-    queried_from = f" asked from {snapshot.machine}" if snapshot.machine else ""
+    queried_from = f" queried from {snapshot.machine}" if snapshot.machine else ""
     nodes = f"{counted(len(snapshot.nodes), 'node')}{queried_from}" if snapshot.nodes else snapshot.machine
     parts = (nodes, snapshot.taken.replace("T", " ").replace("Z", " UTC"), snapshot.path)
     return ", ".join(filter(None, parts)) or otherwise

@@ -210,7 +210,7 @@ def _lost(old: Snapshot, new: Snapshot) -> Iterable[str]:
     for side, name in ((old, "old"), (new, "new")):
         if missing := side.nodes.missing:
             which = listed((f"{node} ({why})" for node, why in missing.items()), 2)
-            yield f"{len(missing):,} of the {name} nodes did not answer: {which}"
+            yield f"{len(missing):,} of the {name} nodes did not respond: {which}"
         if side.schema != factsfile.SCHEMA_VERSION:
             yield (
                 f"{side.path} has schema version {side.schema}, this verl-doctor reads {factsfile.SCHEMA_VERSION}: "

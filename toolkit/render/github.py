@@ -37,7 +37,7 @@ def render(report: Report, cwd: Path) -> Iterator[str]:
             yield _command("error", {"title": result.code}, f"{result.title}: {result.reason}")
             counts["error"] += 1
     for group in report.nodes.missing if report.nodes is not None else ():
-        text = f"{counted(group.count, 'node')} did not answer: {group.what}: {group.nodes}"
+        text = f"{counted(group.count, 'node')} did not respond: {group.what}: {group.nodes}"
         yield _command("error", {"title": "verl-doctor"}, text)
         counts["error"] += 1
     for repair in report.repairs or ():

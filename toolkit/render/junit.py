@@ -39,7 +39,7 @@ def _properties(report: Report) -> dict[str, str]:
         properties[name] = f"{tree['version']} {tree['folder']}" if tree else ""
     if report.nodes is not None:
         properties["nodes"] = (
-            f"{report.nodes.answered} answered, {report.nodes.agree} agree, {report.nodes.lost} did not answer"
+            f"{report.nodes.answered} answered, {report.nodes.agree} agree, {report.nodes.lost} did not respond"
         )
     return properties | {path.path: path.state for path in report.paths}
 
@@ -61,7 +61,7 @@ def _case(suite: ET.Element, result: CheckResult) -> None:
 
 def _missing(suite: ET.Element, group: NodeGroup) -> None:
     """Return a test case that could not be run for all nodes that failed to respond for the same reason."""
-    name = harmless(f"{counted(group.count, 'node')} did not answer")
+    name = harmless(f"{counted(group.count, 'node')} did not respond")
     case = ET.SubElement(suite, "testcase", classname="verl-doctor.nodes", name=name, time="0")
     ET.SubElement(case, "error", message=harmless(group.what)).text = harmless(group.nodes)
 

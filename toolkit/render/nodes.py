@@ -15,12 +15,12 @@ def lines(nodes: Nodes) -> Iterator[str]:
     differ = nodes.answered - nodes.agree
     parts = [f"{counted(nodes.agree, 'node')} {'agrees' if nodes.agree == 1 else 'agree'}"]
     parts += [f"{differ:,} {'differs' if differ == 1 else 'differ'} from most"] if differ else []
-    parts += [f"{nodes.lost:,} did not answer"] if nodes.lost else []
+    parts += [f"{nodes.lost:,} did not respond"] if nodes.lost else []
     yield "; ".join(parts)
     if len(nodes.kinds) > 1:
         yield "; ".join(_kind(group) for group in nodes.kinds)
     for group in nodes.missing:
-        yield f"no answer from {named(group)}: {group.what}"
+        yield f"no response from {named(group)}: {group.what}"
 
 
 def of(finding: Finding, *, verbose: bool = False) -> str:

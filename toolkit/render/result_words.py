@@ -56,7 +56,7 @@ def _not_checked(report: Report) -> str:
     if report.unexamined:
         return report.unexamined
     if report.nodes is not None and (report.nodes.lost or not report.nodes.answered):
-        return f"{counted(report.nodes.lost, 'node')} did not answer"
+        return f"{counted(report.nodes.lost, 'node')} did not respond"
     if broken := by_reason(report, "error"):
         return f"{counted(report.summary['error'], 'rule')} could not check: {next(iter(broken))}"
     blind = [entry for result in report.results for entry in result.unjudged if entry.paths]

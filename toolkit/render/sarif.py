@@ -74,7 +74,7 @@ class _View:
                 text = f"{result.code} {result.status}: {result.reason}"
                 yield {"level": level, "message": _message(text), "associatedRule": self._rule(result.code)}
         for group in self._report.nodes.missing if self._report.nodes is not None else ():
-            text = f"{group.count} nodes did not answer: {group.what}: {group.nodes}"
+            text = f"{group.count} nodes did not respond: {group.what}: {group.nodes}"
             yield {"level": "error", "message": _message(text)}
 
     def _rule(self, code: str) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def lines(document: SnapshotDocument) -> Iterator[str]:
     facts = counted(document["facts"], "fact")
     yield f"{document['file']}: {of}, {document['taken']}; {facts}{patches}, {in_bytes(document['size'])}"
     if missing:
-        yield f"  no answer from {shortened(fold(missing), len(missing))}: {next(iter(missing.values()))}"
+        yield f"  no response from {shortened(fold(missing), len(missing))}: {next(iter(missing.values()))}"
     deep = document["not_tried"]
     others = {name: reason for name, reason in document["unseen"].items() if name not in deep}
     if deep:

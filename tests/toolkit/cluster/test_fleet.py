@@ -96,9 +96,9 @@ def test_nodes_that_did_not_answer_are_named_by_the_reason_and_the_verdict_is_op
     report = judged([*HEALTHY, *lost, dead("node00103", "its raylet is gone")])
     assert report.verdict == "could_not_check"
     assert report.exit_code() == 3
-    assert "4 did not answer" in text(report)
-    assert "no answer from node[00101-00102,00107]: it did not tell its facts within 20 s" in text(report)
-    assert "no answer from node00103: its raylet is gone" in text(report)
+    assert "4 did not respond" in text(report)
+    assert "no response from node[00101-00102,00107]: it did not tell its facts within 20 s" in text(report)
+    assert "no response from node00103: its raylet is gone" in text(report)
 
 
 def test_a_failure_outweighs_a_node_that_did_not_answer() -> None:
@@ -336,7 +336,7 @@ def test_the_document_of_many_nodes_fits_its_schema() -> None:
 def test_nodes_that_did_not_answer_are_errors_for_a_ci() -> None:
     suite = ET.fromstring(text(judged([*HEALTHY, dead("node8"), dead("node9")]), "junit"))
     (case,) = suite.findall("testcase[@classname='verl-doctor.nodes']")
-    assert case.get("name") == "2 nodes did not answer"
+    assert case.get("name") == "2 nodes did not respond"
     assert case.findtext("error") == "node[8-9]"
     assert suite.get("errors") == "1"
 
@@ -346,7 +346,7 @@ def test_a_report_of_many_nodes_fits_80_columns() -> None:
     lines = [line.plain for line in render_text.render(report, width=80)]
     assert max(map(len, lines)) <= 80
     assert lines[0].startswith("WILL FAIL")
-    assert "  8 nodes agree; 1 differs from most; 1 did not answer" in lines
+    assert "  8 nodes agree; 1 differs from most; 1 did not respond" in lines
 
 
 def test_a_rule_that_could_not_be_judged_on_some_nodes_names_them() -> None:

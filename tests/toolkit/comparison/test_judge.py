@@ -211,7 +211,7 @@ def test_nodes_are_compared_with_the_usual_one_and_folded() -> None:
     (vllm,) = [one for one in found.differences if (one.kind, one.subject) == ("package", "vllm")]
     assert (vllm.old, vllm.new, vllm.nodes) == ("0.24.0", "0.10.2", "node[00201-00203]")
     assert [sentence.partition(" (")[0] for sentence in found.lost] == [
-        "1 of the new nodes did not answer: node00301"
+        "1 of the new nodes did not respond: node00301"
     ]
     assert all(one.weight == "noise" or one is vllm for one in found.differences)
 
@@ -268,7 +268,7 @@ def test_a_file_in_a_folder_that_holds_no_facts_is_named_and_breaks_nothing(tmp_
     found = compared(*sides, run())
     assert (found.verdict, found.exit_code, found.gone) == ("could_not_compare", 3, ())
     (lost,) = found.lost
-    assert lost.startswith("1 of the old nodes did not answer: package (its facts file is no facts file")
+    assert lost.startswith("1 of the old nodes did not respond: package (its facts file is no facts file")
 
 
 def test_nodes_of_a_folder_and_a_machine_are_compared_and_nothing_is_missed(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def _why_not(machine: Machine, python: str, output: Output) -> Unknown:
 
 def _failure(output: Output, limit: float) -> str:
     if output.code is None:
-        return f"did not answer within {limit:.0f} s"
+        return f"did not respond within {limit:.0f} s"
     if output.stderr.strip() or output.stdout.strip():
         return f"failed: {output.last_line}"
     if output.code < 0:

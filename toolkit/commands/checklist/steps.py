@@ -107,7 +107,7 @@ def _missing_nodes(report: Report) -> list[Judgement]:
     """Return the nodes that did not respond and are therefore unknown."""
     lost = report.nodes.missing if report.nodes else ()
     silent = tuple(
-        f"no answer from {group.nodes or counted(group.count, 'node')}: {group.what}" for group in lost
+        f"no response from {group.nodes or counted(group.count, 'node')}: {group.what}" for group in lost
     )
     return [Judgement("unknown", silent)] if silent else []
 

@@ -300,7 +300,7 @@ def _site(site: Site, path: str, here: Here) -> Iterator[Term]:
     subject, room = f"site {site.name}", f"room in {path}"
     there = in_time(lambda: os.path.exists(path) or site.writes)
     if there is None:
-        yield Term(subject, "skipped", path, reason=f"{path} did not answer within {PATH_TIMEOUT} s")
+        yield Term(subject, "skipped", path, reason=f"{path} did not respond within {PATH_TIMEOUT} s")
     else:
         status: Status = "pass" if there else "fail"
         yield Term(subject, status, path, path if there else "", next_step=f"mount or create {path}")
@@ -308,7 +308,7 @@ def _site(site: Site, path: str, here: Here) -> Iterator[Term]:
         return
     space, wanted = in_time(lambda: space_of(nearest(here.machine, path))), in_bytes(site.free)
     if space is None:
-        yield Term(room, "skipped", wanted, reason=f"its file system did not answer within {PATH_TIMEOUT} s")
+        yield Term(room, "skipped", wanted, reason=f"its file system did not respond within {PATH_TIMEOUT} s")
     else:
         status = "pass" if space.free >= site.free else "fail"
         yield Term(

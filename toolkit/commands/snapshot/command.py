@@ -22,7 +22,7 @@ from verl_doctor.toolkit.options.options import (
 from verl_doctor.toolkit.target import Options
 
 
-@click.command(epilog="Exit codes: 0 written, 2 wrong usage, 3 a node did not answer.")
+@click.command(epilog="Exit codes: 0 written, 2 wrong usage, 3 a node did not respond.")
 @click.argument("file", type=FileToWrite(output.FACTS), metavar="FILE")
 @target_options
 @job_options

@@ -35,7 +35,7 @@ from verl_doctor.toolkit.text import harmless
 
 @click.command(
     epilog="Exit codes: 0 undone, or nothing to undo; 1 something could not be undone; 2 wrong usage; "
-    "3 a node did not answer, or a journal cannot be read."
+    "3 a node did not respond, or a journal cannot be read."
 )
 @target_options
 @node_options

@@ -161,7 +161,7 @@ def named(worker: Worker) -> str:
 def duration_text(span: Span) -> str:
     """Return how long a phase took, as text."""
     if span.seconds is None:
-        return "not told"
+        return "unknown"
     return f"at least {seconds_of(span.seconds)}, not finished" if span.is_open else seconds_of(span.seconds)
 
 

@@ -37,13 +37,13 @@ _OF_A_HELPER = re.compile(r"\((?!TaskRunner|main_task)\w+ pid=")  # Ray's prefix
 _RAISED = ("SMOKE156", "repair it where the lines show that it was raised")
 # The code and the next step for each reason to end a run.
 _ENDS: Mapping[EndedFor, tuple[str, str]] = {
-    "no node": ("SMOKE153", "give Ray what is asked for, or ask for less"),
+    "no node": ("SMOKE153", "give Ray the requested resources, or request less"),
     "no room": (
         "SMOKE153",
-        "give Ray what is asked for (ray_kwargs.ray_init.num_cpus), or ask for less",
+        "give Ray the requested resources (ray_kwargs.ray_init.num_cpus), or request less",
     ),
     "process failed": ("SMOKE154", "repair what that process reports: the trainer waits for it without end"),
-    "no answer from Ray": ("SMOKE155", "take the address out, or start a Ray there"),
+    "no answer from Ray": ("SMOKE155", "remove the address, or start a Ray there"),
     "time": (HANGS, "see at the end of the log what it did last"),
 }
 _NO_FAILURE = (
