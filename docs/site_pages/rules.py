@@ -45,7 +45,7 @@ _CODE = re.compile(r"`[^`\n]*`")
 def pages(known: Registry) -> dict[str, str]:
     """All of them by path."""
     rules = {f"rules/{check.code}.md": rule_page(check, known) for check in known.checks}
-    logs = {f"rules/{signature.code}.md": log_page(signature.code, known) for signature in of_logs_alone()}
+    logs = {f"rules/{code}.md": log_page(code, known) for code in of_logs_alone()}
     return {**rules, **logs, "rules/index.md": index(known), "rules/messages.md": messages(known)}
 
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from itertools import chain
 from typing import Any, Literal, get_args
 
 from verl_doctor.toolkit.engine.signature_files import entries_of, indexed_entries
@@ -247,14 +248,13 @@ def of_code(code: str) -> tuple[Signature, ...]:
     return tuple(signature for signature in signatures() if signature.code == code)
 
 
-def of_logs_alone() -> tuple[Signature, ...]:
-    """Return the faults that no rule finds, one signature per code, sorted by code."""
-    first = {
-        signature.code: signature
-        for signature in reversed(signatures())
-        if signature.code and signature.is_of_logs_alone
-    }
-    return tuple(first[code] for code in sorted(first))
+def of_logs_alone() -> dict[str, str]:
+    """Return the codes of the faults that no rule finds, sorted, with their titles."""
+    titles: dict[str, str] = {}
+    for entry in chain.from_iterable(indexed_entries().values()):
+        if entry.get("code", "").startswith(OF_LOGS):
+            titles.setdefault(entry["code"], entry["title"])
+    return dict(sorted(titles.items()))
 
 
 @cache

@@ -43,7 +43,7 @@ def rows(known: Registry, family: str = "") -> list[tuple[str, str, str, str, st
             (check.code, check.severity, check.cost, _fixes(check, known), check.title)
             for check in known.checks
         ),
-        *((signature.code, "error", "logs", "", signature.title) for signature in of_logs_alone()),
+        *((code, "error", "logs", "", title) for code, title in of_logs_alone().items()),
     ]
     return [row for row in all_rows if not family or family_of(row[0]) == family]
 
