@@ -492,9 +492,10 @@ def _are_elsewhere(names: Iterable[str]) -> bool:
 
 
 def _finds(pattern: str, folder: str) -> bool:
-    """Return whether files match a pattern of the shell in this folder, which is "" where unknown."""
-    known = folder or pattern.startswith("/")
-    return bool(known) and any(True for _ in glob.iglob(pattern, root_dir=folder or None))  # noqa: PTH207 - of text
+    """Return whether files match a pattern of the shell in this folder. If that is unknown (""), those of a setting do not."""
+    if not folder and not pattern.startswith("/"):
+        return "=" not in pattern
+    return any(True for _ in glob.iglob(pattern, root_dir=folder or None))  # noqa: PTH207 - of text
 
 
 def _path(folder: str, name: str) -> str:

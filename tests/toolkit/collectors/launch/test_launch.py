@@ -147,6 +147,7 @@ CUNNING: dict[str, tuple[str, dict[str, str]]] = {
     "files": ("{} a=1 *.yaml f=$(echo *.yaml)", {"x.yaml": "", "y.yaml": ""}),
     "files in an array": ("F=(*.yaml)\n{} n=${{#F[@]}} f=${{F[1]}} ${{F[@]:1}}", {"x.yaml": "", "y.yaml": ""}),
     "a file as a setting": ("L=[78]\n{} a=[78] b=$L", {"a=7": "", "b=8": ""}),
+    "files of an unknown folder": ("cd $(cat f)\n{} *.yaml a=[b]", {"f": ".", "x.yaml": ""}),
     "files of which there are none": ("shopt -s nullglob\n{} files=[a,b] b=2", {}),
     "lines of a file": ("F=($(cat f) z)\nset -- $(cat f) 8\n{} ${{F[1]}} n=${{#F[@]}} a=$2", {"f": "x y"}),
     "an argument that vanishes": ("f() {{ {} a=$2 z=1; }}\nf $GONE 8", {}),
