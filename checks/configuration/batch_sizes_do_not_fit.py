@@ -12,6 +12,7 @@ from verl_doctor.checks.shared.configuration import GPUS, NODES, configured, own
 from verl_doctor.checks.shared.corrections import LEAVE_OUT, effect_of, healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, copied
 from verl_doctor.toolkit.collectors.configuration.demands import Demands
+from verl_doctor.toolkit.collectors.configuration.roles import has_reference
 from verl_doctor.toolkit.collectors.host.resources import Resources
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Phase, Subject, check
@@ -343,7 +344,7 @@ def _whole_batch(there: Configuration, gpus: float | None) -> Iterator[_Broken]:
 
 def _micro_batches(there: Configuration) -> Iterator[_Broken]:
     wanted = [(_ACTOR, "ppo_micro_batch_size"), (_ROLLOUT, "log_prob_micro_batch_size")]
-    if True in (there.get(f"{_ACTOR}.use_kl_loss"), there.get("algorithm.use_kl_in_reward")):
+    if has_reference(there):
         wanted.append((_REF, "log_prob_micro_batch_size"))
     for section, name in wanted:
         old, new = f"{section}.{name}", f"{section}.{name}_per_gpu"

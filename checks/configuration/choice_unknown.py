@@ -103,6 +103,7 @@ def _irrelevant(registries: VerlRegistries) -> str | None:
         ),
         Example("the user's own trainer may have more", (*configured(f"{ESTIMATOR}=mine"), VerlRegistries())),
         Example("an estimator with a typo", (*configured(f"{ESTIMATOR}=gpro"), _HAVE), "verl 0.6.1 has no advantage estimator gpro; did you mean grpo?"),
+        Example("a truth value for a name", (*configured(f"{ESTIMATOR}=True"), _HAVE), "has no advantage estimator True"),
         Example("an estimator in capitals", (*configured(f"{ESTIMATOR}=GRPO"), _HAVE), "has no advantage estimator GRPO; did you mean grpo?"),
         Example("a rollout of an older verl", (*configured(f"{ROLLOUT}=hf"), _HAVE), "has no rollout hf"),
         Example("a mode of an older verl", (*configured(f"+{MODE}=sync"), _HAVE), "has no rollout mode sync"),
@@ -146,7 +147,8 @@ def choice_unknown(
         values = configuration.get(key)
         default = configuration.default(key)
         known = {*registry.names, *(default if isinstance(default, list) else [default])}
-        for value in values if isinstance(values, list) else [values]:
+        for given in values if isinstance(values, list) else [values]:
+            value = str(given) if isinstance(given, (int, float)) else given
             if not isinstance(value, str) or not value or value in known:
                 continue
             names = ", ".join(registry.names)

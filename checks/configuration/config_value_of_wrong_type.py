@@ -15,9 +15,10 @@ from verl_doctor.toolkit.collectors.configuration.configuration import (
     Configuration,
     OverrideWord,
 )
+from verl_doctor.toolkit.collectors.configuration.roles import is_read
 from verl_doctor.toolkit.collectors.configuration.validation import Validation
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Phase, Subject, check
+from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Phase, Severity, Subject, check
 
 _SWITCHES = {
     "yes": True,
@@ -61,9 +62,9 @@ def config_value_of_wrong_type(
     """A value has a different type from the default that it replaces.
 
     ## Why it matters
-    Hydra accepts it. The job stops later, far from the cause, or continues with an unintended value: the
-    texts `yes` and `None` are both true in Python, and `1e3` is not an integer. A value in place of a section
-    may be one that this job never reads, so that is only a warning.
+    Hydra accepts it. The job stops later, far from the cause, or continues with an unintended value: `1e3` is not an
+    integer, and the texts `no` and `None` are both true in Python. What the job may never read, and a text in place of a
+    truth value, which Python accepts, are only warnings.
 
     ## How to fix
     Write integers without an exponent or a fraction, booleans as `True` or `False`, nothing as `null`, and
@@ -82,7 +83,7 @@ def config_value_of_wrong_type(
                     ),
                     location=place(word),
                     remedy=_remedy(word, _default(word, configuration)),
-                    severity="warning" if isinstance(_default(word, configuration), Mapping) else None,
+                    severity=_severity(word, configuration),
                     phase=_phase(word, validation),
                     subject=Subject("setting", word.key),
                     **healed("CFG109", _correction(word, configuration)),
@@ -115,6 +116,13 @@ def _wanted(word: OverrideWord, there: Configuration) -> str:
     if isinstance(default, Mapping) and default and not isinstance(value, dict):
         return f"{word.key} is a section of {release(there)}'s configuration, but {shown} would replace it"
     return ""
+
+
+def _severity(word: OverrideWord, there: Configuration) -> Severity | None:
+    """A warning where the job may train all the same: it never reads the value, or Python takes any text for true."""
+    default = _default(word, there)
+    trains = isinstance(default, (Mapping, bool)) or not is_read(there, word.key)
+    return "warning" if trains else None
 
 
 def _correction(word: OverrideWord, there: Configuration) -> Correction | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from verl_doctor.checks.shared.configuration import GPUS, NODES, number_of
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.roles import has_reference
 from verl_doctor.toolkit.collectors.host.resources import Resources
 from verl_doctor.toolkit.collectors.model.model import Model
 from verl_doctor.toolkit.collectors.model.size import ModelSize
@@ -80,7 +81,7 @@ def trainer_of(configuration: Configuration, size: ModelSize, resources: Resourc
     spread = group if 0 < group < everywhere else everywhere
     width = _width(configuration, FSDP)
     lingers = (
-        everywhere == 1 and configuration.get(f"{ACTOR}.strategy") == "fsdp" and _has_reference(configuration)
+        everywhere == 1 and configuration.get(f"{ACTOR}.strategy") == "fsdp" and has_reference(configuration)
     )
     return Trainer(
         width * size.parameters / spread,
@@ -94,11 +95,6 @@ def trainer_of(configuration: Configuration, size: ModelSize, resources: Resourc
 def _width(configuration: Configuration, fsdp: str) -> int:
     """The bytes of one weight."""
     return _HALF_BYTES if configuration.get(f"{fsdp}.model_dtype") in _HALF else 4
-
-
-def _has_reference(configuration: Configuration) -> bool:
-    keys = (f"{ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward")
-    return any(configuration.get(key) is True for key in keys)
 
 
 def engine_of(configuration: Configuration, size: ModelSize, model: Model) -> Engine:

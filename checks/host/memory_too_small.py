@@ -9,6 +9,7 @@ from verl_doctor.checks.shared.configuration import GPUS, NODES, WORKERS, config
 from verl_doctor.checks.shared.hidden_groups import hidden_groups
 from verl_doctor.checks.shared.limits_examples import an_h200_node, gpus, healthy
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.roles import has_reference
 from verl_doctor.toolkit.collectors.host.limits import Group, HostLimits
 from verl_doctor.toolkit.collectors.host.memory import HostMemory
 from verl_doctor.toolkit.collectors.host.resources import Resources
@@ -129,11 +130,7 @@ def _bytes_a_parameter(there: Configuration) -> Iterator[tuple[int, str]]:
             yield 2 if there.get(f"{_ACTOR}.model_dtype") in ("bf16", "bfloat16") else 4, "weights"
         if there.get(f"{_ACTOR}.optimizer_offload") is True:
             yield 8, "optimizer"
-    has_reference = any(
-        there.get(key) is True
-        for key in ("actor_rollout_ref.actor.use_kl_loss", "algorithm.use_kl_in_reward")
-    )
-    if has_reference and there.get(_REF) is True:
+    if has_reference(there) and there.get(_REF) is True:
         yield 4, "reference"
 
 

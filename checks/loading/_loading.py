@@ -15,6 +15,7 @@ from typing import Any
 from verl_doctor.checks.loading._weights import shard
 from verl_doctor.checks.shared.configuration import NODES, configured
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
+from verl_doctor.toolkit.collectors.configuration.roles import has_reference
 from verl_doctor.toolkit.collectors.host.limits import HostLimits
 from verl_doctor.toolkit.collectors.host.memory import HostMemory
 from verl_doctor.toolkit.collectors.model.files import ModelFiles
@@ -104,11 +105,7 @@ def readers(configuration: Configuration | Unknown, gpus: int) -> tuple[Reader, 
     if isinstance(configuration, Unknown):
         return (Reader("the job", gpus),)
     found = [Reader("the actor" if configuration.has("actor_rollout_ref.actor") else "the trainer", gpus)]
-    has_reference = any(
-        configuration.get(key) is True
-        for key in ("actor_rollout_ref.actor.use_kl_loss", "algorithm.use_kl_in_reward")
-    )
-    if has_reference and not has_adapters(configuration):
+    if has_reference(configuration) and not has_adapters(configuration):
         found.append(Reader("the reference", gpus))
     same = configuration.get("critic.model.path") == configuration.get("actor_rollout_ref.model.path")
     if same and configuration.get("algorithm.adv_estimator") == "gae":

@@ -19,6 +19,7 @@ from verl_doctor.toolkit.collectors.configuration.configuration import Configura
 from verl_doctor.toolkit.collectors.configuration.engine_server import SERVER, handed_arguments
 from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
 from verl_doctor.toolkit.collectors.configuration.nearest_accepted import Judge, with_nearest
+from verl_doctor.toolkit.collectors.configuration.roles import has_critic, has_reference
 from verl_doctor.toolkit.collectors.configuration.validation import Raised, Validation
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
@@ -86,6 +87,7 @@ _PARTS: tuple[tuple[str, str, Mapping[str, str], Phase], ...] = (
     ("verl.workers.rollout.llm_server.LLMServerManager", "_initialize_llm_servers", {"config": "", "rollout_config": _ROLLOUT}, "engine"),
     ("verl.experimental.agent_loop.agent_loop.AgentLoopManager", "_init_agent_loop_workers", {"config": "", "rollout_config": _ROLLOUT}, "first batch"),
     ("verl.experimental.agent_loop.agent_loop.AgentLoopWorker", "__init__", {"config": ""}, "first batch"),
+    ("verl.experimental.reward_loop.reward_loop.RewardLoopWorker", "__init__", {"config": ""}, "first batch"),
     ("verl.experimental.reward_loop.reward_loop.RewardLoopManager", "_init_reward_loop_workers", {"config": ""}, "first batch"),
 )  # fmt: skip
 _TUNING: tuple[tuple[str, str, Mapping[str, str], Phase], ...] = (
@@ -227,7 +229,7 @@ def _later(tree: ast.Module, module: str, verl: SourceTree, there: Configuration
         for method, phase in _ENGINE_METHODS if optim else _ENGINE_METHODS[:3]:
             yield partial(_engine, section=section, optim=optim, method=method), phase
     for section in ("optim", f"{_ACTOR}.optim", "critic.optim"):
-        used = isinstance(there.get(section), dict) and (section != "critic.optim" or _has_critic(there))
+        used = isinstance(there.get(section), dict) and (section != "critic.optim" or has_critic(there))
         if used and any(_is_unusual_argument(word, section) for word in there.overrides):
             yield partial(_optimizer, section=section), "workers"
     if not there.has(_ROLLOUT):
@@ -297,19 +299,14 @@ def _validates(there: Configuration) -> bool:
     return there.get("trainer.val_before_train") is True or (every is not None and every > 0)
 
 
-def _has_critic(there: Configuration) -> bool:
-    enabled = there.get("critic.enable")
-    return enabled is True or (enabled is None and there.get("algorithm.adv_estimator") == "gae")
-
-
 def _engines(there: Configuration) -> Iterator[tuple[str, str]]:
     """Yield the sections of FSDP engines that the job changes, and those of their optimizers, "" for a model that does not learn."""
     roles = [("engine", "optim", "engine.strategy")]
     if there.has(_ROLLOUT):
         roles = [(f"{_ACTOR}.fsdp_config", f"{_ACTOR}.optim", f"{_ACTOR}.strategy")]
-        if there.get(f"{_ACTOR}.use_kl_loss") is True or there.get(_IN_REWARD) is True:
+        if has_reference(there):
             roles.append(("actor_rollout_ref.ref.fsdp_config", "", "actor_rollout_ref.ref.strategy"))
-        if _has_critic(there):
+        if has_critic(there):
             roles.append(("critic.fsdp", "critic.optim", "critic.strategy"))
     for section, optim, strategy in roles:
         changed = [word for word in there.overrides if word.fate == "applied"]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.roles import has_critic
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
@@ -61,17 +62,11 @@ def hub_models(configuration: Configuration, job: JobVariables, machine: Machine
 
 
 def _named(there: Configuration) -> Iterator[tuple[str, str]]:
-    keys = [*_MODELS, *((_CRITIC,) if _has_critic(there) else ())]
+    keys = [*_MODELS, *((_CRITIC,) if has_critic(there) else ())]
     for key in keys:
         value = there.get(key)
         if isinstance(value, str) and _NAME.fullmatch(value):
             yield key, value
-
-
-def _has_critic(there: Configuration) -> bool:
-    return there.get("critic.enable") is True or (
-        there.get("critic.enable") is not False and there.get("algorithm.adv_estimator") == "gae"
-    )
 
 
 def _cache(machine: Machine, job: JobVariables) -> Path:

@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.roles import has_critic
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
@@ -50,12 +51,10 @@ def other_models(configuration: Configuration, machine: Machine) -> OtherModels 
 
 
 def _read(there: Configuration) -> Iterator[tuple[str, str]]:
-    """Yield the keys of the models that the job needs, and what needs them (verl/trainer/ppo/utils.py, need_critic)."""
-    wanted, estimator = there.get("critic.enable"), there.get("algorithm.adv_estimator")
-    if wanted is True:
-        yield _CRITIC, "critic.enable is set"
-    elif wanted in (None, MISSING) and estimator == "gae":
-        yield _CRITIC, "adv_estimator gae trains a critic"
+    """Yield the keys of the models that the job needs, and what needs them."""
+    if has_critic(there):
+        by_estimator = there.get("critic.enable") is not True
+        yield _CRITIC, "adv_estimator gae trains a critic" if by_estimator else "critic.enable is set"
     for switch, key in _REWARD:
         if there.get(switch) is True:
             yield key, f"{switch} is set"

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.launch_values import Given, given, launch_values, text_of
+from verl_doctor.toolkit.collectors.configuration.roles import has_critic
 from verl_doctor.toolkit.collectors.installed.import_path import is_on_path
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
@@ -116,12 +117,10 @@ def fixed_attention(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _trains_critic(there: Configuration) -> bool:
-    """Return whether verl builds an FSDP critic (verl/trainer/ppo/utils.py: need_critic) whose model uses the actor's settings."""
-    enabled = there.get("critic.enable")
-    wanted = enabled is True or (enabled in (None, MISSING) and there.get("algorithm.adv_estimator") == "gae")
+    """Return whether verl builds an FSDP critic whose model uses the actor's settings."""
     strategy = there.get("critic.strategy")
     fsdp = isinstance(strategy, str) and "fsdp" in strategy
-    return wanted and fsdp and there.has("critic.model.hf_config_path")
+    return has_critic(there) and fsdp and there.has("critic.model.hf_config_path")
 
 
 def _fact(

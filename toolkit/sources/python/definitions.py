@@ -179,6 +179,8 @@ class Definitions:
                 parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
                 values = [part.value for part in parts if isinstance(part, ast.Constant)]
                 return Choices(tuple(values)) if len(values) == len(parts) else UNCLEAR
+            case ast.List(elts=[]) | ast.Dict(keys=[]):
+                return UNCLEAR  # a registry, which decorators fill
             case ast.Constant() | ast.List() | ast.Tuple() | ast.Set() | ast.Dict():
                 return self._evaluate(value, module)
         return UNCLEAR

@@ -35,6 +35,7 @@ from typing import Literal
 from enum import Enum
 
 Sizes = Literal[1, 8, 16]
+REGISTRY = {}
 
 class Kind(str, Enum):
     A = "a"
@@ -70,7 +71,7 @@ def refused(tmp_path: Path, body: str) -> Refusal | None:
     (pack / "classes.py").write_text(CLASSES)
     lines = "".join(f"    {line}\n" for line in body.splitlines())
     (pack / "main.py").write_text(
-        f"import os, torch\nfrom pack import Kind, Sizes\n\ndef f(config):\n{lines}"
+        f"import os, torch\nfrom pack import Kind, REGISTRY, Sizes\n\ndef f(config):\n{lines}"
     )
     follower = Follower(
         [SourceTree(pack, "pack")],
@@ -131,6 +132,7 @@ def test_certain_faults_are_reported(tmp_path: Path, body: str, raised: str, key
         "assert torch.half in [torch.float16]",
         "assert config.far == 'x'",
         "assert config.missing == 'x'",
+        "assert config.text in REGISTRY",
         "if config.far:\n    return\nraise ValueError",
         "if os.path.exists('/gone'):\n    raise ValueError",
         "x = 1\nif config.far:\n    x = 2\nassert x == 1",

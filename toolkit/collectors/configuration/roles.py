@@ -1,0 +1,36 @@
+"""Which models a job has beside the one it trains, and which sections of its configuration it therefore reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+
+_SWITCHES = ("enable", "enabled")
+
+
+def has_critic(there: Configuration) -> bool:
+    """Return whether the job trains a critic, as `need_critic` decides it (verl/trainer/ppo/utils.py)."""
+    enabled = there.get("critic.enable")
+    return enabled is True or (enabled in (None, MISSING) and there.get("algorithm.adv_estimator") == "gae")
+
+
+def has_reference(there: Configuration) -> bool:
+    """Return whether the job has a reference policy, as `need_reference_policy` decides it."""
+    keys = ("actor_rollout_ref.actor.use_kl_loss", "algorithm.use_kl_in_reward")
+    return any(there.get(key) is True for key in keys)
+
+
+def is_read(there: Configuration, key: str) -> bool:
+    """Return whether the job may read a key: not below a section that is switched off, or of a model that it does not have."""
+    if key.startswith("critic.") and not has_critic(there):
+        return False
+    if key.startswith("actor_rollout_ref.ref.") and not has_reference(there):
+        return False
+    steps = key.split(".")
+    for end in range(1, len(steps)):
+        section = there.get(".".join(steps[:end]))
+        is_off = isinstance(section, Mapping) and any(section.get(switch) is False for switch in _SWITCHES)
+        if is_off and steps[end] not in _SWITCHES:
+            return False
+    return True
