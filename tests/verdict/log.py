@@ -30,7 +30,7 @@ _CHAINED = re.compile(r"exception was the direct cause of|During handling of the
 _NO_MODULE = re.compile(
     r"^.*: (No module named \S+)$|^.*Error while finding module specification for .*: (No module named \S+?)\)$"
 )
-_SHELL = re.compile(r"^\S+: line \d+: (.*)$")
+_SHELL = re.compile(r"^\S+: line \d+: (.*)$|^\S*python\S*: (can't open file .*)$")
 
 
 def plain(text: str) -> str:
@@ -59,8 +59,9 @@ def judged(case: Case, code: int | None, text: str) -> Real:
         return Real(case.name, outcome, 0, phase_in(text), found[1], found[2][:300], turned, code)
     for found in filter(None, map(_NO_MODULE.match, lines)):
         return Real(case.name, outcome, 0, "import", "", (found[1] or found[2]).rstrip(")"), exit=code)
-    said = next(filter(None, map(_SHELL.match, lines)), None)
-    return Real(case.name, outcome, 0, phase_in(text), "", said[1] if said else "", exit=code)
+    if by_shell := next(filter(None, map(_SHELL.match, lines)), None):
+        return Real(case.name, outcome, 0, "shell", "", by_shell[1] or by_shell[2], exit=code)
+    return Real(case.name, outcome, 0, phase_in(text), exit=code)
 
 
 def phase_in(text: str) -> Phase:
