@@ -81,7 +81,7 @@ def sources(contents: Contents) -> dict[str, str]:
         if path.suffix == ".py":
             tree = ast.parse(text)
             imported.update(_names_in(tree, ""))
-            text = compact(text, tree, docstrings=True)
+            text = compact(text, tree, rules=True)
         files[_file_name(path)] = text
     waiting = [*contents.modules, *imported]
     seen = set(contents.unused)
@@ -198,11 +198,11 @@ def _pure_files() -> dict[str, Path]:
     return found
 
 
-def compact(text: str, tree: ast.Module, *, docstrings: bool = False) -> str:
-    """Return a source without comments, and without docstrings unless these are to stay. Every statement stays in its line.
+def compact(text: str, tree: ast.Module, *, rules: bool = False) -> str:
+    """Return a source without comments, docstrings and unused annotations. Every statement stays in its line.
 
     A comment after code stays where a string in the same line might contain its sign. Annotations of functions stay where a decorator
-    might read them.
+    might read them. Files of `rules` and fixes keep all annotations, which name the facts that a function needs, and the docstrings.
     """
     lines = text.encode("utf-8").splitlines(keepends=True)
     strings: set[int] = set()  # lines of strings, from 0
@@ -211,8 +211,9 @@ def compact(text: str, tree: ast.Module, *, docstrings: bool = False) -> str:
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr) or _is_constant(node, str | bytes):
             strings.update(range(node.lineno - 1, node.end_lineno or node.lineno))
-        if not docstrings:
-            removed += _docstrings(node)
+        if rules:
+            continue
+        removed += _docstrings(node)
         if isinstance(node, ast.FunctionDef) and not node.decorator_list:
             unread += _annotations(node, lines)
     for number, line in enumerate(lines):

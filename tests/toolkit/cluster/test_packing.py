@@ -87,9 +87,15 @@ def test_a_compact_source_is_the_same_code_in_the_same_lines(text: str) -> None:
 def test_comments_and_docstrings_go_and_a_class_keeps_a_short_one() -> None:
     text = '"""Module\'s."""\n\n# a comment\nclass A:\n    """Of\n    a class."""\n\n    x: int\n\n\ndef f():\n    """Of a function."""\n    return 1  # one\n'
     assert compacted(text) == '\n\n\nclass A:\n    "."\n\n\n    x: int\n\n\ndef f():\n    \n    return 1\n'
-    assert compact(text, ast.parse(text), docstrings=True) == text.replace("# a comment", "").replace(
+    assert compact(text, ast.parse(text), rules=True) == text.replace("# a comment", "").replace(
         "  # one", ""
     )
+
+
+def test_rules_keep_the_annotations_that_name_facts() -> None:
+    text = "def applies(launch: Launch) -> str: ...\n"
+    assert compacted(text) == "def applies(launch) : ...\n"
+    assert compact(text, ast.parse(text), rules=True) == text
 
 
 @pytest.mark.slow
