@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.elf_files import place
+from support.ended import wait_for_end
 from support.miniatures.triton import write_triton
 from support.running import doctor
 
@@ -43,20 +43,10 @@ def planted(folder: Path, name: str, what: str) -> Path:
     return program
 
 
-def alive(pid: str) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def ended_cleanly(folder: Path) -> None:
     pids = [path.name for path in (folder / "pids").iterdir()]
     assert pids, "it was never asked"
-    deadline = time.monotonic() + 60
-    while left := [pid for pid in pids if alive(pid)]:
-        assert time.monotonic() < deadline, left
-        time.sleep(0.02)
+    wait_for_end(pids)
 
 
 @pytest.mark.parametrize("name", BAD)

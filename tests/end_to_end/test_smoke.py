@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.ended import wait_for_end
 from support.miniatures.smoke import packages
 from support.running import Doctor
 from support.schemas import validate
@@ -232,16 +233,12 @@ def test_whoever_ends_the_doctor_nothing_of_the_climb_stays(number: int, tmp_pat
     while not said:
         assert doctor.poll() is None, doctor.communicate()
         time.sleep(0.05)
-        said = [line for log in logs.glob("*/rung-1/import-ray.log") for line in log.read_text().splitlines()]
-    grandchild = Path(f"/proc/{said[0].split()[1]}")
+        texts = [log.read_text() for log in logs.glob("*/rung-1/import-ray.log")]
+        said = [text.splitlines()[0] for text in texts if "\n" in text]
+    grandchild = said[0].split()[1]
     doctor.send_signal(number)
     report, error = doctor.communicate(timeout=300)
     assert doctor.returncode == (-9 if number == signal.SIGKILL else 3)
     assert ("stopped after" in report) == (number != signal.SIGKILL)
     assert "Traceback" not in error
-    deadline = time.monotonic() + 120
-    while (
-        grandchild.exists() and time.monotonic() < deadline and "Z" not in (grandchild / "stat").read_text()
-    ):
-        time.sleep(0.05)
-    assert not grandchild.exists() or "Z" in (grandchild / "stat").read_text()
+    wait_for_end([grandchild])

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support import engines
+from support.ended import is_running
 from verl_doctor.toolkit.collectors.leftovers import orphans
 from verl_doctor.toolkit.collectors.leftovers.processes import LeftProcesses, left_processes
 from verl_doctor.toolkit.commands.clean.process import remove
@@ -756,14 +757,6 @@ def _with(stage: Stage, number: int) -> Stage:
 
 def _descriptors() -> list[int]:
     return [one for one in _kept if isinstance(one, int)]
-
-
-def is_running(pid: int) -> bool:
-    """Return whether a process is there that has not ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def clean(user: int) -> dict[str, dict[str, str]] | None:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from support import engines
+from support.ended import is_running
 from verl_doctor.toolkit.collectors.leftovers import orphans
 from verl_doctor.toolkit.collectors.leftovers.processes import LeftProcesses, left_processes
 from verl_doctor.toolkit.commands.clean.process import remove
@@ -201,14 +202,6 @@ def _learn_numbers(process: Process) -> None:
 def _children(pid: int) -> list[int]:
     text = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii")
     return [int(word) for word in text.split()]
-
-
-def is_running(pid: int) -> bool:
-    """Return whether a process is there that has not ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def look() -> LeftProcesses:

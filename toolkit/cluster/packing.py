@@ -201,21 +201,20 @@ def _pure_files() -> dict[str, Path]:
 def compact(text: str, tree: ast.Module, *, rules: bool = False) -> str:
     """Return a source without comments, docstrings and unused annotations. Every statement stays in its line.
 
-    A comment after code stays where a string in the same line might contain its sign. Annotations of functions stay where a decorator
-    might read them. Files of `rules` and fixes keep all annotations, which name the facts that a function needs, and the docstrings.
+    A comment after code stays where a string in the same line might contain its sign. Annotations stay where they may name the facts
+    that a function needs: those of functions that are public, decorated or passed on. Files of `rules` keep their docstrings.
     """
     lines = text.encode("utf-8").splitlines(keepends=True)
     strings: set[int] = set()  # lines of strings, from 0
     removed: list[tuple[ast.Constant, bytes]] = []
-    unread: list[tuple[int, int, int]] = []
+    own: list[ast.FunctionDef] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr) or _is_constant(node, str | bytes):
             strings.update(range(node.lineno - 1, node.end_lineno or node.lineno))
-        if rules:
-            continue
-        removed += _docstrings(node)
+        if not rules:
+            removed += _docstrings(node)
         if isinstance(node, ast.FunctionDef) and not node.decorator_list:
-            unread += _annotations(node, lines)
+            own.append(node)
     for number, line in enumerate(lines):
         if number not in strings:
             lines[number] = line.partition(b"#")[0].rstrip() + b"\n"
@@ -225,9 +224,19 @@ def compact(text: str, tree: ast.Module, *, rules: bool = False) -> str:
         if not rest or rest.startswith(b"#"):
             lines[first] = lines[first][: constant.col_offset] + instead + b"\n"
             lines[first + 1 : last + 1] = [b"\n"] * (last - first)
+    kept = {
+        node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name[:1] != "_"
+    } | _passed(tree)
+    unread = [place for node in own if node.name not in kept for place in _annotations(node, lines)]
     for number, begin, end in sorted(unread, reverse=True):
         lines[number] = lines[number][:begin] + lines[number][end:]
     return b"".join(lines).decode("utf-8")
+
+
+def _passed(tree: ast.Module) -> set[str]:
+    """Return the names that a module uses otherwise than in calling them."""
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called}
 
 
 def _annotations(function: ast.FunctionDef, lines: list[bytes]) -> Iterator[tuple[int, int, int]]:

@@ -72,8 +72,8 @@ TEXTS = [
     'try:\n    "text"\nexcept ValueError:\n    "text"\nelse:\n    "text"\n',
     '# ä\nx = "ä"; y = "ü"  # ö\n"ß ä"\n',
     "x = [  # of\n    1,  # first\n]\n",
-    "def f(ä: 'gone', *b: gone[1], c: gone = 2, **d: gone) -> gone: return 'ü'; 'doc'\n",
-    "def f(\n    a: (int), b: list[\n        int],\n) -> (\n    int\n):  # gone\n    def g() -> 'gone': 'doc'\n",
+    "def _f(ä: 'gone', *b: gone[1], c: gone = 2, **d: gone) -> gone: return 'ü'; 'doc'\n",
+    "def _f(\n    a: (int), b: list[\n        int],\n) -> (\n    int\n):  # gone\n    def g() -> 'gone': 'doc'\n",
     "@kept\ndef f(a: int) -> int:\n    lambda: 1\n",
 ]
 
@@ -92,10 +92,18 @@ def test_comments_and_docstrings_go_and_a_class_keeps_a_short_one() -> None:
     )
 
 
-def test_rules_keep_the_annotations_that_name_facts() -> None:
-    text = "def applies(launch: Launch) -> str: ...\n"
-    assert compacted(text) == "def applies(launch) : ...\n"
-    assert compact(text, ast.parse(text), rules=True) == text
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("def every_path(uses: VllmUses): ...\n", True),
+        ("def _applies(launch: Launch): ...\n@check(applies=_applies)\ndef rule(): ...\n", True),
+        ("@collector\ndef _made(launch: Launch): ...\n", True),
+        ("def _called(launch: Launch): ...\nx = _called(1)\n", False),
+        ("class A:\n    def method(self, launch: Launch): ...\n", False),
+    ],
+)
+def test_annotations_that_may_name_facts_stay(text: str, kept: bool) -> None:
+    assert (": Launch" in compacted(text) or ": VllmUses" in compacted(text)) is kept
 
 
 @pytest.mark.slow

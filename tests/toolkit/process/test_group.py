@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.ended import is_running, wait_for_end
 from support.trying import LIMITS
 
 from verl_doctor.toolkit.machine import Machine, Output
@@ -23,21 +24,6 @@ SLEEP = "import time; time.sleep(600)"
 def run(script: str, *, timeout: float = 120, **environ: str) -> Output:
     machine = Machine(environ={"PATH": os.environ["PATH"], **environ})
     return machine.run([sys.executable, "-c", script], timeout=timeout)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def wait_for_end_of(pid: int) -> None:
-    """A killed process ends when the kernel next runs it, on a loaded machine not at once."""
-    deadline = time.monotonic() + 120
-    while alive(pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_bytes_that_are_no_text_reach_the_child() -> None:
@@ -77,7 +63,7 @@ sys.exit(7)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 7, done.stderr
-    wait_for_end_of(int(done.stdout))
+    wait_for_end([int(done.stdout)])
 
 
 @pytest.mark.parametrize("escaped", [False, True])
@@ -94,9 +80,9 @@ with started([sys.executable, "-c", {child!r}], {{}}, "/") as process:
     with subprocess.Popen([sys.executable, "-c", script], stdin=-1, stdout=-1, text=True) as doctor:
         assert doctor.stdout
         pid = int(doctor.stdout.readline())
-        assert alive(pid)
+        assert is_running(pid)
         doctor.kill()
-    wait_for_end_of(pid)
+    wait_for_end([pid])
 
 
 FLOODS = {
@@ -172,7 +158,7 @@ def test_nothing_that_a_child_started_survives_or_is_waited_for(
     assert (answer.code, answer.stdout) == (None if ending else 0, "done\n")
     assert answer.seconds < 300
     (pid,) = map(int, pids.read_text().split())
-    wait_for_end_of(pid)
+    wait_for_end([pid])
 
 
 def test_no_child_of_another_process_is_touched() -> None:
@@ -224,7 +210,7 @@ def test_without_adoption_the_token_still_finds_what_escaped(
     without_subreaper(monkeypatch)
     pids = tmp_path / "pids"
     run(f"{PREAMBLE}{ESCAPES['own session']}\nstarted()", PIDS=str(pids))
-    wait_for_end_of(int(pids.read_text()))
+    wait_for_end([int(pids.read_text())])
 
 
 def test_what_cannot_be_started_is_an_error() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.ended import wait_for_end
 from support.trying import LIMITS
 
 from verl_doctor.toolkit.commands.smoke import child
@@ -56,13 +57,6 @@ def waited(question: Callable[[], bool], seconds: float = 60) -> bool:
     while not question() and time.monotonic() < deadline:
         time.sleep(0.02)
     return question()
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def test_the_output_of_a_child_is_in_its_log_in_order(tmp_path: Path) -> None:
@@ -124,7 +118,7 @@ def test_what_it_started_ends_with_it_whatever_it_did_to_hide(
         if ran.text:
             break
     assert ran.code == (None if ending else 0)
-    assert waited(lambda: not alive(int(ran.text.split()[0])))
+    wait_for_end([int(ran.text.split()[0])])
 
 
 def escaped(folder: Path) -> list[int]:
@@ -136,7 +130,7 @@ def test_orphans_that_hide_at_once_end_with_it(tmp_path: Path) -> None:
     assert (ran.code, ran.text) == (0, "all\n")
     pids = escaped(tmp_path)
     assert len(pids) == 3
-    assert waited(lambda: not any(map(alive, pids)))
+    wait_for_end(pids)
 
 
 def test_orphans_that_hide_end_when_the_doctor_is_killed(tmp_path: Path) -> None:
@@ -153,7 +147,7 @@ run_logged(argv, dict(os.environ), Path({str(tmp_path)!r}), Path({str(tmp_path /
     finally:
         doctor.kill()
         doctor.wait()
-    assert waited(lambda: not any(map(alive, escaped(tmp_path))))
+    wait_for_end(escaped(tmp_path))
 
 
 def test_what_cannot_be_started_is_an_error(tmp_path: Path) -> None:
@@ -187,4 +181,4 @@ run_logged([sys.executable, "-c", grand], dict(os.environ), Path({str(tmp_path)!
         time.sleep(0.05)
     doctor.send_signal(signal.SIGINT)
     assert doctor.wait(300) != 0
-    assert waited(lambda: not alive(int(log.read_text())))
+    wait_for_end([int(log.read_text())])
