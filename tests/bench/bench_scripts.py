@@ -32,7 +32,7 @@ from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.target import Options, UsageError
 
 Key = tuple[str, str, object, str]
-ORACLE = Path(__file__).parent.parent / "support/hydra_oracle.py"
+ORACLE = Path(__file__).parent.parent / "support/real_hydra/oracle.py"
 PROGRAMS = ("python", "python3", "torchrun", "ray", "accelerate", "deepspeed")
 """What starts a job, each replaced by a program that writes down its arguments."""
 

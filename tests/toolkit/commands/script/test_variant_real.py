@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.hydra_asked import asked
+from support.real_hydra.asked import asked
 
 from verl_doctor.toolkit.commands.script.debug import debug
 from verl_doctor.toolkit.commands.script.fast_load import fast_load

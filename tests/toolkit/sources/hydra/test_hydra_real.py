@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.hydra_asked import asked
+from support.real_hydra.asked import asked
 
 from verl_doctor.toolkit.sources.hydra.compose import Sources, compose
 from verl_doctor.toolkit.sources.hydra.defaults import CompositionError

@@ -15,12 +15,12 @@ from support.kept import cannot_run, kept
 
 
 def asked(requests: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the answers of `hydra_oracle.py`, one for each request. Skips, or fails in CI, without Hydra.
+    """Return the answers of `oracle.py`, one for each request. Skips, or fails in CI, without Hydra.
 
     They are kept, because they only depend on the requests and the release, and Hydra takes a minute for them.
     """
     lines = "".join(json.dumps(request) + "\n" for request in requests)
-    oracle = Path(__file__).with_name("hydra_oracle.py")
+    oracle = Path(__file__).with_name("oracle.py")
     python = _python()
 
     def make(folder: Path) -> None:

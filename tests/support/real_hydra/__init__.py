@@ -1,0 +1,1 @@
+"""Real Hydra, in an environment of its own."""
