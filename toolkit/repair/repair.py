@@ -191,9 +191,8 @@ def carry_out(
             repairs.append(Plan(fix, code).ended("not attempted", _UNSAFE))
         else:
             attempted, report, work = _attempt_all(work, fix, code)
-            if any(
-                repair.outcome == "repaired" for repair in attempted
-            ):  # what was refused may be possible now
+            # What was refused may be possible after a repair.
+            if any(repair.outcome == "repaired" for repair in attempted):
                 refused = {(repair.fix, repair.code) for repair in repairs if repair.outcome == "refused"}
                 repairs = [repair for repair in repairs if repair.outcome != "refused"]
                 done = {(fix, code) for fix, code in done if (fix.id, code) not in refused}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.launch.launch import Word
-from verl_doctor.toolkit.sources.python.source import Unreadable, dotted, parse, read, walk
+from verl_doctor.toolkit.sources.python.source import dotted, parsed, walk
 
 # Options of `hydra.main` without a value, and those with one.
 _FLAGS = frozenset(
@@ -74,15 +74,9 @@ def program_file(module: str, folders: Iterable[Path], verl: Path) -> Path | Non
     return next((path for path in candidates if os.path.isfile(path)), None)
 
 
-def _parsed(file: Path) -> ast.Module | None:
-    source = read(file)
-    tree = parse(source, file) if isinstance(source, bytes) else source
-    return None if isinstance(tree, Unreadable) else tree
-
-
 def decorator_of(file: Path) -> Decorator | None:
     """Read the `@hydra.main(...)` of a program; None if it has none or the arguments are not literals."""
-    tree = _parsed(file)
+    tree = parsed(file)
     if tree is None:
         return None
     for node in walk(tree):
@@ -95,7 +89,7 @@ def decorator_of(file: Path) -> Decorator | None:
 
 def imported_decorator(file: Path, verl: Path) -> Decorator | None:
     """Read the decorator of the function of verl that a program imports to call it: `from verl.trainer.main_ppo import main`."""
-    tree = _parsed(file)
+    tree = parsed(file)
     if tree is None:
         return None
     called = {dotted(node.func) for node in walk(tree) if isinstance(node, ast.Call)}
@@ -116,7 +110,7 @@ _CHANGES = ("OmegaConf.update", "OmegaConf.merge", "open_dict")
 
 def changes_configuration(file: Path) -> int:
     """Return the line at which a program changes its arguments or its configuration; 0 if it does not."""
-    tree = _parsed(file)
+    tree = parsed(file)
     if tree is None:
         return 0
     for node in walk(tree):

@@ -11,7 +11,7 @@ from typing import Any
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.reward_function import module_names
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING
-from verl_doctor.toolkit.sources.python.source import dotted, parse, read, walk
+from verl_doctor.toolkit.sources.python.source import dotted, parsed, read, walk
 
 _LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
 # The keyword arguments with which verl's reward managers call a function.
@@ -164,7 +164,7 @@ def _class_missing(target: str, folders: Sequence[Path]) -> Iterator[str]:
     """Report a class that the user's own module does not have."""
     module, _, name = target.rpartition(".")
     path = _own_module(module, folders)
-    tree = _tree(path) if path else None
+    tree = parsed(path) if path else None
     if tree is not None and (names := module_names(tree)) is not None and name not in names:
         yield f"names {target}, and {path} has no {name}"
 
@@ -172,7 +172,7 @@ def _class_missing(target: str, folders: Sequence[Path]) -> Iterator[str]:
 def _lacks_schema(target: str, folders: Sequence[Path]) -> bool:
     module, _, name = target.rpartition(".")
     path = _own_module(module, folders)
-    tree = _tree(path) if path else None
+    tree = parsed(path) if path else None
     for node in tree.body if tree else ():
         if isinstance(node, ast.ClassDef) and node.name == name:
             bases = {dotted(base).rpartition(".")[2] for base in node.bases}
@@ -189,12 +189,6 @@ def _own_module(module: str, folders: Sequence[Path]) -> Path | None:
         path for place in places for path in (place.with_name(f"{place.name}.py"), place / "__init__.py")
     )
     return next((path for path in found if module and os.path.isfile(path)), None)
-
-
-def _tree(path: Path) -> ast.Module | None:
-    source = read(path)
-    tree = parse(source, path) if isinstance(source, bytes) else None
-    return tree if isinstance(tree, ast.Module) else None
 
 
 def yaml_of(path: Path) -> Any:

@@ -14,7 +14,7 @@ from verl_doctor.toolkit.collectors.configuration.old_reward_keys import OldRewa
 from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder, folder_of
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.sources.python.source import Unreadable, children, parse, read, walk
+from verl_doctor.toolkit.sources.python.source import children, parsed, walk
 
 _NEW = "reward.custom_reward_function"
 _OLD = "custom_reward_function"
@@ -63,7 +63,7 @@ def reward_function(
         return Absent(f"{path} is a module, not a file")
     file = folder_of(launch, machine.cwd) / path.removeprefix(_FILE)
     if os.path.isfile(file):
-        tree = _parsed(file)
+        tree = parsed(file)
         if tree is None:
             return RewardFunction(key, path, name, "there")
         found, functions = _names(tree)
@@ -87,12 +87,6 @@ def _section(there: Configuration, old_keys: OldRewardKeys | Unknown) -> str:
         and there.get(f"{_OLD}.path") not in (None, "", MISSING)
     )
     return _OLD if old else _NEW
-
-
-def _parsed(file: Path) -> ast.Module | None:
-    content = read(file)
-    tree = content if isinstance(content, Unreadable) else parse(content, file)
-    return None if isinstance(tree, Unreadable) else tree
 
 
 def module_names(tree: ast.Module) -> frozenset[str] | None:

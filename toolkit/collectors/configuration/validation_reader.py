@@ -35,7 +35,7 @@ from verl_doctor.toolkit.sources.python.refusals import (
     RefusedError,
     Section,
 )
-from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, parse, read, walk
+from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, parse, parsed, read, walk
 
 _VALIDATE = "validate_config"
 _MAKES = "omega_conf_to_dataclass"
@@ -114,9 +114,8 @@ def read_validation(
             sources += [SourceTree(folder, library) for folder in folders if os.path.isdir(folder)][:1]
     program = Path(there.program)
     module = verl.name_of(program)
-    source = read(program)
-    tree = parse(source, program) if isinstance(source, bytes) else None
-    if module is None or not isinstance(tree, ast.Module):
+    tree = parsed(program)
+    if module is None or tree is None:
         return Validation()
     refusals: dict[Raised, Judge] = {}
     modules: Modules = {}

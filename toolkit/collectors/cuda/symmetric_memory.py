@@ -12,7 +12,7 @@ from pathlib import Path
 from verl_doctor.toolkit.collectors.installed.result_cache import remembered
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
-from verl_doctor.toolkit.sources.python.source import Unreadable, dotted, parse, read, walk
+from verl_doctor.toolkit.sources.python.source import dotted, parsed, read, walk
 
 VARIABLE = "VLLM_ALLREDUCE_USE_SYMM_MEM"
 _COMMUNICATOR = ("distributed", "device_communicators", "symm_mem.py")
@@ -47,7 +47,7 @@ def symmetric_memory(vllm: VllmTree, verl: VerlTrees) -> SymmetricMemory | Unkno
 
 
 def _read(path: Path, envs: Path, server_path: Path) -> SymmetricMemory | Unknown:
-    communicator, variables, server = _tree(path), _tree(envs), read(server_path)
+    communicator, variables, server = parsed(path), parsed(envs), read(server_path)
     if communicator is None or variables is None:
         return Unknown(f"{path} or {envs} cannot be read")
     return SymmetricMemory(
@@ -56,12 +56,6 @@ def _read(path: Path, envs: Path, server_path: Path) -> SymmetricMemory | Unknow
         in_workers=isinstance(server, bytes) and any(name in server for name in _VERLS_WORKERS),
         read_from=str(path),
     )
-
-
-def _tree(path: Path) -> ast.Module | None:
-    source = read(path)
-    tree = source if isinstance(source, Unreadable) else parse(source, path)
-    return None if isinstance(tree, Unreadable) else tree
 
 
 def _defaults(variables: ast.Module) -> Iterator[str]:

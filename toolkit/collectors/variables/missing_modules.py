@@ -21,7 +21,7 @@ from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.rule import Phase
-from verl_doctor.toolkit.sources.python.source import SourceTree, parse, read, walk
+from verl_doctor.toolkit.sources.python.source import SourceTree, parsed, read, walk
 
 # Settings whose value is a module's name or, with ".", an object in a module.
 _MODULES: tuple[tuple[str, Phase], ...] = (
@@ -125,9 +125,8 @@ def _names_in(module: str, tree: SourceTree) -> frozenset[str] | None:
     file = tree.locate(module)
     if file is not None and file.kind == "namespace":
         return frozenset()
-    source = read(file.path) if file is not None and file.kind in ("module", "package") else None
-    parsed = parse(source, file.path) if isinstance(source, bytes) and file is not None else None
-    return module_names(parsed) if isinstance(parsed, ast.Module) else None
+    found = parsed(file.path) if file is not None and file.kind in ("module", "package") else None
+    return None if found is None else module_names(found)
 
 
 def _wanted(there: Configuration, here: Path) -> Iterator[MissingModule]:
@@ -141,8 +140,7 @@ def _wanted(there: Configuration, here: Path) -> Iterator[MissingModule]:
     for key, phase in _FILES:
         value = there.get(key)
         path = here / value if isinstance(value, str) and value.endswith(".py") else None
-        source = read(path) if path is not None else None
-        tree = parse(source, path) if isinstance(source, bytes) and path is not None else None
+        tree = None if path is None else parsed(path)
         for name, line in _imported(tree.body) if isinstance(tree, ast.Module) else ():
             yield MissingModule(name, key, phase, str(path), line)
         if key.endswith(_REWARD) and isinstance(tree, ast.Module):

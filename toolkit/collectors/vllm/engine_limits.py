@@ -12,7 +12,7 @@ from verl_doctor.toolkit.collectors.configuration.engine_server import SERVER, h
 from verl_doctor.toolkit.collectors.installed.result_cache import remembered
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Unknown, collector
-from verl_doctor.toolkit.sources.python.source import dotted, parse, read
+from verl_doctor.toolkit.sources.python.source import dotted, parsed
 
 _FILES = ("config/cache.py", "config/scheduler.py", "config/model.py", "config/parallel.py", "config/load.py", "config/__init__.py", "config.py")  # fmt: skip
 _RENAMED = {
@@ -76,7 +76,7 @@ def _read(version: str, files: list[Path], server: Path) -> EngineLimits:
 
 
 def _limits(path: Path) -> Iterator[EngineLimit]:
-    tree = _parsed(path)
+    tree = parsed(path)
     if tree is None:
         return
     aliases = {part.targets[0].id: part.value for part in tree.body if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name)}  # fmt: skip
@@ -128,9 +128,3 @@ def _choices(annotation: ast.expr, aliases: Mapping[str, ast.expr], depth: int =
         case ast.Attribute() if dotted(annotation) == "torch.dtype":
             return []  # never from a command line
     return None
-
-
-def _parsed(path: Path) -> ast.Module | None:
-    source = read(path)
-    tree = parse(source, path) if isinstance(source, bytes) else None
-    return tree if isinstance(tree, ast.Module) else None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
-from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, parse, read
+from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, parsed
 
 _DEEPEST = 12  # of imports that pass a name on, and of base classes
 Modules = dict[str, tuple[Path, ast.Module] | None]
@@ -167,10 +167,8 @@ class Definitions:
                 file = tree.locate(own) if own else None
                 if file is None or not str(file.path).endswith(".py"):
                     continue
-                source = read(file.path)
-                parsed = parse(source, file.path) if isinstance(source, bytes) else None
-                if isinstance(parsed, ast.Module):
-                    self._modules[name] = (file.path, parsed)
+                if found := parsed(file.path):
+                    self._modules[name] = (file.path, found)
         return self._modules[name]
 
     def _constant(self, value: ast.expr, module: str) -> Any:

@@ -182,6 +182,13 @@ def parse(source: bytes, path: Path) -> ast.Module | Unreadable:
         return Unreadable(reason, "damage" if b"\0" in source else "syntax", number)
 
 
+def parsed(path: Path) -> ast.Module | None:
+    """Return the syntax tree of a source file; None if it cannot be read or parsed, where the reason does not matter."""
+    source = read(path)
+    tree = parse(source, path) if isinstance(source, bytes) else None
+    return tree if isinstance(tree, ast.Module) else None
+
+
 @functools.lru_cache(maxsize=4096)
 def parse_expression(text: str) -> ast.expr | None:
     """Return the syntax tree of one expression, such as the text of a string annotation."""
