@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from verl_doctor.checks.shared.corrections import healed, settings
+from verl_doctor.checks.shared.made_first import unless_installed
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.vllm.trainer_attention import TrainerAttention
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Location, Subject, check
@@ -65,7 +67,7 @@ _MISSING = TrainerAttention(
     ],
 )
 def flash_attention_not_installed(
-    attention: TrainerAttention, configuration: Configuration | Unknown
+    attention: TrainerAttention, configuration: Configuration | Unknown, launch: Launch | Unknown
 ) -> Iterator[Finding]:
     """The attention implementation that the trainer requests is not installed.
 
@@ -89,7 +91,7 @@ def flash_attention_not_installed(
     if lacking is None or lacking.installed:
         return
     if lacking is critic and lacking.fixed:
-        yield Finding(
+        found = Finding(
             f"verl loads the critic with {lacking.name} whatever the settings are, but {lacking.needs} is not installed",
             Evidence(f"attn_implementation={lacking.name!r}", f"a module {lacking.needs}", lacking.written),
             location=Location(lacking.path, lacking.line or None),
@@ -97,11 +99,12 @@ def flash_attention_not_installed(
             subject=Subject("attention backend", lacking.name, _CRITIC),
             fix=CRITIC_FIX,
         )
+        yield unless_installed(found, launch)
         return
     how = "by default verl requests" if lacking.by_default else "the command requests"
     whose = " for the critic" if lacking is critic else ""
     key, padding = (_CRITIC, _CRITICS_PADDING) if lacking is critic else (_KEY, _PADDING)
-    yield Finding(
+    found = Finding(
         f"{how} {lacking.name}{whose}, but {lacking.needs} is not installed",
         Evidence(f"{lacking.name} ({lacking.written})", f"a module {lacking.needs}", lacking.written),
         location=Location(lacking.path, lacking.line or None) if lacking.path else None,
@@ -109,6 +112,7 @@ def flash_attention_not_installed(
         subject=Subject("attention backend", lacking.name, key if lacking is critic else ""),
         **healed("ATT109", _correction(configuration, attention)),
     )
+    yield unless_installed(found, launch)
 
 
 def _correction(there: Configuration | Unknown, attention: TrainerAttention) -> Correction | None:

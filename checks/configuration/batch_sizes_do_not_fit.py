@@ -12,7 +12,7 @@ from verl_doctor.checks.shared.configuration import GPUS, NODES, configured, own
 from verl_doctor.checks.shared.corrections import LEAVE_OUT, effect_of, healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, copied
 from verl_doctor.toolkit.collectors.configuration.demands import Demands
-from verl_doctor.toolkit.collectors.configuration.roles import has_reference
+from verl_doctor.toolkit.collectors.configuration.roles import has_reference, trains
 from verl_doctor.toolkit.collectors.host.resources import Resources
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Phase, Subject, check
@@ -60,6 +60,8 @@ class _Broken(NamedTuple):
 def _irrelevant(configuration: Configuration) -> str | Unknown | None:
     if not configuration.has(_ACTOR) or not configuration.has(GPUS):
         return "this is not a PPO configuration"
+    if not trains(configuration):
+        return "the job trains nothing"
     return None if configuration.complete else Unknown(configuration.why_incomplete)
 
 

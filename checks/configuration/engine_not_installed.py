@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import LEAVE_OUT, healed, reworded, settings
+from verl_doctor.checks.shared.made_first import unless_installed
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.engines import ChosenEngines, Engine
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Subject, check
 
 _ROLLOUT = "actor_rollout_ref.rollout.name"
@@ -40,7 +43,9 @@ def _engine(*, installed: bool) -> ChosenEngines:
     ],
     since="0.2",
 )
-def engine_not_installed(configuration: Configuration, engines: ChosenEngines) -> Iterator[Finding]:
+def engine_not_installed(
+    configuration: Configuration, engines: ChosenEngines, launch: Launch | Unknown
+) -> Iterator[Finding]:
     """The rollout, the trainer or the kernels that the job chooses are not installed.
 
     ## Why it matters
@@ -58,7 +63,7 @@ def engine_not_installed(configuration: Configuration, engines: ChosenEngines) -
             continue
         word = configuration.override_of(engine.key)
         short = engine.key.removeprefix("actor_rollout_ref.")
-        yield Finding(
+        found = Finding(
             f"{short} is {engine.name}, but {engine.title} is not installed",
             Evidence(
                 found=word.text if word else f"{engine.key}={engine.name} in the configuration",
@@ -72,6 +77,7 @@ def engine_not_installed(configuration: Configuration, engines: ChosenEngines) -
             phase="workers",
             **(healed("CFG120", _correction(configuration, engine)) or {"fix": "consistent-install"}),
         )
+        yield unless_installed(found, launch)
 
 
 def _correction(there: Configuration, engine: Engine) -> Correction | None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks.shared.configuration import configured, place, release
+from verl_doctor.checks.shared.launch_examples import FILES
+from verl_doctor.checks.shared.made_first import unless_installed
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.variables.missing_modules import MissingModule, MissingModules
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
 
 _IMPL = "actor_rollout_ref.actor.optim.optimizer_impl"
@@ -24,11 +28,14 @@ _IMPORT = MissingModules((MissingModule("math_verify", _REWARD, "first batch", "
         Example("all are there", (*configured(), MissingModules())),
         Example("an optimizer's", (*configured(f"++{_IMPL}=bitsandbytes.optim"), _OPTIMIZER), "bitsandbytes, which actor_rollout_ref.actor.optim.optimizer_impl names, is not installed"),
         Example("in a reward file", (*configured(f"+{_REWARD}=/home/me/reward.py"), _IMPORT), "/home/me/reward.py imports math_verify, which is not installed"),
+        Example("installed first", (*configured(f"+{_REWARD}=/home/me/reward.py"), _IMPORT, Launch(FILES, installs=True)), "unless a command of the script installs it first"),
         Example("a class that verl does not have", (*configured(f"+{_DATASET}=/home/me/mine.py"), _LACKING), "imports verl.utils.dataset.rl_dataset.RLHFDatset, which verl 0.6.1 does not have; did you mean RLHFDataset?"),
     ],
     since="0.2",
 )  # fmt: skip
-def module_missing(configuration: Configuration, modules: MissingModules) -> Iterator[Finding]:
+def module_missing(
+    configuration: Configuration, modules: MissingModules, launch: Launch | Unknown
+) -> Iterator[Finding]:
     """A module, class or function that the job's settings or the user's own files import does not exist.
 
     ## Why it matters
@@ -48,7 +55,7 @@ def module_missing(configuration: Configuration, modules: MissingModules) -> Ite
             else f"{module.name}, which {module.key} names,"
         )
         lacks = f"{release(configuration)} does not have" if module.package else "is not installed"
-        yield Finding(
+        found = Finding(
             f"{uses} {lacks}" + (f"; did you mean {module.near}?" if module.near else ""),
             Evidence(
                 found=f"no {module.name} in the installed {module.package}"
@@ -62,3 +69,4 @@ def module_missing(configuration: Configuration, modules: MissingModules) -> Ite
             stops=(EVERY_JOB,),
             phase=module.phase,
         )
+        yield unless_installed(found, launch)

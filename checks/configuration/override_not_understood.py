@@ -10,6 +10,8 @@ from itertools import zip_longest
 
 from verl_doctor.checks.shared.configuration import configured, if_added, place, severity_of
 from verl_doctor.checks.shared.corrections import Healed, healed, reworded
+from verl_doctor.checks.shared.launch_examples import FILES
+from verl_doctor.checks.shared.made_first import unless_made
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch
 from verl_doctor.toolkit.facts import Unknown
@@ -48,6 +50,11 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
             "a folder that does not exist",
             (replace(configured()[0], refused="no mine", missing_folder="/home/me/recipe/config"),),
             "the folder /home/me/recipe/config does not exist",
+        ),
+        Example(
+            "a folder that the script fills first",
+            (replace(configured()[0], refused="no mine", missing_folder="/home/me/made"), Launch(FILES, made=("/home/me/made/mine.yaml",))),
+            "unless a command of the script creates it first",
         ),
         Example("no such group", configured("actor@critic=mine"), "has no group actor"),
     ],
@@ -88,7 +95,7 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
                 phase="workers",
             )
     if folder := configuration.missing_folder:
-        yield Finding(
+        found = Finding(
             f"the folder {folder} does not exist, and Hydra looks for {configuration.name} there",
             Evidence(found=f"no {folder}", wanted="the folder of --config-path or --config-dir"),
             remedy="run verl-doctor check in the folder from which the job starts, or correct the option",
@@ -96,8 +103,10 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
             subject=Subject("folder", folder),
             **healed("CFG103", _without_option(launch, ("--config-path", "-cp", "--config-dir", "-cd"))),
         )
+        yield unless_made(found, folder, launch)
     elif configuration.refused:
-        yield Finding(
+        file = f"{configuration.folder}/{configuration.missing_option or configuration.name}.yaml"
+        found = Finding(
             f"Hydra cannot compose {configuration.name}: {configuration.refused}",
             Evidence(found=configuration.refused, read_from=configuration.folder),
             remedy=f"choose one of {listed(configuration.options, _FEW)} for {configuration.missing_option.rpartition('/')[0]}"
@@ -110,6 +119,7 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
                 _other_option(configuration) or _without_option(launch, ("--config-name", "-cn")),
             ),
         )
+        yield found if "/verl/" in configuration.folder else unless_made(found, file, launch)
 
 
 def _unknown_resolver(word: OverrideWord, there: Configuration) -> str:

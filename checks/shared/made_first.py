@@ -1,4 +1,4 @@
-"""Shared by the rules about missing files: a program that the script calls before the job may create them."""
+"""Shared by the rules about missing files and packages: a program that the script calls before the job may bring them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,18 @@ from verl_doctor.toolkit.rule import Finding
 
 def unless_made(finding: Finding, path: str, launch: Launch | Unknown) -> Finding:
     """The finding that this path is missing; a warning without a correction if the script may create it first."""
-    if not may_be_made(launch, path):
+    return _unless(finding, "creates it") if may_be_made(launch, path) else finding
+
+
+def unless_installed(finding: Finding, launch: Launch | Unknown) -> Finding:
+    """The finding that a package is missing; a warning without a correction if the script may install it first, or starts a container."""
+    if isinstance(launch, Unknown) or not (launch.installs or launch.in_container):
         return finding
-    message = f"{finding.message}, unless a command of the script creates it first"
+    return (
+        _unless(finding, "installs it") if launch.installs else replace(finding, severity="warning", stops=())
+    )
+
+
+def _unless(finding: Finding, does: str) -> Finding:
+    message = f"{finding.message}, unless a command of the script {does} first"
     return replace(finding, message=message, severity="warning", stops=(), fix=None, correction=None)

@@ -75,7 +75,7 @@ def own_files(
     configuration: Configuration, launch: Launch, machine: Machine, interpreter: Interpreter | Unknown
 ) -> OwnFiles | Unknown:
     """Check each file that the job names, resolved as Python does: relative to the current folder, without expanding `~`."""
-    if launch.submitted:
+    if launch.is_elsewhere:
         return Absent("the job runs on another machine")
     here = not changes_folder(launch)
     found = _found(configuration, folder_of(launch, machine.cwd), here=here)

@@ -72,7 +72,7 @@ def reward_function(
         return RewardFunction(key, path, name, "unexpanded")
     if os.path.exists(file) or (not Path(path).is_absolute() and changes_folder(launch)):
         return RewardFunction(key, path, name, "there")
-    here = Path(path).is_absolute() and not launch.submitted
+    here = Path(path).is_absolute() and not launch.is_elsewhere
     return RewardFunction(key, path, name, "missing" if here else "unseen")
 
 

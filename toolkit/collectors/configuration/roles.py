@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 
+# Programs of verl that read a trainer's configuration, and only generate or evaluate.
+_TRAINS_NOTHING = re.compile(r"/verl/.*/main_(?:generation|eval)\w*\.py$")
 _SWITCHES = ("enable", "enabled")
+
+
+def trains(there: Configuration) -> bool:
+    """Return whether the job trains a model."""
+    return _TRAINS_NOTHING.search(there.program) is None
 
 
 def has_critic(there: Configuration) -> bool:

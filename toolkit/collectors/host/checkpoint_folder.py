@@ -41,7 +41,7 @@ def checkpoint_folder(
     path = configuration.get(_KEY)
     if not isinstance(path, str) or not path.startswith("/") or configuration.override_of(_KEY) is None:
         return Absent("the job names no absolute path for checkpoints")
-    if launch.submitted:
+    if launch.is_elsewhere:
         return Absent("the job runs on another machine")
     return CheckpointFolder(path, *_above(path, machine))
 
@@ -66,7 +66,7 @@ def hydra_folder(configuration: Configuration, launch: Launch, machine: Machine)
         or "${" in word.value
     ):
         return Absent("the job names no absolute folder for Hydra")
-    if launch.submitted:
+    if launch.is_elsewhere:
         return Absent("the job runs on another machine")
     return HydraFolder(word.value, *_above(word.value, machine))
 

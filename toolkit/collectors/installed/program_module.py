@@ -36,7 +36,7 @@ def program_module(launch: Launch, trees: VerlTrees) -> ProgramModule | Unknown:
     command, tree = launch.command, trees.imported
     if command is None or not command.module.startswith("verl.") or command.module.endswith(".py"):
         return Absent("the launch script starts no module of verl's")
-    if launch.submitted or tree.module != "verl" or tree.place in ("off the path", "vendored"):
+    if launch.is_elsewhere or tree.module != "verl" or tree.place in ("off the path", "vendored"):
         return Absent("which verl the job imports cannot be determined")
     if tree.place == "above the current folder" or changes_folder(launch):
         return Absent("the script may start the job in another folder, with another verl")

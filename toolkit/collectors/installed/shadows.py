@@ -83,7 +83,7 @@ def shadows(
     """Search the first folders on the path for modules that verl imports. A copy of the package hides nothing."""
     if launch.command is None:
         return Absent("no command that starts training was found")
-    if launch.submitted or not launch.command.module.startswith(_MODULE):
+    if launch.is_elsewhere or not launch.command.module.startswith(_MODULE):
         return Absent("the folder that comes first on the job's path cannot be determined")
     if changes_folder(launch):
         return Absent("the launch script changes the folder")

@@ -159,6 +159,8 @@ def _launch(
         limits=tuple(reader.limits),
         submitted=program is not None and program.submitted,
         made=tuple(dict.fromkeys(reader.made)),
+        installs=reader.installs,
+        in_container=program is not None and program.in_container,
     )
 
 

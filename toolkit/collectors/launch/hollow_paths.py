@@ -38,7 +38,7 @@ class HollowPaths:
 @collector(kept=True)
 def hollow_paths(launch: Launch) -> HollowPaths | Unknown:
     """Find the hollow paths that do not exist."""
-    if launch.submitted:
+    if launch.is_elsewhere:
         return Absent("the job runs on another machine")
     return HollowPaths(tuple(found for word in launch.hollow for found in _of(word)))
 

@@ -122,7 +122,8 @@ class Launch:
     and does not inherit what the script exports. `nodes` is how many nodes a batch script requests from Slurm, None if
     it does not specify; `gpus_per_node` likewise. `limits` are the words after each `ulimit`, "" for an unknown word. `working_dir` is the folder
     that Ray sends with the job. `hollow` are the words of the command in which bash replaces unset variables by
-    nothing. `made` are paths that programs called before the job may create, with all below them.
+    nothing. `made` are paths that programs called before the job may create, with all below them; `installs`: one of these
+    programs may install packages. `in_container`: the job starts in a container or over ssh, where other files and packages are.
     """
 
     files: tuple[tuple[str, Kind], ...]
@@ -143,6 +144,13 @@ class Launch:
     hollow: tuple[Word, ...] = ()
     made: tuple[str, ...] = ()
     gpus_per_node: int | None = None
+    installs: bool = False
+    in_container: bool = False
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the job runs where other files may be."""
+        return self.submitted or self.in_container
 
 
 def where_set(name: str, variables: Variables, launch: Launch | Unknown) -> list[Setting]:

@@ -155,6 +155,9 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
             break
         elif name in _WITH_VALUE:
             rest = _options(rest, name)
+            if name == "uv" and rest and rest[0].text in ("-m", "--module"):
+                program, rest = _python([replace(rest[0], text="-m"), *rest[1:]])
+                break
             if name == "sbatch" and rest:
                 program = ShellProgram(None, rest[0].text, tuple(rest[1:]))
                 break
@@ -262,7 +265,7 @@ def _options(words: list[Argument], name: str) -> list[Argument]:
         if text == "--":
             place += 1
             break
-        if text is None or not text.startswith("-"):
+        if text is None or not text.startswith("-") or (name == "uv" and text in ("-m", "--module")):
             break
         place += 2 if text in _WITH_VALUE[name] else 1
     if name in ("timeout", "taskset") and place < len(words):  # the duration, the mask

@@ -86,12 +86,16 @@ _LOOKS = frozenset({
 })  # fmt: skip
 _COPIES = frozenset({"cp", "mv", "ln", "install", "rsync", "scp"})
 # Programs that start the job in a container or on another machine, with other files.
-_ELSEWHERE = CONTAINERS | {"ssh", "srun", "sbatch"}
+_OTHER_FILES = CONTAINERS | {"ssh"}
+_ELSEWHERE = _OTHER_FILES | {"srun", "sbatch"}
+_SLURM_CONTAINER = "--container-image"
 # Programs that start a job without the variables of the shell, and the variables that their options name.
 _OWN_VARIABLES = frozenset({"docker", "podman", "nerdctl", "kubectl"})
 _NAMED = re.compile(r"(?<![^\s=])([A-Za-z_]\w*)(?==|\s)")
 _UNPACKS = frozenset({"tar", "unzip", "7z", "make", "dvc", "git", "git-lfs", "just"})
 _PYTHON = re.compile(r"python[\d.]*")
+_INSTALLERS = frozenset({"pip", "pip3", "uv", "conda", "mamba", "micromamba", "poetry", "pixi", "pdm"})
+_INSTALLS = frozenset({"install", "sync", "add", "update", "upgrade", "create"})
 _WRITES = re.compile(
     r"save|write|download|dump|copy|to_(?:parquet|json|csv)|makedirs|mkdir|open\(|subprocess|system\("
 )
@@ -123,6 +127,7 @@ class Program:
     folder: str = ""
     starts_verl: bool = False
     missing: str = ""
+    in_container: bool = False
 
     @property
     def is_elsewhere(self) -> bool:
@@ -163,6 +168,7 @@ class Reader:
     lost: list[Argument] = field(default_factory=list)
     ray_starts: list[tuple[Argument, ...]] = field(default_factory=list)
     stops_ray: bool = False
+    installs: bool = False
     limits: list[tuple[str, ...]] = field(default_factory=list)
     working_dirs: list[WorkingDir] = field(default_factory=list)
     is_there: Callable[[str], bool] | None = None
@@ -175,7 +181,12 @@ class Reader:
     def script(self, text: str, path: str, arguments: Sequence[str | None]) -> None:
         """Follow a shell script called with these arguments."""
         scope = Scope(
-            self.environ, arguments=list(arguments), script=path, cwd=self.cwd, called=bool(arguments)
+            self.environ,
+            arguments=list(arguments),
+            script=path,
+            cwd=self.cwd,
+            called=bool(arguments),
+            is_zsh=_is_zsh((), text),
         )
         walk = self.walk(scope, path)
         walk.is_there = self.is_there
@@ -232,7 +243,7 @@ class Reader:
             self.from_raylet += given
             self.ray_starts.append(unwrapped.starts_ray)
         self.stops_ray = self.stops_ray or (unwrapped.stops_ray and not self.ray_starts)
-        program = unwrapped.program
+        program, names = unwrapped.program, _names_of(unwrapped, call)
         if isinstance(program, PythonProgram):
             reaching = (*reaching, *self.from_overrides(program, call.conditional))
             self.working_dirs += folder_of_overrides(program.words)
@@ -247,20 +258,22 @@ class Reader:
                     call.conditional,
                     unwrapped.submits,
                     program.launcher,
-                    unwrapped.names,
+                    names,
                     self.around,
                     call.folder,
                     self.starts_verl(program.module, call.folder),
-                    self.missing(walk, call, unwrapped.names, program.module),
+                    self.missing(walk, call, names, program.module),
+                    not _OTHER_FILES.isdisjoint(_base_names((*self.around, *names))),
                 )
             )
         elif isinstance(program, ShellProgram):
             call, around = replace(call, given=given), self.around
-            self.around = (*around, *unwrapped.names)
+            self.around = (*around, *names)
             self.shell(walk, program, call, reaching, original, submitted=unwrapped.submits)
             self.around = around
         if self.training is None:
             self.made += self.may_make(call, unwrapped)
+            self.installs = self.installs or _installs(call)
 
     def missing(self, walk: Walk, call: Call, names: Sequence[str], module: str) -> str:
         """Return the error for a program, its source or the folder of its output that does not exist; "" if all may exist."""
@@ -397,6 +410,7 @@ class Reader:
                 dict.fromkeys((*known, *_NAMED.findall(" ".join(word.text or "" for word in call.argv)))),
             )
         scope = Scope(environ, variables, list(arguments), name, call.folder or self.cwd)
+        scope.is_zsh = _is_zsh(unwrap(call.argv).names, text)
         inner = self.walk(scope, path)
         inner.given, inner.exported = list(call.given), set(known)
         inner.is_login = walk.may_have_called_functions()
@@ -480,6 +494,25 @@ class Reader:
         """Return the program that most certainly starts training; of equals the first."""
         ranked = [program for program in self.programs if program.rank]
         return max(ranked, key=lambda program: program.rank, default=None)
+
+
+def _names_of(unwrapped: Unwrapped, call: Call) -> tuple[str, ...]:
+    """Return the programs called on the way; Slurm's own containers count as one."""
+    in_image = any((word.text or "").startswith(_SLURM_CONTAINER) for word in call.argv)
+    return ("enroot", *unwrapped.names) if in_image else unwrapped.names
+
+
+def _installs(call: Call) -> bool:
+    """Return whether a call may install packages: `pip install`, `python -m pip install`, `uv sync`."""
+    words = [(word.text or "").rpartition("/")[2] for word in call.argv]
+    installer = next((place for place, word in enumerate(words) if word in _INSTALLERS), None)
+    return installer is not None and not _INSTALLS.isdisjoint(words[installer:])
+
+
+def _is_zsh(names: Sequence[str], text: str) -> bool:
+    """Return whether zsh runs a script: the shell that is called does, otherwise the one in its first line."""
+    called = _base_names(names) & {"bash", "sh", "dash", "zsh"}
+    return "zsh" in called if called else re.match(r"#!.*\bzsh\b", text) is not None
 
 
 def _base_names(names: Iterable[str]) -> set[str]:

@@ -63,6 +63,8 @@ def data_files(
     machine: Machine, target: Target, launch: Launch | Unknown, configuration: Configuration | Unknown
 ) -> DataFiles | Unknown:
     """Check the files named with --data and in the launch command."""
+    if isinstance(launch, Launch) and launch.in_container and not target.data:
+        return Absent("the job reads its data in a container or on another machine")
     here = folder_of(launch, machine.cwd)
     folders = (here, *(path.parent for path in target.files))
     named = [_looked_at(path, "named", "--data", "", 0) for path in target.data]

@@ -107,6 +107,8 @@ def named_model(
     """Find which model the job would train, and what names it."""
     if target.model is not None:
         return NamedModel(target.model, target.model_by)
+    if isinstance(launch, Launch) and launch.in_container:
+        return Absent("the job reads its model in a container or on another machine; name it with --model")
     override = given(launch_values(launch, configuration), *_PATHS)
     if override is None:
         return Absent("no model is named: --model DIR, or actor_rollout_ref.model.path in the launch command")

@@ -6,17 +6,18 @@ import ast
 import difflib
 import itertools
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.configuration.own_contents import yaml_of
 from verl_doctor.toolkit.collectors.configuration.reward_function import module_names
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
-from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder, folder_of
+from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder, folder_of, may_be_made
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
@@ -41,7 +42,14 @@ _FILES: tuple[tuple[str, Phase], ...] = (
 )
 _REWARD = "custom_reward_function.path"
 _LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
-_EDITABLE = ("__editable__", "_editable")
+_EDITABLE = "editable"
+_RUNTIME_ENV = "ray_kwargs.ray_init.runtime_env"
+# What may change where later imports look, or install what they need.
+_CHANGES_PATH = re.compile(
+    rb"^(?![ \t]*(?:import|from)\b).*(?:\bsys\.(?:path|modules|meta_path)\b|\baddsitedir\b|\bos\.system\b|\bpopen\b|\bsubprocess\.|\bexec\(|\bpip\.main\b)"
+    rb"|^[ \t]*from[ \t]+(?:sys|os|subprocess|site)[ \t]+import\b",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True)
@@ -78,7 +86,7 @@ def missing_modules(
     trees: VerlTrees | Unknown,
 ) -> MissingModules | Unknown:
     """Look for each module in the job's folder, on its PYTHONPATH, and in the environment, and for names of verl in its sources."""
-    if launch.submitted or changes_folder(launch):
+    if launch.is_elsewhere or changes_folder(launch):
         return Absent("the folder or the machine on which the job starts is not known")
     wanted = [module for module in _wanted(configuration, folder_of(launch, machine.cwd)) if module.name]
     if not wanted:
@@ -88,11 +96,49 @@ def missing_modules(
     path = [here, *(os.path.join(here, entry) for entry in own if entry), *interpreter.sys_path, *interpreter.site_packages]  # noqa: PTH118  # fmt: skip
     if any("$" in entry for entry in own) or "PYTHONPATH" in job.undetermined:
         return Unknown("the job's PYTHONPATH is not known")
+    runtime = configuration.get(_RUNTIME_ENV)
+    if not isinstance(runtime, Mapping) and runtime not in (None, MISSING):
+        return Unknown("the job's runtime_env is not known")
+    brings = isinstance(runtime, Mapping) and any(runtime[name] for name in runtime if name != "env_vars")
+    own_path = [entry for entry in path[: 1 + len(own)] if entry not in interpreter.sys_path]
     verl = (
         None if isinstance(trees, Unknown) else SourceTree(Path(trees.imported.folder), trees.imported.module)
     )
-    found = (_missing(module, path, verl) for module in wanted)
-    return MissingModules(tuple(dict.fromkeys(module for module in found if module is not None)))
+    found = []
+    for module in wanted:
+        lacking = _missing(module, path, verl)
+        if lacking is not None and not lacking.package:
+            may_come = brings or _may_be_made(lacking.name, path, launch)
+            lacking = None if may_come or module.line > _last_sure_line(module.path, own_path) else lacking
+        found += [lacking] if lacking is not None else []
+    return MissingModules(tuple(dict.fromkeys(found)))
+
+
+def _may_be_made(name: str, path: Sequence[str], launch: Launch) -> bool:
+    return any(
+        may_be_made(launch, os.path.normpath(f"{entry}/{name}{end}")) for entry in path for end in ("", ".py")
+    )
+
+
+def _last_sure_line(path: str, own: Sequence[str]) -> int:
+    """Return the line up to which a file's imports look where the job's path leads: it, or a module of the user's own, may change that path."""
+    source = read(Path(path)) if path else None
+    if not isinstance(source, bytes):
+        return sys.maxsize
+    match = _CHANGES_PATH.search(source)
+    last = source.count(b"\n", 0, match.start()) + 1 if match else sys.maxsize
+    tree = parsed(Path(path))
+    for name, line in _imported(tree.body) if isinstance(tree, ast.Module) else ():
+        files = (
+            Path(entry, *name.split(".")[:end], *rest)
+            for entry in own
+            for end in (1, 2)
+            for rest in (("__init__.py",), ())
+        )
+        sources = (read(file if file.suffix else file.with_suffix(".py")) for file in files)
+        if any(isinstance(text, bytes) and _CHANGES_PATH.search(text) for text in sources):
+            return min(last, line)
+    return last
 
 
 def _missing(module: MissingModule, path: Sequence[str], verl: SourceTree | None) -> MissingModule | None:
@@ -192,11 +238,13 @@ def _is_there(name: str, path: Sequence[str]) -> bool:
     for entry in dict.fromkeys(path):
         try:
             names = os.listdir(entry)  # noqa: PTH208 - names alone
+        except NotADirectoryError:
+            return True  # an archive
         except OSError:
             continue
         if any(found == name or found.startswith(f"{name}.") for found in names):
             return True
-        if any(found.startswith(_EDITABLE) and _mentions(Path(entry, found), name) for found in names):
+        if any(_EDITABLE in found and _mentions(Path(entry, found), name) for found in names):
             return True
     return False
 

@@ -93,7 +93,7 @@ def trackers(
 
 def _runs_here(launch: Launch | Unknown, variables: JobVariables) -> bool:
     """Return whether the job starts its own Ray on this node, and none of its scripts may log in."""
-    if isinstance(launch, Unknown) or launch.submitted or launch.ray_starts or launch.unread:
+    if isinstance(launch, Unknown) or launch.is_elsewhere or launch.ray_starts or launch.unread:
         return False
     logs_in = any(_LOGS_IN.search(load_text(path) or "") for path, _ in launch.files)
     return not logs_in and not variables.has("RAY_ADDRESS")

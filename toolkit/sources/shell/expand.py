@@ -8,7 +8,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from verl_doctor.toolkit.sources.shell.arithmetic import assigned_in, evaluate
 from verl_doctor.toolkit.sources.shell.syntax import (
@@ -89,7 +89,8 @@ class Scope:
     substitution's output, or None. `unset` collects unset names that were expanded plainly; those for which `is_empty` holds
     then count as empty, as in bash, all others as unknown. `needed` collects those of `${name:?message}`, with the message,
     `changed` the names that an expansion assigned. `folds`: patterns match without regard to case. `finds` returns whether
-    files match a pattern; `drops_patterns`: one without files is no word (`nullglob`), or an error.
+    files match a pattern; `drops_patterns`: one without files is no word (`nullglob`), or an error. `is_zsh`: the text of a
+    variable is not split, a plain name stands for all elements of an array, and these count from one.
     """
 
     environ: Mapping[str, str] = field(default_factory=dict)
@@ -106,6 +107,7 @@ class Scope:
     folds: bool = False
     finds: Callable[[str], bool] = lambda _: False
     drops_patterns: bool = False
+    is_zsh: bool = False
 
     def set(self, name: str, value: str | None) -> None:
         """Assign a variable within an expansion, as `${name:=value}` does."""
@@ -237,6 +239,7 @@ def _split(word: ShellWord, scope: Scope) -> list[str | None]:
     if (
         len(word) == 1
         and not word[0].quoted
+        and not scope.is_zsh
         and scope.separators == _SPLITS
         and (choice := undecided(word, scope))
     ):
@@ -266,7 +269,8 @@ def _split(word: ShellWord, scope: Scope) -> list[str | None]:
             if not several:
                 values = [_spaced(values, part, scope)]
             pieces, opens, closes = values, False, False
-        elif isinstance(values, _Fields):
+        elif isinstance(values, _Fields) or (scope.is_zsh and isinstance(part, Parameter)):
+            values = values if isinstance(values, _Fields) else [value for value in values if value != ""]
             pieces, opens, closes = values, False, False
         else:
             pieces, opens, closes = _pieces(values, scope.separators)
@@ -344,8 +348,8 @@ def evaluated(expression: ShellWord, scope: Scope) -> int | None:
 
 
 def _parameter(part: Parameter, scope: Scope) -> list[str | None] | None:
-    every = part.name in ("@", "*") or (part.index is not None and part.index in ((Text("@"),), (Text("*"),)))
-    if every:
+    every = _is_every(replace(part, length=False), "@") or _is_every(replace(part, length=False), "*")
+    if every or (scope.is_zsh and part.index is None and isinstance(scope.get(part.name), list)):
         value = scope.get(part.name)
         if isinstance(value, Either):
             return None
@@ -405,8 +409,10 @@ def _element(part: Parameter, scope: Scope) -> str | Unset | None:
     if isinstance(value, list):
         if index is None or None in value:  # an unknown word may become several elements
             return None
+        if scope.is_zsh:
+            index = index - 1 if index > 0 else index or len(value)
         return value[index] if -len(value) <= index < len(value) else UNSET
-    return value if index == 0 else None
+    return value if index == 0 and not scope.is_zsh else None
 
 
 def _slice(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from verl_doctor.checks.shared.configuration import configured
-from verl_doctor.toolkit.collectors.configuration.roles import has_critic, has_reference, is_read
+from verl_doctor.toolkit.collectors.configuration.roles import has_critic, has_reference, is_read, trains
 
 TREE: dict[str, Any] = {
     "algorithm": {"adv_estimator": "gae", "use_kl_in_reward": False},
@@ -56,3 +57,16 @@ def test_a_reference_is_what_a_divergence_is_computed_from() -> None:
 )
 def test_nothing_below_a_section_that_is_off_is_read(key: str, read: bool) -> None:
     assert is_read(configured(tree=TREE)[0], key) is read
+
+
+@pytest.mark.parametrize(
+    ("program", "does"),
+    [
+        ("/env/verl/trainer/main_ppo.py", True),
+        ("/env/verl/trainer/main_generation_server.py", False),
+        ("/env/verl/trainer/main_eval.py", False),
+        ("/home/me/main_generation.py", True),  # the user's own: whatever it does
+    ],
+)
+def test_programs_of_verl_that_train_nothing(program: str, does: bool) -> None:
+    assert trains(replace(configured(tree=TREE)[0], program=program)) is does

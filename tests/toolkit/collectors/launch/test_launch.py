@@ -353,6 +353,7 @@ def test_a_ray_job_and_its_runtime_env(tmp_path: Path) -> None:
         ("python -m torch.distributed.run --nproc-per-node=8 -m verl.trainer.sft_trainer a=1", "verl.trainer.sft_trainer"),
         ("srun -N 1 --gres gpu:8 --overlap bash -lc 'cd /x && python -m verl.trainer.main_ppo a=1'", "verl.trainer.main_ppo"),
         ("CUDA_VISIBLE_DEVICES=0 uv run --with x python3.11 -m recipe.dapo.main_dapo a=1", "recipe.dapo.main_dapo"),
+        ("uv run --extra vllm -m recipe.dapo.main_dapo a=1", "recipe.dapo.main_dapo"),
         ("sudo -E timeout 3h python3 scripts/train_agent.py a=1", "scripts/train_agent.py"),
         ("docker run --rm --gpus all -v /a:/b --env A=1 image:1 python3 -m verl.trainer.main_ppo a=1", "verl.trainer.main_ppo"),
         ("docker exec verl bash -lc 'cd /x && python -m verl.trainer.main_ppo a=1'", "verl.trainer.main_ppo"),
@@ -867,3 +868,46 @@ def test_an_export_that_bash_refuses(line: str, message: str, tmp_path: Path) ->
     assert [error.message for error in read(tmp_path, script).stopped] == ([message] if message else [])
     done = subprocess.run(["bash", "-c", f"NAME=n\n{line}"], capture_output=True, text=True, check=False)
     assert done.stderr.strip().endswith(message) if message else not done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "inside"),
+    [
+        ("docker run image python3 -m verl.trainer.main_ppo a=1", True),
+        ("docker exec box bash -c 'cd /w && python3 -m verl.trainer.main_ppo a=1'", True),
+        ("srun --container-image=verl.sqsh python3 -m verl.trainer.main_ppo a=1", True),
+        ("srun python3 -m verl.trainer.main_ppo a=1", False),
+        ("python3 -m verl.trainer.main_ppo a=1", False),
+    ],
+)
+def test_a_job_in_a_container(command: str, inside: bool, tmp_path: Path) -> None:
+    assert read(tmp_path, command).in_container is inside
+
+
+@pytest.mark.parametrize(
+    ("before", "installs"),
+    [
+        ("pip install -q math-verify", True),
+        ("/env/bin/python -m pip install -e .", True),
+        ("uv sync --all-extras", True),
+        ("conda activate verl", False),
+        ("pip list", False),
+        ("echo pip install", False),
+    ],
+)
+def test_packages_that_the_script_installs_first(before: str, installs: bool, tmp_path: Path) -> None:
+    start = "python3 -m verl.trainer.main_ppo a=1\n"
+    assert read(tmp_path, f"{before}\n{start}").installs is installs
+    assert not read(tmp_path, f"{start}{before}\n").installs
+
+
+def test_zsh_passes_all_elements_of_an_array_and_splits_no_text(tmp_path: Path) -> None:
+    script = (
+        'A=(a=1 "b=2 3")\nT="x y"\nE=""\npython3 -m verl.trainer.main_ppo $A $T $E "$A" n=${#A} ${A[1]}\n'
+    )
+    zsh = read(tmp_path, f"#!/usr/bin/env zsh\n{script}")
+    assert words_of(zsh) == ["a=1", "b=2 3", "x y", "a=1 b=2 3", "n=2", "a=1"]
+    bash = read(tmp_path, f"#!/bin/bash\n{script}")
+    assert words_of(bash) == ["a=1", "x", "y", "a=1", "n=3", "b=2", "3"]
+    (tmp_path / "inner.sh").write_text(script)
+    assert words_of(read(tmp_path, "zsh inner.sh")) == words_of(zsh)

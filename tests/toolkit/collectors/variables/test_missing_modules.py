@@ -107,3 +107,47 @@ def test_names_that_the_installed_verl_lacks(tmp_path: Path) -> None:
         ("verl.utils.rl_dataset.RLHFDatset", "verl", "RLHFDataset"),
         ("verl.tools.search_tool", "verl", ""),
     ]
+
+
+HELPER = "import sys\nsys.path.append('/elsewhere')\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "words", "made", "missing"),
+    [
+        ("import gone\n", [], (), ["gone"]),
+        ("import os, sys\nsys.path.insert(0, os.path.dirname(__file__))\nimport gone\n", [], (), []),
+        ("import gone\nimport sys\nsys.path.insert(0, '/x')\nimport other\n", [], (), ["gone"]),
+        ("import os\nos.system('pip install gone')\nimport gone\n", [], (), []),
+        ("import paths\nimport gone\n", [], (), []),
+        ("import plain\nimport gone\n", [], (), ["gone"]),
+        ("def f():\n    import sys\n    sys.path.append('/x')\n    import gone\n", [], (), []),
+        ("def f():\n    import gone\n", [], (), ["gone"]),
+        ("import gone\n", ["+ray_kwargs.ray_init.runtime_env.pip=[gone]"], (), []),
+        ("import gone\n", ["+ray_kwargs.ray_init.runtime_env.env_vars.A=1"], (), ["gone"]),
+        ("import gone\n", [], ("gone.py",), []),
+        ("import packed\n", [], (), []),
+    ],
+)
+def test_modules_that_something_may_bring(
+    tmp_path: Path, source: str, words: list[str], made: tuple[str, ...], missing: list[str]
+) -> None:
+    (tmp_path / "reward.py").write_text(source)
+    (tmp_path / "paths.py").write_text(HELPER)
+    (tmp_path / "plain.py").write_text("")
+    site = tmp_path / "site"
+    site.mkdir()
+    archive = tmp_path / "archive.zip"
+    if "packed" in source:
+        archive.touch()
+    command = Command("verl.trainer.main_ppo", (), "run.sh", 2, folder=str(tmp_path))
+    found = missing_modules.collect(
+        configured("+custom_reward_function.path=reward.py", "+custom_reward_function.name=f", *words)[0],
+        Launch((), command=command, made=tuple(str(tmp_path / name) for name in made)),
+        interpreter(site),
+        JobVariables({"PYTHONPATH": str(archive)}),
+        Machine(environ={}, cwd=tmp_path),
+        Absent(""),
+    )
+    assert isinstance(found, MissingModules)
+    assert [module.name for module in found.modules] == missing
