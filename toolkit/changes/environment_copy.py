@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import csv
 import errno
 import fcntl
@@ -45,7 +46,7 @@ def copied(environment: Path, copy: Path) -> None:
                 rewritten[str(target)] = content
     if rewritten:
         _recorded(copy, rewritten)
-    _with_times(environment, copy)
+    _folders_like(environment, copy)
 
 
 def kept(environment: Path, folder: Path) -> None:
@@ -59,6 +60,7 @@ def kept(environment: Path, folder: Path) -> None:
             target.mkdir(exist_ok=True)
         elif os.path.isfile(source):
             put(source, target)
+    _folders_like(environment, folder)
 
 
 def restore(environment: Path, folder: Path) -> None:
@@ -77,7 +79,8 @@ def restore(environment: Path, folder: Path) -> None:
             path.rmdir() if is_folder(path) else path.unlink()
     for inside, source in there.items():
         if is_folder(source):
-            shutil.copystat(source, environment / inside)
+            with contextlib.suppress(PermissionError):  # another user's: its times cannot be restored
+                shutil.copystat(source, environment / inside)
 
 
 def manifest(folder: Path) -> dict[str, int]:
@@ -101,6 +104,17 @@ def walked(folder: Path) -> Iterator[tuple[Path, str]]:
             yield Path(entry.path), path
             if entry.is_dir(follow_symlinks=False):
                 waiting.append(path)
+
+
+def read_only_folder(environment: Path) -> Path | None:
+    """Return the first folder of an environment in which this user may not create files, None if there is none."""
+    folders = (path for path, _ in walked(environment) if is_folder(path))
+    return next((folder for folder in (environment, *folders) if is_read_only(folder)), None)
+
+
+def is_read_only(folder: Path) -> bool:
+    """Return whether this user may not create files in a folder."""
+    return not os.access(folder, os.W_OK | os.X_OK, effective_ids=True)
 
 
 def is_folder(path: Path) -> bool:
@@ -226,10 +240,12 @@ def _row(row: list[str], content: bytes | None) -> list[str]:
     return [row[0], f"sha256={digest}", str(len(content))]
 
 
-def _with_times(environment: Path, copy: Path) -> None:
+def _folders_like(environment: Path, copy: Path) -> None:
+    """Give the folders of a copy the times, modes and attributes of the originals, but let their owner write: the copy will change or be removed."""
     for source, inside in walked(environment):
         if is_folder(source):
             shutil.copystat(source, copy / inside)
+            (copy / inside).chmod(stat.S_IMODE(source.stat().st_mode) | stat.S_IRWXU)
 
 
 def _is_same(kept_one: Path, there: Path) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 from verl_doctor.toolkit.change import InstallPackages
 from verl_doctor.toolkit.changes import environment_copy, files, installer, journal
 from verl_doctor.toolkit.changes.distribution_files import cleared
-from verl_doctor.toolkit.changes.environment_copy import OWN, is_folder
+from verl_doctor.toolkit.changes.environment_copy import OWN, is_folder, is_read_only, read_only_folder
 from verl_doctor.toolkit.changes.journal import Entry, FileRecord, InstallRecord, Planned
 from verl_doctor.toolkit.system.environment_users import users_of
 from verl_doctor.toolkit.system.errors import Refused
@@ -34,12 +34,12 @@ def plan(change: InstallPackages) -> Planned:
         _demand_place(change)
     if change.in_place:
         _demand_writable(
-            environment,
+            read_only_folder(environment),
             "packages would be installed there",
             "run this as its owner"
             + (
                 ""
-                if _read_only(environment.parent)
+                if is_read_only(environment.parent)
                 else ", or omit --in-place: then a copy is made next to it"
             ),
         )
@@ -48,7 +48,7 @@ def plan(change: InstallPackages) -> Planned:
         if os.path.lexists(copy):
             raise Refused(f"{copy} already exists; move it away, then try again")
         _demand_writable(
-            copy.parent,
+            copy.parent if is_read_only(copy.parent) else None,
             "the copy would be there",
             "run this as its owner, or copy the environment to a disk of your own",
         )
@@ -119,6 +119,11 @@ def demand_undoable(entry: Entry, index: int, record: InstallRecord) -> None:
             f"{entry.id} was not undone, and nothing was changed: since then {listed(changed, _SHOWN)} changed in {copy}"
             + ("" if record.in_place else f"; save what you need of it, then remove the folder: rm -r {copy}")
         )
+    _demand_writable(
+        read_only_folder(copy) if record.in_place else None,
+        "files would be restored there",
+        "make it writable, then try again",
+    )
     _demand_unused(copy, "end it first")
 
 
@@ -169,13 +174,9 @@ def _demand_place(change: InstallPackages) -> None:
     )
 
 
-def _read_only(folder: Path) -> bool:
-    return not os.access(folder, os.W_OK | os.X_OK, effective_ids=True)
-
-
-def _demand_writable(folder: Path, why: str, otherwise: str) -> None:
-    if _read_only(folder):
-        raise Refused(f"{folder} is not writable for user {os.geteuid()}, and {why}; {otherwise}")
+def _demand_writable(read_only: Path | None, why: str, otherwise: str) -> None:
+    if read_only is not None:
+        raise Refused(f"{read_only} is not writable for user {os.geteuid()}, and {why}; {otherwise}")
 
 
 def _demand_unused(environment: Path, otherwise: str) -> None:

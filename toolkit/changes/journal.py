@@ -15,6 +15,7 @@ original itself.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -223,6 +224,14 @@ def open_home(home: Path) -> None:
         own_folders.made(home)
     except own_folders.ForeignFolderError as error:
         raise Refused(_untrusted(home, str(error))) from None
+    except OSError as error:
+        if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS}:
+            raise
+        elsewhere = "" if home.name.startswith(".") else ", or set XDG_STATE_HOME to another folder"
+        raise Refused(
+            f"{os_error_text(error)}, and nothing is changed without the journal {home}, which undo needs; make that folder "
+            f"writable{elsewhere}"
+        ) from None
 
 
 def demand_own(home: Path, *, to_read: bool = False) -> int:

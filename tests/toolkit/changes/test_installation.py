@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import stat
 import subprocess
 import sys
 import time
@@ -134,7 +135,18 @@ def test_the_environment_stays_as_it_is_and_undo_removes_the_copy(prefix: Path, 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["env", "journal"]
 
 
+def test_a_copy_of_a_read_only_environment_can_be_changed_and_removed(prefix: Path, tmp_path: Path) -> None:
+    (prefix / SITE).chmod(0o2555)
+    change = install(prefix)
+    home = applied(change, tmp_path)
+    assert stat.S_IMODE((change.copy / SITE).stat().st_mode) == 0o2755
+    assert stat.S_IMODE((prefix / SITE).stat().st_mode) == 0o2555
+    undo(home)
+    assert not change.copy.exists()
+
+
 def test_in_place_undo_gives_every_file_back(prefix: Path, tmp_path: Path) -> None:
+    (prefix / SITE).chmod(0o2775)
     before = tree(prefix)
     change = install(
         prefix, f'{NEW_TORCH}; mkdir "$top/{SITE}/new"; touch "$top/{SITE}/new/a.py"', in_place=True
@@ -143,6 +155,7 @@ def test_in_place_undo_gives_every_file_back(prefix: Path, tmp_path: Path) -> No
     assert (prefix / SITE / "torch.py").read_text() == "torch==2.11.0\n"
     undo(home)
     assert tree(prefix) == before
+    assert stat.S_IMODE((prefix / SITE).stat().st_mode) == 0o2775
     assert [folder.name for folder in home.iterdir() if folder.is_dir()] == ["0001-undone"]
     assert not list(home.glob("0001-undone/*environment*"))
 
@@ -250,7 +263,7 @@ def test_what_cannot_be_copied_is_refused(prefix: Path, sign: str, sentence: str
 def test_a_folder_that_may_not_be_written_is_named(
     prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_place: bool
 ) -> None:
-    place = prefix if in_place else tmp_path
+    place = prefix / SITE if in_place else tmp_path
     monkeypatch.setattr(os, "access", lambda path, *_, **__: path != place)  # root may write everywhere
     with pytest.raises(Refused, match=rf"^{place} is not writable for user"):
         demand_possible([install(prefix, in_place=in_place)])
