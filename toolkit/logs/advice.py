@@ -12,6 +12,7 @@ from functools import partial
 
 from verl_doctor.toolkit.logs.blame import (
     KNOWN,
+    REMOTE_CODE,
     announcement,
     is_of_the_job,
     own_frames,
@@ -174,9 +175,38 @@ _RECIPE = re.compile(r"/(recipes?|examples?)/")
 # A sentence, which may contain a decimal number, and phrases with which a program requests something.
 _SENTENCE = re.compile(r"(?:[^.!?;]|\.(?=\S))+[.!?;]?")
 _ASKS = re.compile(
-    r"(?<!-)\b(?:[Pp]lease|[Tt]ry|[Cc]onsider|[Mm]ake sure|[Ee]nsure|[Uu]se (?!of)|[Ss]et |[Ii]ncrease|[Dd]ecrease|[Rr]educe|[Ii]nstall|[Uu]pgrade|[Uu]pdate|[Ss]pecify)\b|"
-    r"\bmust\b|\bshould (?:be|have|match)\b|\b(?:[Vv]alid|[Aa]llowed|[Pp]ossible|[Ss]upported|[Aa]vailable|current) (?:values?|options?|choices?|columns?|keys?|dtypes?|types?|methods?|backends?|modes?|formats?|versions?|names?)\b|\b[Cc]hoose from\b"
+    r"(?<!-)\b(?:[Pp]lease|[Tt]ry|[Cc]onsider|[Mm]ake sure|[Ee]nsure|[Uu]se (?!of)|[Ss]et |[Ii]ncrease|[Dd]ecrease|[Rr]educe|(?:[Rr]e)?[Ii]nstall|[Uu]pgrade|[Dd]owngrade|[Uu]pdate|[Ss]pecify|"
+    r"[Dd]id you (?:mean|forget)|[Yy]ou (?:can|may|could|need|have) (?!see|find)|[Aa]lternatively|[Ss]witch to|as a workaround|(?:to|[Tt]o) (?:fix|solve|resolve|avoid|enable|disable|bypass|override) )\b|"
+    r"^(?:[Pp]ass|[Aa]dd|[Rr]un|[Ee]nable|[Dd]isable|[Rr]emove|[Pp]rovide|[Cc]hoose|[Cc]all|[Cc]hange|[Cc]heck)\b|\bby (?:passing|setting|using|adding|specifying|installing|running)\b|"
+    r"\bmust\b|\bshould (?:be|have|match)\b|\b(?:needs?|has|have) to\b|\brequires?\b|\b(?:is|are) required\b|\bonly (?:supports?|supported|available|works?)\b|\binstead\b|"
+    r"\b(?:[Vv]alid|[Aa]llowed|[Pp]ossible|[Ss]upported|[Aa]vailable|current) (?:values?|options?|choices?|columns?|keys?|dtypes?|types?|methods?|backends?|modes?|formats?|versions?|names?)\b|\b[Cc]hoose from\b"
 )
+_MOST_WORDS = 400  # characters of the demands that are repeated
+# Sentences that state which two things do not go together, and those that only one kind of thing does.
+_APART = re.compile(
+    r"(.+?) (?:(?:is|are) (?:not (?:yet |currently )?(?:compatible|supported|implemented|available|allowed)|incompatible|unsupported) (?:with|for|on|when|by|in|if|while|using)|"
+    r"(?:does not|doesn't|do not|don't|cannot|can't|can not) (?:yet |currently )?(?:support|work with|work on|be used (?:together )?(?:with|for|in)|be combined with|be enabled (?:with|when))) (.+)"
+)
+_NAMELESS = frozenset({"it", "this", "that", "they", "we", "you", "which", "there", "model", "the model"})
+_FIELD = re.compile(
+    r"([\w.\[\]-]+)\n\s*(?!Value error|Assertion failed)(.+?) \[type=(\w+), input_value=(.{1,80}?)(?:, input_type=\w+)?\]"
+)
+_OF_MODEL = re.compile(r"validation errors? for (\w+)")
+# Arguments of engines, LoRA and Megatron, with verl's keys for them.
+_ROLLOUT, _MODEL = "actor_rollout_ref.rollout", "actor_rollout_ref.model"
+_SET_BY = {
+    **dict.fromkeys(["gpu_memory_utilization", "mem_fraction_static"], f"{_ROLLOUT}.gpu_memory_utilization"),
+    **dict.fromkeys(["max_model_len", "context_length"], f"{_ROLLOUT}.max_model_len"),
+    **{name: f"{_ROLLOUT}.{name}" for name in ("max_num_batched_tokens", "max_num_seqs", "enforce_eager", "enable_chunked_prefill", "enable_prefix_caching", "load_format", "free_cache_engine", "disable_log_stats", "temperature", "top_p", "top_k")},
+    **dict.fromkeys(["tensor_parallel_size", "tp_size"], f"{_ROLLOUT}.tensor_model_parallel_size"),
+    "data_parallel_size": f"{_ROLLOUT}.data_parallel_size",
+    **{name: f"{_MODEL}.{name}" for name in ("target_modules", "exclude_modules", "lora_rank", "lora_alpha", "use_remove_padding", "trust_remote_code")},
+    "max_lora_rank": f"{_MODEL}.lora_rank",
+    "attn_implementation": f"+{_MODEL}.override_config.attn_implementation",
+    **{name: f"actor_rollout_ref.actor.megatron.{name}" for name in ("pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size", "expert_tensor_parallel_size", "sequence_parallel")},
+    **{name: f"+actor_rollout_ref.actor.megatron.override_transformer_config.{name}" for name in ("recompute_granularity", "recompute_method", "recompute_num_layers", "moe_grouped_gemm", "moe_token_dispatcher_type", "attention_backend")},
+}  # fmt: skip
+_WITHOUT_GPU = re.compile(r"TaskRunner|Reward\w*Worker|RewardManager|AgentLoopWorker|main_task")
 _VARIABLE = re.compile(r"\b[Ss]et(?:ting)? [`'\"]?([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b|\bexport ([A-Z][A-Z0-9_]+)=")
 # Sentences that only refer to a text or a tracker.
 _REFERS = re.compile(
@@ -202,6 +232,8 @@ _OF_PYTHON = re.compile(
     r"^\w+ indices must be |^'?\w+'? must be (?:str|int|an? \w+), not |\b[Ss]izes? of tensors? |[Tt]ensors? must (?:have|match|be)|must match the (?:size|shape|existing)|Conversation roles"
 )
 _SILENT = frozenset({"RayTaskError", "KeyError", "CalledProcessError", "OutOfMemoryError"})
+_MOST_FIELDS = 3  # fields or settings that advice names
+_NAME = re.compile(r"[a-z][a-z_0-9]{3,}")
 _LONGEST = 1500  # characters of a message that are searched for sentences
 _AT_LINE = re.compile(r"in \"([^\"<]+)\", line (\d+)")
 
@@ -234,6 +266,7 @@ def advised(
         partial(_of_version, raised, place),
         partial(_announced, raised, place, lines),
         partial(_missing, raised, place, lines),
+        partial(_of_remote_api, raised, place),
         partial(_without_name, raised, place, lines),
         partial(_called, raised, place, lines),
         partial(_without_attribute, raised, place, lines),
@@ -244,11 +277,24 @@ def advised(
         partial(_of_recipe, raised),
         partial(_asserted, place, raised),
         partial(_unset, raised, place, lines),
+        partial(_without_gpu, raised),
     )
-    general: tuple[Callable[[], str], ...] = (partial(_demanded, raised),)
+    general: tuple[Callable[[], str], ...] = (
+        partial(_invalid, raised),
+        partial(_demanded, raised),
+        partial(_apart, raised),
+    )
     if not is_refusal:
-        general = (*general, partial(_of_releases, raised, place, lines))
-    return next((found for reader in (*readers, *(() if is_known else general)) if (found := reader())), "")
+        general = (
+            *general,
+            partial(_of_remote_code, raised, place),
+            partial(_of_releases, raised, place, lines),
+        )
+    found = next((found for reader in readers if (found := reader())), "")
+    if found or is_known:
+        return found
+    found = next((found for reader in general if (found := reader())), "")
+    return "; ".join(filter(None, (found, _set_by(raised, lines))))
 
 
 def _place(frames: Sequence[Frame]) -> _Place:
@@ -551,20 +597,96 @@ def _unset(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
 
 def _demanded(raised: Raised) -> str:
     """Return what the message demands, or the values that it lists."""
-    text = " ".join(raised.message.split())
+    text = " ".join(raised.plain.split())
     if raised.name in _SILENT or len(text) > _LONGEST or _OF_PYTHON.search(text):
         return ""
     demands = [
-        sentence.strip()
+        sentence.strip(" .;")
         for sentence in _SENTENCE.findall(text)
-        if _ASKS.search(sentence) and not _REFERS.search(sentence)
+        if _ASKS.search(sentence.strip()) and not _REFERS.search(sentence)
     ]
+    while len(demands) > 1 and sum(map(len, demands)) > _MOST_WORDS:
+        del demands[0]
     if not demands:
         return ""
-    request = f"do what the message requests: {demands[-1].rstrip('.;')}"
-    if variable := _VARIABLE.search(demands[-1]):
+    request = f"do what the message requests: {'. '.join(demands)}"
+    if variable := next(filter(None, map(_VARIABLE.search, demands)), None):
         request += f"; set {variable[1] or variable[2]} before ray start on every node, or in env_vars of the runtime_env: workers do not get it from the shell that submits the job"
     return request
+
+
+def _invalid(raised: Raised) -> str:
+    """Return advice on the fields that pydantic refuses."""
+    model = _OF_MODEL.search(raised.message)
+    if model is None:
+        return ""
+    advice = []
+    for name, reason, kind, value in list(_FIELD.findall(raised.message))[:_MOST_FIELDS]:
+        if kind == "extra_forbidden":
+            advice.append(f"remove {name}, which {model[1]} of this release does not have")
+        elif kind == "missing":
+            advice.append(f"set {name}, which {model[1]} requires")
+        else:
+            advice.append(f"set {name} of {model[1]} to what it accepts ({reason}), not {value}")
+    return "; ".join(advice)
+
+
+def _apart(raised: Raised) -> str:
+    """Return which two things do not go together, according to the message."""
+    for sentence in _SENTENCE.findall(" ".join(raised.plain.split())[:_LONGEST]):
+        if found := _APART.match(sentence.strip(" .;")):
+            first, second = (part.strip(" .,:") for part in found.groups())
+            if second and len(sentence) <= _MOST_WORDS:
+                both = f"{first}, or {second}" if first.lower() not in _NAMELESS else second
+                return f"change what does not go together, as the message states: {both}"
+    return ""
+
+
+def _without_gpu(raised: Raised) -> str:
+    """Return advice on code that uses a GPU in a process of verl that requests none."""
+    if "No CUDA GPUs are available" not in raised.message or not _WITHOUT_GPU.match(raised.line.process):
+        return ""
+    return (
+        f"do not use a GPU in {raised.line.process.partition(' ')[0]}, which requests none, so that Ray hides all from it: serve the model that scores or embeds "
+        "as a server of its own (vllm serve, reward_model.enable) and call it over HTTP, or compute on the CPU"
+    )
+
+
+def _of_remote_code(raised: Raised, place: _Place) -> str:
+    """Return advice on a fault in the code that a model brings with it."""
+    if place.package != REMOTE_CODE or raised.name in _OUTSIDE:
+        return ""
+    code = f": {place.code}" if _is_telling(place.code) else ""
+    return (
+        f"the model's own code (trust_remote_code) fails at {place.at}{code}: install the releases of transformers and torch that its model card names (transformers_version in "
+        "config.json), download its newest code from the Hub, or load it without trust_remote_code if transformers has the architecture; some models' code supports inference only"
+    )
+
+
+def _of_remote_api(raised: Raised, place: _Place) -> str:
+    """Return advice on a name that the code which a model brings with it does not find."""
+    is_api = raised.name in {"AttributeError", "ImportError"} or _CALL.search(raised.message)
+    return _of_remote_code(raised, place) if is_api and _NONE not in raised.message else ""
+
+
+def _is_telling(code: str) -> bool:
+    """Return whether a source line adds something to the message: one that raises it does not."""
+    return bool(code) and not code.startswith("raise ")
+
+
+def _set_by(raised: Raised, lines: Sequence[Line]) -> str:
+    """Return verl's keys for the arguments that a message names, if verl runs."""
+    if not any("/verl/" in frame.path for frame in raised.frames) and not any(
+        "actor_rollout_ref." in line.text for line in lines
+    ):
+        return ""
+    names = dict.fromkeys(
+        name for name in _NAME.findall(raised.plain[:_LONGEST].replace("-", "_")) if name in _SET_BY
+    )
+    keys = [f"{name} is {_SET_BY[name]}" for name in names if _SET_BY[name] not in raised.plain][
+        :_MOST_FIELDS
+    ]
+    return f"in verl, {', '.join(keys)}" if keys else ""
 
 
 def _of_releases(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
@@ -576,7 +698,7 @@ def _of_releases(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
         return ""
     if is_check and raised.message.strip():
         return ""
-    code = f": {place.code}" if place.code else ""
+    code = f": {place.code}" if _is_telling(place.code) else ""
     by = f", called by {place.caller}" if place.caller else ""
     if is_check:
         fact = f"a check in {package} fails at {place.at}{code}{by}"

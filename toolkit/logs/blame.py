@@ -26,7 +26,9 @@ CODES: dict[Fault, str] = {
 }
 """The codes for which `explain` has a page. Their signatures have no texts."""
 
-_NAMES = r"verl|vllm|sglang|ray|torch|torchdata|hydra|omegaconf|transformers|peft|datasets|pyarrow|pandas|numpy|tensordict|accelerate|huggingface_hub|wandb|tqdm|pydantic|triton|flash_attn|deepspeed|megatron|uvloop|trl|openrlhf|slime|skyrl_train|skyrl_gym|rllm|prime_rl|areal|roll|llamafactory|llmtuner|swift|nemo_rl|torchtitan|unsloth|unsloth_zoo|mbridge|mcore_bridge|mindspeed|torch_npu|vllm_ascend|flashinfer|fla|lightning|axolotl|lmcache|rlinf|verifiers|xtuner|unsloth_compiled_cache|Megatron-LM|Megatron-Bridge|TransformerEngine|LLaMA-Factory|LlamaFactory|ms-swift"
+_NAMES = r"verl|vllm|sglang|ray|torch|torchdata|hydra|omegaconf|transformers|peft|datasets|pyarrow|pandas|numpy|tensordict|accelerate|huggingface_hub|wandb|tqdm|pydantic|triton|flash_attn|deepspeed|megatron|uvloop|trl|openrlhf|slime|skyrl_train|skyrl_gym|rllm|prime_rl|areal|roll|llamafactory|llmtuner|swift|nemo_rl|torchtitan|unsloth|unsloth_zoo|mbridge|mcore_bridge|mindspeed|torch_npu|vllm_ascend|flashinfer|fla|lightning|axolotl|lmcache|rlinf|verifiers|xtuner|unsloth_compiled_cache|transformers_modules|Megatron-LM|Megatron-Bridge|TransformerEngine|LLaMA-Factory|LlamaFactory|ms-swift"
+REMOTE_CODE = "transformers_modules"
+"""The package in which transformers puts the code that a model brings with it."""
 KNOWN = frozenset(_NAMES.split("|"))
 """The projects whose source trees are not the job's own code."""
 _INSTALLED = re.compile(
@@ -148,8 +150,14 @@ class Blame:
         if self.missing:
             return f"{self.raised_by or 'the job'} needs {self.missing}, which is not installed"
         if self.file:
-            return f"{self.raised_by or 'a program'} fails on this file: {self.file}"
-        return f"{self.raised_by or 'a program'} raised it: {self.place or 'its traceback is not in the log'}"
+            return f"{self._by} fails on this file: {self.file}"
+        return f"{self._by} raised it: {self.place or 'its traceback is not in the log'}"
+
+    @property
+    def _by(self) -> str:
+        if self.raised_by == REMOTE_CODE:
+            return "the model's own code (trust_remote_code)"
+        return self.raised_by or "a program"
 
     @property
     def remedy(self) -> str:
@@ -191,7 +199,7 @@ def blamed(raised: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame 
     if settings or phase in {"composition", "validation"}:
         return Blame("configuration", settings, file, place, by)
     if by in _REFUSING and _refuses(raised, deepest):
-        return Blame("configuration", _arguments_in(raised.message), file, place, by)
+        return Blame("configuration", _arguments_in(raised.plain), file, place, by)
     return Blame("program", (), file, place, by)
 
 

@@ -336,15 +336,13 @@ class _Where:
             if not is_reported:
                 return placed
             words = alone.message if alone is not None else error.words
-            advice = advised(alone, self._lines) if alone is not None else ""
+            advice = advised(alone, self._lines, is_known=_is_answered(placed)) if alone is not None else ""
             return replace(placed, blame=blamed_alone(words, self._lines), advice=advice)
         blame = blamed(found[0], self._lines, placed.phase)
         if blame is not None and blame.announced is not None:
             placed = replace(placed, lines=(blame.announced.written[:_LONGEST], *placed.lines))
-        is_known = placed.signature is not None and bool(placed.signature.remedy)
-        advice = advised(
-            found[0], self._lines, is_known=is_known, is_refusal=blame is not None and bool(blame.settings)
-        )
+        is_refusal = blame is not None and bool(blame.settings)
+        advice = advised(found[0], self._lines, is_known=_is_answered(placed), is_refusal=is_refusal)
         return replace(_with_code(placed, found[0]), blame=blame, advice=advice)
 
     def _goes_on(self) -> bool:
@@ -352,6 +350,11 @@ class _Where:
         if self._end is None:
             return False
         return self._steps.count_after(self._end.line.number) >= (1 if self._end.line.process else SURE)
+
+
+def _is_answered(error: LoggedError) -> bool:
+    """Return whether a signature has a remedy for the error."""
+    return error.signature is not None and bool(error.signature.remedy)
 
 
 def _with_code(error: LoggedError, raised: Raised) -> LoggedError:

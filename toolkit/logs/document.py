@@ -331,6 +331,8 @@ def remedy_of(error: LoggedError) -> str:
         own = ""
     if error.blame is not None and error.blame.settings and error.blame.settings[0] in advice:
         own = ""
+    if known and error.signature is not None and error.signature.kind == "job" and not error.signature.named:
+        advice = ""  # the signature has what resolved this very complaint
     return "; ".join(filter(None, (own, advice, fitting(known, error.traits))))
 
 

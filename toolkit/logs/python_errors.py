@@ -85,10 +85,16 @@ class Raised:
 
     @property
     def words(self) -> str:
-        """Class and message in one line, without pydantic's notes for programmers and Ray's table of names."""
-        kept = (line for line in _PYDANTIC.sub("", self.message).split("\n") if not line.startswith("\t"))
-        text = " ".join(" ".join(kept).split())
+        """Class and message in one line."""
+        text = " ".join(self.plain.split())
         return f"{self.name}: {text}" if text else self.name
+
+    @property
+    def plain(self) -> str:
+        """The message without pydantic's notes for programmers and Ray's table of names."""
+        return "\n".join(
+            line for line in _PYDANTIC.sub("", self.message).split("\n") if not line.startswith("\t")
+        )
 
     @property
     def first(self) -> Raised:

@@ -117,6 +117,27 @@ def remedy(error: str, *places: str, before: str = "") -> str:
             ["/job/a.py", f"{PACKAGES}/transformers/utils/versions.py"],
             ["pip install 'peft>=0.11,<0.12', with the job's Python"],
         ),
+        (
+            "pydantic_core._pydantic_core.ValidationError: 2 validation errors for ParallelConfig\nranks\n  Input should be a valid integer [type=int_type, input_value='two', input_type=str]\nold_name\n  Extra inputs are not permitted [type=extra_forbidden, input_value=1, input_type=int]",
+            [f"{PACKAGES}/vllm/config.py"],
+            ["set ranks of ParallelConfig to what it accepts (Input should be a valid integer), not 'two'", "remove old_name, which ParallelConfig of this release does not have"],
+        ),
+        (
+            "ValueError: Fused sampling is not compatible with speculative decoding.",
+            [f"{PACKAGES}/vllm/config.py"],
+            ["change what does not go together, as the message states: Fused sampling, or speculative decoding"],
+        ),
+        (
+            "RuntimeError: The cache is stale. Set the variable X_CACHE to a new folder. And please make sure that it is empty.",
+            [f"{PACKAGES}/art/data.py"],
+            ["Set the variable X_CACHE to a new folder. And please make sure that it is empty"],
+        ),
+        (
+            "AttributeError: 'DynamicCache' object has no attribute 'rewound'",
+            ["/root/.cache/huggingface/modules/transformers_modules/m/modeling_m.py"],
+            ["the model's own code (trust_remote_code)", "transformers_version"],
+        ),
+        ("ValueError: max_num_seqs must be positive", [f"{PACKAGES}/verl/a.py", f"{PACKAGES}/vllm/config.py"], ["in verl, max_num_seqs is actor_rollout_ref.rollout.max_num_seqs"]),
         ("ImportError: Apex was not found. Please see the README.", [f"{PACKAGES}/nemo/a.py"], ["install the package that provides the module apex", "nemo requests it"]),
     ],
 )  # fmt: skip
@@ -248,3 +269,22 @@ def test_an_assertion_on_settings_is_a_condition_for_them() -> None:
     assert first.blame.settings == ("data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size")
     assert "data.train_batch_size >= actor_rollout_ref.actor.ppo_mini_batch_size" in remedy_of(first)
     assert "newer release" not in remedy_of(first)
+
+
+def test_a_process_of_verl_that_has_no_gpu_is_named() -> None:
+    log = "(TaskRunner pid=3) Traceback (most recent call last):\n" + "".join(
+        f'(TaskRunner pid=3)   File "{place}", line 12, in run\n'
+        for place in ("/job/rewards.py", f"{PACKAGES}/torch/cuda/__init__.py")
+    )
+    log += "(TaskRunner pid=3) RuntimeError: No CUDA GPUs are available\n"
+    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
+    assert first is not None
+    assert "do not use a GPU in TaskRunner" in remedy_of(first)
+
+
+def test_what_resolved_a_complaint_replaces_what_is_computed() -> None:
+    told = remedy(
+        "TypeError: SFTTrainer.__init__() got an unexpected keyword argument 'tokenizer'", "/job/train.py"
+    )
+    assert told.startswith("pass processing_class=tokenizer")
+    assert "correct the call" not in told
