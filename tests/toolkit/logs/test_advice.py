@@ -134,7 +134,7 @@ def remedy(error: str, *places: str, before: str = "") -> str:
         ),
         (
             "AttributeError: 'DynamicCache' object has no attribute 'rewound'",
-            ["/root/.cache/huggingface/modules/transformers_modules/m/modeling_m.py"],
+            ["/home/user/.cache/huggingface/modules/transformers_modules/m/modeling_m.py"],
             ["the model's own code (trust_remote_code)", "transformers_version"],
         ),
         ("ValueError: max_num_seqs must be positive", [f"{PACKAGES}/verl/a.py", f"{PACKAGES}/vllm/config.py"], ["in verl, max_num_seqs is actor_rollout_ref.rollout.max_num_seqs"]),
