@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from verl_doctor.checks.shared.configuration import GPUS, NODES, configured, place, release, tree_of
 from verl_doctor.checks.shared.corrections import as_written, healed, reworded
+from verl_doctor.toolkit.collectors.configuration.config_classes import ConfigClasses
 from verl_doctor.toolkit.collectors.configuration.configuration import (
     MISSING,
     UNDETERMINED,
@@ -53,11 +54,17 @@ _COUNTS = re.compile(
         Example("a switch for a section that has one", configured("skip=True", tree={"skip": {"enable": False}}), "is a section"),
         Example("a tracker that is no list", configured("trainer.logger=console")),
         Example("a number for a list", configured("trainer.logger=0.9"), "must be a list"),
+        Example("a text, which the class allows", (*configured("actor_rollout_ref.actor.entropy_coeff=low_high"), ConfigClasses(declared={"actor_rollout_ref.actor.entropy_coeff": ("str", "float")}))),
+        Example(
+            "a text where the class wants an integer or nothing",
+            (*configured("critic.enable=some"), ConfigClasses(declared={"critic.enable": ("int", "None")})),
+            "must be an integer or null, not some",
+        ),
         Example("Python's None", configured("critic.enable=None"), "the text None"),
     ],
 )  # fmt: skip
 def config_value_of_wrong_type(
-    configuration: Configuration, validation: Validation | Unknown
+    configuration: Configuration, validation: Validation | Unknown, classes: ConfigClasses | Unknown
 ) -> Iterator[Finding]:
     """A value has a different type from the default that it replaces.
 
@@ -72,7 +79,8 @@ def config_value_of_wrong_type(
     """
     for word in configuration.overrides:
         if word.fate == "applied" and word.key and not word.conditional and not word.foreseen:
-            wanted = _wanted(word, configuration)
+            types = () if isinstance(classes, Unknown) else classes.declared.get(word.key, ())
+            wanted = _wanted(word, configuration, types)
             if wanted:
                 yield Finding(
                     wanted,
@@ -90,11 +98,16 @@ def config_value_of_wrong_type(
                 )
 
 
-def _wanted(word: OverrideWord, there: Configuration) -> str:
-    """What is wrong with the value; "" if nothing."""
+def _wanted(word: OverrideWord, there: Configuration, types: Sequence[str]) -> str:
+    """What is wrong with the value; "" if nothing. `types` are those that verl's class declares."""
     value, default = word.value, _default(word, there)
     if value == _NOTHING:
         return f"{word.key} is set to the text None; in Hydra, nothing is null"
+    if type(value).__name__ in types:
+        return ""
+    is_text = isinstance(value, str) and "${" not in value
+    if default is None and is_text and {"None"} < {*types} <= {"int", "float", "None"}:
+        return f"{word.key} must be {'an integer' if 'int' in types else 'a number'} or null, not {_plain(value)}"
     if (
         value is None
         or default is None

@@ -23,6 +23,7 @@ _WORDS: Mapping[Trouble, tuple[str, str]] = {
     "missing": ("{path} does not exist", "an existing file or folder"),
     "no Python": ("{path} {error}", "a file that Python can read"),
     "contents": ("{path} {error}", "what verl's code requires of that file"),
+    "no path": ("{key} is {path}, not a path", "the path of a file"),
     "no such name": ("{path} has no {name}", "the name of a class in that file"),
     "no data set": ("{name} in {path} is not a Dataset: it has no base class", "a subclass of torch.utils.data.Dataset"),
 }  # fmt: skip
@@ -36,6 +37,7 @@ _WORDS: Mapping[Trouble, tuple[str, str]] = {
         Example("a file of tools", (*configured(f"+{_TOOLS}=/home/me/tools.yaml"), OwnFiles((OwnFile(_TOOLS, "/home/me/tools.yaml", "missing", "first batch"),))), "/home/me/tools.yaml does not exist"),
         Example("a syntax error", (*configured(), OwnFiles((OwnFile("data.custom_cls.path", _FILE, "no Python", "workers", error="cannot be parsed: SyntaxError"),))), "cannot be parsed"),
         Example("a reward without a score", (*configured(f"+{_REWARD}={_FILE}"), OwnFiles((OwnFile(_REWARD, _FILE, "contents", "first batch", error="has a f that returns nothing"),))), "/home/me/mine.py has a f that returns nothing"),
+        Example("a truth value", (*configured(f"+{_TOOLS}=True"), OwnFiles((OwnFile(_TOOLS, "True", "no path", "first batch"),))), "multi_turn.tool_config_path is True, not a path"),
         Example("another class", (*configured(f"+{_CLASS}=Mine"), OwnFiles((OwnFile(_CLASS, _FILE, "no such name", "workers", "Mine"),))), "has no Mine"),
         Example("a class without a base", (*configured(f"+{_CLASS}=Mine"), OwnFiles((OwnFile(_CLASS, _FILE, "no data set", "workers", "Mine"),))), "Mine in /home/me/mine.py is not a Dataset"),
     ],
@@ -61,10 +63,10 @@ def own_file_unusable(
         word = configuration.override_of(file.key)
         message, wanted = _WORDS[file.trouble]
         found = Finding(
-            message.format(path=file.path, name=file.name, error=file.error),
+            message.format(path=file.path, name=file.name, error=file.error, key=file.key),
             Evidence(found=word.text if word else f"{file.key}={configuration.get(file.key)}", wanted=wanted),
             location=place(word) if word else None,
-            remedy=f"correct {file.key}, or {file.path}",
+            remedy=f"correct {file.key}" + ("" if file.trouble == "no path" else f", or {file.path}"),
             subject=Subject("setting", file.key, file.name),
             stops=(EVERY_JOB,),
             phase=file.phase,

@@ -34,7 +34,7 @@ ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 FIXES = {one.id: one for one in (script_word, script_word_changed)}
 FACTS = {
     batch_sizes_do_not_fit: (_EVERY, Unknown("not read")),
-    config_value_of_wrong_type: (Unknown("not read"),),
+    config_value_of_wrong_type: (Unknown("not read"), Unknown("not read")),
 }
 
 

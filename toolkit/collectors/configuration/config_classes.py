@@ -1,8 +1,9 @@
-"""Keys that the launch script appends to a section that verl converts to an object, and whether its class accepts them."""
+"""What the classes that verl makes of the configuration's sections declare about the keys that the launch script sets."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from verl_doctor.toolkit.collectors.configuration.configuration import OverrideWord
 
@@ -23,6 +24,10 @@ class Refused:
 
 @dataclass(frozen=True)
 class ConfigClasses:
-    """The appended keys that verl's classes do not accept. Undecided keys are left out."""
+    """The appended keys that verl's classes do not accept, and the types that they declare, where a value has another type than its default.
+
+    Undecided keys are left out. `declared` are the names of types by key ("str", "float", "None").
+    """
 
     refused: tuple[Refused, ...] = ()
+    declared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

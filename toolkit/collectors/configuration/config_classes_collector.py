@@ -13,7 +13,11 @@ from verl_doctor.toolkit.facts import collector
 @collector(kept=True)
 def config_classes(configuration: Configuration, trees: VerlTrees) -> ConfigClasses:
     """Look up the classes in verl's sources. `_target_` names the class of a section; only some are ever instantiated."""
-    from verl_doctor.toolkit.collectors.configuration.hydra_fields import refused_keys  # noqa: PLC0415 - only where a configuration was composed
+    from verl_doctor.toolkit.collectors.configuration.hydra_fields import declared_types, refused_keys  # noqa: PLC0415 - only where a configuration was composed
 
     tree = trees.imported
-    return ConfigClasses(tuple(refused_keys(configuration, Path(tree.folder), tree.module)))
+    folder = Path(tree.folder)
+    return ConfigClasses(
+        tuple(refused_keys(configuration, folder, tree.module)),
+        dict(declared_types(configuration, folder, tree.module)),
+    )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.configuration.config_classes import Refused
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.sources.python.answers import External, Present
 from verl_doctor.toolkit.sources.python.resolve import Sources
-from verl_doctor.toolkit.sources.python.source import SourceTree, read
+from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, read
 from verl_doctor.toolkit.sources.python.symbols import Attribute, Class
 
 _WITHOUT_FIELDS = frozenset({"collections.abc.Mapping", "object", "abc.ABC"})
@@ -29,6 +30,82 @@ def refused_keys(configuration: Configuration, folder: Path, module: str) -> Ite
         place = next((place for name, place in made if _concerns(name, refused.section)), "")
         if place:
             yield replace(refused, read_from=place)
+
+
+def declared_types(
+    configuration: Configuration, folder: Path, module: str
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the types that classes declare for the keys whose new value has another type than the default."""
+    sources = Sources([SourceTree(folder, module, "verl")])
+    for word in configuration.overrides:
+        default = configuration.default(word.key) if word.fate == "applied" and word.key else MISSING
+        if default is MISSING or word.value is None or isinstance(word.value, type(default)):
+            continue
+        annotation = _annotation(word.key, configuration, sources)
+        if annotation is not None and (types := _types(annotation)):
+            yield word.key, types
+
+
+def _annotation(key: str, there: Configuration, sources: Sources) -> ast.expr | None:
+    """Return the annotation of a key's field, found through the class of the innermost section that names one."""
+    steps = key.split(".")
+    for end in range(len(steps) - 1, 0, -1):
+        target = there.default(f"{'.'.join(steps[:end])}._target_")
+        if not isinstance(target, str):
+            continue
+        found = sources.resolve(target)
+        for place, step in enumerate(steps[end:], end + 1):
+            field = (
+                _field(found.definition, step, sources)
+                if isinstance(found, Present) and isinstance(found.definition, Class)
+                else None
+            )
+            if field is None or not field.annotation:
+                return None
+            annotation = ast.parse(field.annotation, mode="eval").body
+            if place == len(steps):
+                return annotation
+            names = [name for name in _types(annotation) if name != "None"]
+            if len(names) != 1:
+                return None
+            found = sources.resolve(f"{field.module}.{names[0]}")
+    return None
+
+
+def _field(owner: Class, name: str, sources: Sources, depth: int = 0) -> Attribute | None:
+    """Return a field of a dataclass or of its bases."""
+    member = owner.members.get(name)
+    if isinstance(member, Attribute):
+        return member
+    for base in owner.bases if depth < _DEEPEST else ():
+        found = sources.resolve(f"{owner.module}.{base}")
+        if isinstance(found, Present) and isinstance(found.definition, Class):
+            above = _field(found.definition, name, sources, depth + 1)
+            if above is not None:
+                return above
+    return None
+
+
+def _types(annotation: ast.expr) -> tuple[str, ...]:
+    """Return the names of the types in a union; empty if the annotation is anything else."""
+    match annotation:
+        case ast.Constant(value=None):
+            return ("None",)
+        case ast.Name() | ast.Attribute():
+            return (dotted(annotation).rpartition(".")[2],)
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            parts = [_types(left), _types(right)]
+            return tuple(name for part in parts for name in part) if all(parts) else ()
+        case ast.Subscript(value=generic, slice=inner):
+            match dotted(generic).rpartition(".")[2]:
+                case "Optional":
+                    return (*_types(inner), "None") if _types(inner) else ()
+                case "Union" if isinstance(inner, ast.Tuple):
+                    parts = [_types(part) for part in inner.elts]
+                    return tuple(name for part in parts for name in part) if all(parts) else ()
+                case "list" | "dict" | "List" | "Dict" | "Sequence" | "Mapping" as name:
+                    return (name.lower(),)
+    return ()
 
 
 def _made(tree: SourceTree) -> Iterator[tuple[str, str]]:

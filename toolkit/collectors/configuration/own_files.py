@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,7 +20,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.rule import Phase
 from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read
 
-Trouble = Literal["missing", "no Python", "no such name", "no data set", "contents"]
+Trouble = Literal["missing", "no Python", "no such name", "no data set", "contents", "no path"]
 
 _DATASET = "data.custom_cls"
 _RESUME = "trainer.resume_from_path"
@@ -91,6 +91,9 @@ def _is_older(version: str) -> bool:
 
 def _found(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
     for key, phase in _NAMED:
+        value = there.get(key)
+        if value and isinstance(value, (bool, int, float, list, Mapping)):
+            yield OwnFile(key, str(value), "no path", phase)
         path = _path(there, key, cwd, here=here)
         if path is None:
             continue

@@ -6,6 +6,7 @@ vLLM's sampling parameters and torch's optimizer are followed with the arguments
 from __future__ import annotations
 
 import ast
+import contextlib
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -93,6 +94,7 @@ _PARTS: tuple[tuple[str, str, Mapping[str, str], Phase], ...] = (
 _TUNING: tuple[tuple[str, str, Mapping[str, str], Phase], ...] = (
     ("verl.utils.checkpoint.checkpoint_handler.CheckpointHandler", "_determine_resume_path", {"resume_mode": "trainer.resume_mode", "resume_from_path": "trainer.resume_from_path"}, "workers"),
 )  # fmt: skip
+_BUILDER = "verl.workers.config.optimizer.build_optimizer"
 Step = tuple[Callable[[Follower], object], Phase]
 
 
@@ -438,7 +440,11 @@ def _scheduler(follower: Follower, verl: SourceTree) -> None:
 
 
 def _optimizer(follower: Follower, section: str) -> None:
-    """Follow torch's check of the optimizer's arguments."""
+    """Follow what verl makes of the optimizer's arguments, and torch's check of them."""
+    builder = follower.definitions.named(_BUILDER)
+    if isinstance(builder, FunctionNode):
+        with contextlib.suppress(NotFollowedError):
+            follower.call(builder, (UNCLEAR, follower.made(section)), {})
     name, source = follower.value_at(f"{section}.optimizer"), follower.value_at(f"{section}.optimizer_impl")
     owner = follower.definitions.named(f"{source}.{name}") if source == "torch.optim" else None
     if not isinstance(owner, ClassNode):

@@ -55,6 +55,24 @@ _TRANSPARENT = frozenset({"auto_await", "model_validator"})
 _METHODS = frozenset(
     {"lower", "upper", "strip", "startswith", "endswith", "split", "items", "keys", "values"}
 )
+_CHANGES = frozenset(
+    {
+        "append",
+        "extend",
+        "insert",
+        "remove",
+        "pop",
+        "popitem",
+        "clear",
+        "update",
+        "setdefault",
+        "add",
+        "discard",
+        "sort",
+        "reverse",
+    }
+)
+"""Methods that change a list, a dictionary or a set."""
 _BUILT_IN_TYPES = frozenset({"str", "int", "float", "bool", "list", "tuple", "set", "dict", "bytes"})
 _TEXT = 300  # characters of a message
 _DTYPES = frozenset(
@@ -170,12 +188,15 @@ class Follower:
         self._depth = 0
         self._keys: list[str] = []
         self._around: list[list[str]] = []
+        self._written: set[str] = set()  # keys that the code changes in the configuration
 
     # What a configuration holds
 
     def value_at(self, key: str) -> Any:
         """Return the configuration's value for a key, in the form in which code is followed."""
         self._keys.append(key)
+        if any(key == written or key.startswith(f"{written}.") for written in self._written):
+            return UNCLEAR
         return self._taken(self._look(key), key)
 
     def _taken(self, found: Any, key: str) -> Any:
@@ -489,11 +510,10 @@ class Follower:
                     leaves = True
                 case ast.Name(id=name, ctx=ast.Store()):
                     frame.names[name] = UNCLEAR
-                case ast.Attribute(value=ast.Name(id=name), attr=attribute, ctx=ast.Store()):
-                    owner = frame.names.get(name)
-                    if isinstance(owner, Made):
-                        owner.fields[attribute] = UNCLEAR
+                case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
+                    self._store(part, UNCLEAR, frame, ())
                 case ast.Call(func=function, args=arguments):
+                    self._change(part, frame)
                     for argument in (
                         function.value if isinstance(function, ast.Attribute) else function,
                         *arguments,
@@ -513,12 +533,75 @@ class Follower:
                 known = isinstance(value, (list, tuple)) and len(value) == len(parts)
                 for place, part in enumerate(parts):
                     self._store(part, value[place] if known else UNCLEAR, frame, keys)
-            case ast.Attribute(value=inner, attr=name):
-                owner = self._value(inner, frame)
+            case (
+                ast.Attribute(value=inner, attr=name)
+                | ast.Subscript(value=inner, slice=ast.Constant(value=str(name)))
+            ):
+                owner = self._reached(inner, frame)
                 if isinstance(owner, Made):
                     owner.fields[name] = value
                     plain = (key for key in keys if "." in key and not isinstance(self._look(key), Mapping))
                     owner.keys.setdefault(name, next(plain, name))
+                elif isinstance(owner, Section):
+                    self._written.add(f"{owner.key}.{name}" if owner.key else name)
+                elif isinstance(owner, dict) and isinstance(inner, ast.Name) and value is not UNCLEAR:
+                    frame.names[inner.id] = {**owner, name: value}
+                else:
+                    self._forget(inner, frame)
+            case ast.Subscript(value=inner):
+                self._forget(inner, frame)
+
+    def _reached(self, node: ast.expr, frame: _Frame) -> Any:
+        """Return what a name or a chain of attributes stands for, without following any code."""
+        match node:
+            case ast.Name(id=name):
+                return frame.names.get(name, UNCLEAR)
+            case (
+                ast.Attribute(value=inner, attr=name)
+                | ast.Subscript(value=inner, slice=ast.Constant(value=str(name)))
+            ):
+                owner = self._reached(inner, frame)
+                if isinstance(owner, Made):
+                    return owner.fields.get(name, UNCLEAR)
+                if isinstance(owner, Section):
+                    key = f"{owner.key}.{name}" if owner.key else name
+                    return Section(key) if isinstance(self._look(key), Mapping) else UNCLEAR
+        return UNCLEAR
+
+    def _forget(self, node: ast.expr, frame: _Frame) -> None:
+        """Forget the list, dictionary, set or section that an expression stands for: code changes it in place."""
+        found = self._reached(node, frame)
+        match node:
+            case ast.Name(id=name) if isinstance(found, (list, dict, set)):
+                frame.names[name] = UNCLEAR
+            case ast.Attribute(value=inner, attr=name) if isinstance(found, (list, dict, set)):
+                owner = self._reached(inner, frame)
+                if isinstance(owner, Made):
+                    owner.fields[name] = UNCLEAR
+            case ast.Subscript(value=inner):
+                self._forget(inner, frame)
+        if isinstance(found, Section) and found.key:
+            self._written.add(found.key)
+
+    def _updated(self, given: Sequence[Any], keys: Iterable[str], node: ast.Call, frame: _Frame) -> None:
+        if len(given) == 1 and isinstance(given[0], (type(None), bool, int, float, str)):
+            try:
+                dict(given[0])  # type: ignore[arg-type]
+            except (TypeError, ValueError) as error:
+                self._keys[:] = keys
+                self._impossible(type(error).__name__, str(error), node, frame)
+
+    def _change(
+        self, node: ast.Call, frame: _Frame, given: Sequence[Any] = (), keys: Iterable[str] = ()
+    ) -> None:
+        """Forget what a call may change in place: what its method belongs to, and the containers passed to it."""
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES:
+            if node.func.attr == "update" and isinstance(self._reached(node.func.value, frame), dict):
+                self._updated(given, keys, node, frame)
+            self._forget(node.func.value, frame)
+        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+            if isinstance(argument, ast.Name) and not isinstance(frame.names.get(argument.id), Section):
+                self._forget(argument, frame)
 
     def _refuse(
         self, message: ast.expr | None, frame: _Frame, condition: str, node: ast.stmt, raised: str = ""
@@ -777,6 +860,7 @@ class Follower:
         if name in _FUNCTIONS and name not in frame.names:
             return self._built_in(name, given, named, node, frame)
         function = self._value(node.func, frame)
+        self._change(node, frame, given, keys.get(0, ()))
         if isinstance(function, ClassNode) and self.definitions.is_foreign(function):
             made = function
             function = self.definitions.method(made, "__init__") or UNCLEAR

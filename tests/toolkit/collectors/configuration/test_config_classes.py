@@ -60,3 +60,46 @@ def test_appended_keys(word: str, refused: list[str], tmp_path: Path) -> None:
     found = config_classes.collect(replace(there), trees)
     assert isinstance(found, ConfigClasses)
     assert [one.name for one in found.refused] == refused
+
+
+DECLARED = """
+    from dataclasses import dataclass
+    from typing import Optional, Union
+    @dataclass
+    class Limits:
+        most: str | float = 2.0
+        least: Union[int, str] = 1
+        length: Optional[int] = None
+        many: Optional[list[int]] = None
+        kind: "Kind" = 3
+    @dataclass
+    class Base:
+        limits: Optional[Limits] = None
+    @dataclass
+    class Algorithm(Base):
+        pass
+    """
+
+
+@pytest.mark.parametrize(
+    ("word", "types"),
+    [
+        ("algorithm.limits.most=0.5_2.0", ("str", "float")),
+        ("algorithm.limits.most=3.0", None),
+        ("algorithm.limits.least=few", ("int", "str")),
+        ("algorithm.limits.length=some", ("int", "None")),
+        ("algorithm.limits.length=null", None),
+        ("algorithm.limits.many=7", ("list", "None")),
+        ("algorithm.limits.kind=x", None),
+        ("free.x=text", None),
+    ],
+)
+def test_types_that_classes_declare(word: str, types: tuple[str, ...] | None, tmp_path: Path) -> None:
+    folder = source_trees.write(tmp_path / "verl", {"config.py": DECLARED})
+    limits = {"most": 2.0, "least": 1, "length": None, "many": None, "kind": 3}
+    tree = {"algorithm": {"_target_": "verl.config.Algorithm", "limits": limits}, "free": {"x": 1}}
+    there = with_overrides(Configuration("", "", "main", before=tree), [Word(word, "/run.sh", 1)])
+    trees = VerlTrees(Tree(str(folder), "verl", "0.6.1", "--verl"), "named")
+    found = config_classes.collect(there, trees)
+    assert isinstance(found, ConfigClasses)
+    assert found.declared.get(word.partition("=")[0]) == types

@@ -49,7 +49,7 @@ def test_a_file_of_a_group_is_no_value_for_its_section(tmp_path: Path) -> None:
     found = _configuration(tmp_path, "engine=megatron")
     assert [word.fate for word in found.overrides] == ["chosen"]
     assert found.get("engine.strategy") == "megatron"
-    assert not list(config_value_of_wrong_type.judge(found, Unknown("not asked")))
+    assert not list(config_value_of_wrong_type.judge(found, Unknown("not asked"), Unknown("not asked")))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,10 @@ def test_a_file_of_a_group_is_no_value_for_its_section(tmp_path: Path) -> None:
 )
 def test_a_text_that_verl_compares_a_number_with(word: str, wrong: bool, tmp_path: Path) -> None:
     found = _configuration(tmp_path, word)
-    assert bool(list(config_value_of_wrong_type.judge(found, Unknown("not asked")))) is wrong
+    assert (
+        bool(list(config_value_of_wrong_type.judge(found, Unknown("not asked"), Unknown("not asked"))))
+        is wrong
+    )
 
 
 def test_a_folder_of_configurations_that_is_not_here(tmp_path: Path) -> None:

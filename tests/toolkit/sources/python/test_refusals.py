@@ -110,6 +110,9 @@ def refused(tmp_path: Path, body: str) -> Refusal | None:
         ("left = os.getpid() % config.zero", "ZeroDivisionError", ("zero",)),
         ("if config.text not in ['fp16', torch.float16]:\n    raise ValueError", "ValueError", ("text",)),
         ("config.gone.lower()", "ConfigAttributeError", ("gone",)),
+        ("d = {}\nd['x'] = 1\nd.update(config.n)", "TypeError", ("n",)),
+        ("d = {}\nd.update(config.text)", "ValueError", ("text",)),
+        ("d = {'x': 1}\nlen(d)\nassert config.text in d", "AssertionError", ("text",)),
         ("world_size = get_world_size()\nassert world_size % config.n == 0", "AssertionError", ("n",)),
     ],
 )  # fmt: skip
@@ -142,6 +145,17 @@ def test_certain_faults_are_reported(tmp_path: Path, body: str, raised: str, key
         "made = omega_conf_to_dataclass(config.actor.inner)\nassert made.width == 4",
         "yield 1\nraise ValueError",
         "for name in os.listdir('.'):\n    assert name == 'x'",
+        "d = {}\nfor name in os.listdir('.'):\n    d[name] = 1\nassert d",
+        "d = {}\nd[config.far] = 1\nassert d",
+        "d = []\nd.append(config.far)\nassert d",
+        "d = {'a': 1}\nd.pop('a')\nassert not d",
+        "d = {}\nos.fill(d)\nassert d",
+        "d = {}\nif config.far:\n    d.update(a=1)\nassert d",
+        "config.n = 3\nassert config.n == 3",
+        "config['n'] = 3\nassert config.n == 3",
+        "if config.far:\n    config.actor.size = 4\nassert config.actor.size == 4",
+        "config.actor.update({'size': 4})\nassert config.actor.size == 4",
+        "made = omega_conf_to_dataclass(config.actor.inner)\nif config.far:\n    made.width = 5\nassert made.width == 5",
     ],
 )
 def test_uncertain_faults_are_not_reported(tmp_path: Path, body: str) -> None:
