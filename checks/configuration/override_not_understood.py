@@ -8,12 +8,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
-from verl_doctor.checks.shared.configuration import configured, if_added, place, severity_of
+from verl_doctor.checks.shared.configuration import SCRIPT, configured, if_added, place, severity_of
 from verl_doctor.checks.shared.corrections import Healed, healed, reworded
 from verl_doctor.checks.shared.launch_examples import FILES
 from verl_doctor.checks.shared.made_first import unless_made
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
-from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch
+from verl_doctor.toolkit.collectors.configuration.configuration import (
+    UNDETERMINED_VALUE,
+    Configuration,
+    OverrideWord,
+    with_overrides,
+)
+from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch, Word
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Location, Rewrite, Subject, check
 from verl_doctor.toolkit.text import listed
@@ -44,6 +49,7 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
         Example("a list with a space", configured("trainer.logger=[console,", "wandb]"), "a space inside a list"),
         Example("an option", configured("--config=mine"), "Hydra has no option --config"),
         Example("interpolations", configured("+trainer.run=${oc.env:USER,me}-${now:%H}-${trainer.nnodes}")),
+        Example("a default of the shell's, for a variable that is not known", (with_overrides(configured()[0], [Word(None, SCRIPT, 3, "trainer.nnodes=${NNODES:-1}")]),)),
         Example("a resolver that does not exist", configured("+trainer.run=${date:%H}"), "nothing resolves ${date:...}"),
         Example("nothing to delete", configured("~trainer.mine"), "deletes a key that does not exist"),
         Example(
@@ -124,7 +130,7 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
 
 def _unknown_resolver(word: OverrideWord, there: Configuration) -> str:
     """The first resolver of an interpolation that neither OmegaConf nor Hydra has. A program of the user's own may register others."""
-    if "/verl/" not in there.program or word.fate != "applied":
+    if "/verl/" not in there.program or word.fate != "applied" or word.value == UNDETERMINED_VALUE:
         return ""
     return next((name for name in _RESOLVER.findall(word.text) if name not in _RESOLVERS), "")
 

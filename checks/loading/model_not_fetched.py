@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks.shared.configuration import configured, place
+from verl_doctor.checks.shared.launch_examples import FILES
+from verl_doctor.checks.shared.made_first import unless_made
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch
 from verl_doctor.toolkit.collectors.model.hub_models import HubModel, HubModels
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
 
 _KEY = "actor_rollout_ref.model.path"
@@ -27,10 +31,17 @@ def _example(*, cached: bool) -> tuple[object, ...]:
     examples=lambda: [
         Example("the model is in the cache", _example(cached=True)),
         Example("the model is not in the cache", _example(cached=False), "Qwen/Qwen2.5-0.5B-Instruct is not in the model hub's cache, and HF_HUB_OFFLINE=1"),
+        Example(
+            "the script fetches it first",
+            (*_example(cached=False), Launch(FILES, command=Command("verl.trainer.main_ppo", (), "run.sh", 2, folder="/job"), made=(f"/job/{_NAME}",))),
+            "unless a command of the script creates it first",
+        ),
     ],
     since="0.2",
 )  # fmt: skip
-def model_not_fetched(configuration: Configuration, models: HubModels) -> Iterator[Finding]:
+def model_not_fetched(
+    configuration: Configuration, models: HubModels, launch: Launch | Unknown
+) -> Iterator[Finding]:
     """A model of the hub is not in the cache, and the job may not access the hub.
 
     ## Why it matters
@@ -47,7 +58,7 @@ def model_not_fetched(configuration: Configuration, models: HubModels) -> Iterat
         if model.cached:
             continue
         word = configuration.override_of(model.key)
-        yield Finding(
+        found = Finding(
             f"{model.name} is not in the model hub's cache, and {models.offline} keeps the job from the hub",
             Evidence(
                 found=f"nothing of {model.name} in {models.cache}",
@@ -59,3 +70,5 @@ def model_not_fetched(configuration: Configuration, models: HubModels) -> Iterat
             subject=Subject("setting", model.key),
             stops=(EVERY_JOB,),
         )
+        folder = "" if isinstance(launch, Unknown) or launch.command is None else launch.command.folder
+        yield unless_made(found, f"{folder}/{model.name}" if folder else "", launch)

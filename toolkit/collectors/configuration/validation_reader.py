@@ -20,7 +20,7 @@ from verl_doctor.toolkit.collectors.configuration.configuration import Configura
 from verl_doctor.toolkit.collectors.configuration.engine_server import SERVER, handed_arguments
 from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
 from verl_doctor.toolkit.collectors.configuration.nearest_accepted import Judge, with_nearest
-from verl_doctor.toolkit.collectors.configuration.roles import has_critic, has_reference
+from verl_doctor.toolkit.collectors.configuration.roles import has_critic, has_reference, trains
 from verl_doctor.toolkit.collectors.configuration.validation import Raised, Validation
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
@@ -220,6 +220,8 @@ def _data_set(follower: Follower) -> None:
 
 def _later(tree: ast.Module, module: str, verl: SourceTree, there: Configuration) -> Iterator[Step]:
     """What is called once the configuration has been validated."""
+    if not trains(there):
+        return
     trainers = _trainers(tree, module, verl, there)
     beside = not module.startswith("verl.trainer.")  # trainers that verl's defaults are not made for
     if beside or any(map(_is_unusual, there.overrides, repeat(there))):

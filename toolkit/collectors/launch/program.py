@@ -55,6 +55,11 @@ _SUBCOMMAND = {
     "verl-doctor": "guard",
 }
 CONTAINERS = frozenset({"docker", "podman", "nerdctl", "apptainer", "singularity", "enroot", "kubectl"})
+# Programs whose own options end where a Python, a shell or a launcher is called.
+_AROUND = CONTAINERS | {
+    "nsys", "ncu", "py-spy", "strace", "gdb", "perf", "xvfb-run", "proxychains", "proxychains4", "tini", "dumb-init", "chrt", "flock",
+    "pixi", "pyenv", "rye", "pdm", "hatch", "catchsegv", "systemd-run", "caffeinate",
+}  # fmt: skip
 _FLAGS_OF_LAUNCHERS = frozenset(
     {
         "--standalone", "--no-python", "--no_python", "-m", "--module", "--use-env", "--use_env", "--multi_gpu", "--cpu",
@@ -161,7 +166,7 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
             if name == "sbatch" and rest:
                 program = ShellProgram(None, rest[0].text, tuple(rest[1:]))
                 break
-        elif name in CONTAINERS:
+        elif name in _AROUND:
             rest = _inside(rest)
         elif name.endswith(".sh"):
             program = ShellProgram(None, rest[0].text, tuple(rest[1:]))
@@ -192,7 +197,7 @@ def _name(word: Argument) -> str:
 
 
 def _inside(words: list[Argument]) -> list[Argument]:
-    """Return what runs in a container: from the first word that is a Python, a shell or a launcher. Empty if there is none."""
+    """Return what runs in a container or below a profiler: from the first word that is a Python, a shell or a launcher. Empty if there is none."""
     for place, word in enumerate(words[1:], 1):
         name = _name(word)
         if _PYTHON.fullmatch(name) or name in _SHELL or name in ("torchrun", "accelerate", "ray"):

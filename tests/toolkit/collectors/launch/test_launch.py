@@ -356,6 +356,8 @@ def test_a_ray_job_and_its_runtime_env(tmp_path: Path) -> None:
         ("uv run --extra vllm -m recipe.dapo.main_dapo a=1", "recipe.dapo.main_dapo"),
         ("sudo -E timeout 3h python3 scripts/train_agent.py a=1", "scripts/train_agent.py"),
         ("docker run --rm --gpus all -v /a:/b --env A=1 image:1 python3 -m verl.trainer.main_ppo a=1", "verl.trainer.main_ppo"),
+        ("nsys profile -t cuda -o prof --force-overwrite true python3 -m verl.trainer.main_ppo a=1", "verl.trainer.main_ppo"),
+        ("pixi run -e gpu python -m verl.trainer.main_ppo a=1", "verl.trainer.main_ppo"),
         ("docker exec verl bash -lc 'cd /x && python -m verl.trainer.main_ppo a=1'", "verl.trainer.main_ppo"),
         ("srun apptainer exec --nv image.sif torchrun -m verl.trainer.sft_trainer a=1", "verl.trainer.sft_trainer"),
     ],
