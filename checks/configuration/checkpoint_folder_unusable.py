@@ -1,4 +1,4 @@
-"""CFG124: the folder for checkpoints, or Hydra's, cannot be made."""
+"""CFG124: the folder for checkpoints, Hydra's, or the one for cached tables cannot be created."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from collections.abc import Iterator
 from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
-from verl_doctor.toolkit.collectors.host.checkpoint_folder import HYDRA_FOLDER, CheckpointFolder, HydraFolder
+from verl_doctor.toolkit.collectors.host.checkpoint_folder import (
+    HYDRA_FOLDER,
+    CheckpointFolder,
+    DatasetsCache,
+    HydraFolder,
+)
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
 
@@ -28,19 +33,24 @@ _WHY = {
         Example("the folder can be created", (*_JOB, CheckpointFolder("/data/ckpt", "/data"))),
         Example("a folder in /proc or /sys", (*_JOB, CheckpointFolder("/proc/ckpt", "/proc", "of the kernel")), "checkpoints go to /proc/ckpt, but nothing can be created in /proc"),
         Example("Hydra's folder", (*configured(f"{HYDRA_FOLDER}=/proc/outputs"), HydraFolder("/proc/outputs", "/proc", "of the kernel")), "Hydra writes to /proc/outputs"),
+        Example("tables in /proc", (*_JOB, DatasetsCache("/proc/datasets", "/proc", "of the kernel", "HF_DATASETS_CACHE")), "datasets keeps tables in /proc/datasets, but nothing can be created in /proc"),
         Example("another user's folder", (*_JOB, CheckpointFolder("/data/ckpt", "/data", "no permission to write")), "you cannot write to /data"),
         Example("a file system that is not mounted here", (*_JOB, CheckpointFolder("/data/ckpt", "/", "no permission to write")), "you cannot write to /"),
     ],
     since="0.2",
 )  # fmt: skip
 def checkpoint_folder_unusable(
-    configuration: Configuration, folder: CheckpointFolder | Unknown, hydra: HydraFolder | Unknown
+    configuration: Configuration,
+    folder: CheckpointFolder | Unknown,
+    hydra: HydraFolder | Unknown,
+    cache: DatasetsCache | Unknown,
 ) -> Iterator[Finding]:
-    """The folder for checkpoints, or Hydra's, cannot be created.
+    """The folder for checkpoints, Hydra's, or the one for cached tables cannot be created.
 
     ## Why it matters
     verl creates `trainer.default_local_dir` when it first saves, after `save_freq` steps; what was trained
-    until then is lost. Hydra creates `hydra.run.dir` before the program begins.
+    until then is lost. Hydra creates `hydra.run.dir` before the program begins. `datasets`, with which verl reads its
+    tables, creates HF_DATASETS_CACHE, or `datasets` in HF_HOME, before it reads the first.
 
     ## How to fix
     Name a folder that you can write to and that every node sees. On a login node, ignore the finding if the
@@ -62,6 +72,15 @@ def checkpoint_folder_unusable(
                 if word
                 else None,
             ),
+        )
+    if isinstance(cache, DatasetsCache) and cache.trouble and cache.above != "/":
+        yield Finding(
+            f"datasets keeps tables in {cache.path}, but {_WHY[cache.trouble].format(above=cache.above)}",
+            Evidence(found=cache.trouble, wanted="a writable folder", read_from=cache.variable),
+            remedy=f"set {cache.variable} to a folder that you can write to",
+            subject=Subject("folder", cache.path, cache.variable),
+            stops=(EVERY_JOB,),
+            phase="workers",
         )
     if isinstance(folder, Unknown) or not folder.trouble:
         return

@@ -455,7 +455,8 @@ def _optimizer(follower: Follower, section: str) -> None:
     keys: dict[str | int, tuple[str, ...]] = {}
     more = follower.value_at(f"{section}.override_optimizer_config")
     for argument, key in (("lr", "lr"), ("betas", "betas"), ("weight_decay", "weight_decay")):
-        given[argument], keys[argument] = follower.value_at(f"{section}.{key}"), (f"{section}.{key}",)
+        if argument != "betas" or "adam" in name.lower():  # as build_optimizer passes them on
+            given[argument], keys[argument] = follower.value_at(f"{section}.{key}"), (f"{section}.{key}",)
     if isinstance(more, Section):
         for argument in follower.names_in(more):
             key = f"{more.key}.{argument}"

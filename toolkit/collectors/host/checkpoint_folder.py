@@ -9,6 +9,7 @@ from typing import Literal
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.file_systems import file_system_of, may_write
@@ -69,6 +70,41 @@ def hydra_folder(configuration: Configuration, launch: Launch, machine: Machine)
     if launch.is_elsewhere:
         return Absent("the job runs on another machine")
     return HydraFolder(word.value, *_above(word.value, machine))
+
+
+@dataclass(frozen=True)
+class DatasetsCache:
+    """Like `CheckpointFolder`, for the folder in which `datasets` keeps the tables that it reads, and the variable that sets it."""
+
+    path: str
+    above: str
+    trouble: Trouble = ""
+    variable: str = ""
+
+
+@collector(timeout=5)
+def datasets_cache(
+    configuration: Configuration, launch: Launch, job: JobVariables, machine: Machine
+) -> DatasetsCache | Unknown:
+    """Check the nearest existing folder, if the job reads its data with `datasets` and a variable names an absolute path.
+
+    A folder that exists may hold all that the job needs, even if nothing can be added.
+    """
+    if not configuration.has("actor_rollout_ref"):
+        return Absent("the job does not read its data with datasets")
+    if launch.is_elsewhere:
+        return Absent("the job runs on another machine")
+    for variable, below in (("HF_DATASETS_CACHE", ""), ("HF_HOME", "datasets")):
+        if job.has(variable):
+            path = os.path.normpath(Path(job.get(variable), below))
+            unsure = any(setting.name == variable and setting.conditional for setting in launch.settings)
+            if unsure or variable in job.undetermined or not path.startswith("/") or "$" in path:
+                return Absent(f"{variable} is no known absolute path")
+            above, trouble = _above(path, machine)
+            return DatasetsCache(
+                path, above, "" if above == path and os.path.isdir(machine.at(path)) else trouble, variable
+            )
+    return Absent("no variable names a folder for datasets")
 
 
 def _above(path: str, machine: Machine) -> tuple[str, Trouble]:

@@ -168,7 +168,7 @@ def read_model(folder: Path, named_by: str) -> Model:
         mla=bool(_number(language, "kv_lora_rank")),
         own_code=isinstance(config.get("auto_map"), dict),
         has_vision=any(key in config for key in ("vision_config", "visual", "vision_tower")),
-        dtype=_text(language, "torch_dtype") or _text(language, "dtype") or _text(config, "torch_dtype"),
+        dtype=_text(language, "dtype") or _text(language, "torch_dtype") or _text(config, "torch_dtype"),
         without_weights=without_weights,
         layers=_number(language, "num_hidden_layers") if _keeps_every_token(language) else 0,
         kv_heads=_kv_heads(language) if _keeps_every_token(language) else 0,

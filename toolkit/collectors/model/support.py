@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from verl_doctor.toolkit.target import Target
 
 # The table of model types; since transformers 5 most of it is in the second file.
 _CONFIGURATIONS = ("models/auto/configuration_auto.py", "models/auto/auto_mappings.py")
+_TORCH = "torch/_C/__init__.pyi"
+_NUMBER_TYPE = re.compile(rb"^(\w+): dtype\b", re.MULTILINE)
 _REGISTRY = "model_executor/models/registry.py"
 _REMOVED = "_PREVIOUSLY_SUPPORTED_MODELS"
 _ELSEWHERE = "_OOT_SUPPORTED_MODELS"
@@ -69,6 +72,30 @@ def transformers_support(
     version = installed.version if installed is not None and named is None else ""
     nearest = tuple(difflib.get_close_matches(model.model_type, sorted(known), n=3, cutoff=0.7))
     return TransformersSupport(version, model.model_type in known, nearest, str(folder / _CONFIGURATIONS[0]))
+
+
+@dataclass(frozen=True)
+class NumberType:
+    """The type of the weights' numbers that config.json names, and whether torch has one of that name."""
+
+    name: str
+    known: bool
+    nearest: tuple[str, ...]
+    read_from: str
+
+
+@collector(kept=True)
+def number_type(model: Model, interpreter: Interpreter) -> NumberType | Unknown:
+    """Look the type up among those that torch declares."""
+    if not model.dtype:
+        return Absent("the model's config.json names no type of numbers")
+    for entry in interpreter.sys_path:
+        path = Path(entry, _TORCH)
+        source = read(path) if os.path.isfile(path) else None
+        if isinstance(source, bytes) and (known := [name.decode() for name in _NUMBER_TYPE.findall(source)]):
+            nearest = tuple(difflib.get_close_matches(model.dtype, sorted(known), n=2))
+            return NumberType(model.dtype, model.dtype in known, nearest, str(path))
+    return Unknown("no torch that declares its types of numbers is installed in this environment")
 
 
 @collector(kept=True)

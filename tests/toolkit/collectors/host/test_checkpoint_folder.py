@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 
 from verl_doctor.checks.shared.configuration import TREE, configured
-from verl_doctor.toolkit.collectors.host.checkpoint_folder import CheckpointFolder, checkpoint_folder
+from verl_doctor.toolkit.collectors.host.checkpoint_folder import (
+    CheckpointFolder,
+    DatasetsCache,
+    checkpoint_folder,
+    datasets_cache,
+)
 from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system import file_systems
@@ -49,3 +55,28 @@ def test_a_job_that_saves_nothing_there_is_not_judged(tmp_path: Path) -> None:
     submitted = Launch((), submitted="ray job submit")
     (there,) = configured(f"trainer.default_local_dir={tmp_path}", tree=SAVING)
     assert isinstance(checkpoint_folder.collect(there, submitted, Machine(environ={})), Absent)
+
+
+@pytest.mark.parametrize(
+    ("variables", "path", "trouble"),
+    [
+        ({"HF_DATASETS_CACHE": "/proc/tables"}, "/proc/tables", "of the kernel"),
+        ({"HF_HOME": "/proc/hf"}, "/proc/hf/datasets", "of the kernel"),
+        ({"HF_HOME": "/proc/hf", "HF_DATASETS_CACHE": "{here}/new"}, "{here}/new", ""),
+        ({"HF_DATASETS_CACHE": "{here}/file/x"}, "{here}/file/x", "a file is in the way"),
+        ({"HF_DATASETS_CACHE": "cache"}, None, ""),
+        ({}, None, ""),
+    ],
+)
+def test_the_folder_in_which_tables_are_kept(
+    variables: dict[str, str], path: str | None, trouble: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    (there,) = configured()
+    given = {name: value.format(here=tmp_path) for name, value in variables.items()}
+    found = datasets_cache.collect(there, Launch(()), JobVariables(given), Machine(environ={}))
+    if path is None:
+        assert isinstance(found, Absent)
+    else:
+        assert isinstance(found, DatasetsCache)
+        assert (found.path, found.trouble) == (path.format(here=tmp_path), trouble)

@@ -12,6 +12,7 @@ import dacite
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.environments import interpreter
 from support.miniatures.source_trees import vllm
 from support.trying import cases
 
@@ -19,8 +20,10 @@ from verl_doctor.toolkit.collectors.installed.trees import VllmTree
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Word
 from verl_doctor.toolkit.collectors.model.model import LFS_MARK, BadFile, Model, model, read_model
 from verl_doctor.toolkit.collectors.model.support import (
+    NumberType,
     TransformersSupport,
     VllmSupport,
+    number_type,
     transformers_support,
     vllm_support,
 )
@@ -250,3 +253,15 @@ def test_a_tokenizer_that_ends_in_the_middle(tmp_path: Path, text: str, bad: int
     (tmp_path / "tokenizer.json").write_text(text)
     found = read_model(tmp_path, "--model")
     assert [(file.name, file.trouble) for file in found.bad_files] == [("tokenizer.json", "damaged")] * bad
+
+
+@pytest.mark.parametrize(
+    ("name", "known"), [("bfloat16", True), ("bfloat61", False), ("torch.bfloat16", False)]
+)
+def test_the_type_of_numbers_is_one_of_torchs(name: str, known: bool, tmp_path: Path) -> None:
+    stub = tmp_path / "torch" / "_C" / "__init__.pyi"
+    stub.parent.mkdir(parents=True)
+    stub.write_text("float32: dtype = ...\nbfloat16: dtype = ...\ndef bfloat61(): ...\n")
+    found = number_type.collect(replace(read_model(tmp_path, "--model"), dtype=name), interpreter(tmp_path))
+    assert isinstance(found, NumberType)
+    assert (found.known, found.nearest[:1]) == (known, ("bfloat16",))
