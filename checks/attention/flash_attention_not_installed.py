@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.checks.shared.corrections import healed, settings
 from verl_doctor.checks.shared.made_first import unless_installed
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
@@ -13,10 +14,10 @@ from verl_doctor.toolkit.collectors.vllm.trainer_attention import TrainerAttenti
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Location, Subject, check
 
-_KEY = "actor_rollout_ref.model.override_config.attn_implementation"
-_CRITIC = "critic.model.override_config.attn_implementation"
-_CRITICS_PADDING = "critic.model.use_remove_padding"
-_PADDING = "actor_rollout_ref.model.use_remove_padding"
+_MODEL, _CRITIC = "actor_rollout_ref.model", "critic.model"
+_TUNED = "model"  # the trained model of a job that only tunes
+_NAME, _PADDING = "override_config.attn_implementation", "use_remove_padding"
+_KEY = f"{_MODEL}.{_NAME}"
 _DEFAULT = "/env/verl/workers/config/model.py"
 CRITIC_FIX = "critic-attention"
 _MISSING = TrainerAttention(
@@ -43,6 +44,14 @@ _MISSING = TrainerAttention(
         Example(
             "the command requests FlashAttention",
             (replace(_MISSING, written=_KEY, by_default=False, path="/home/me/run.sh", line=7),),
+            "flash_attention_2",
+        ),
+        Example(
+            "a fine-tuning job requests it",
+            (
+                replace(_MISSING, written=f"{_TUNED}.{_NAME}", by_default=False),
+                *configured(tree={_TUNED: {"path": "m"}}),
+            ),
             "flash_attention_2",
         ),
         Example(
@@ -96,20 +105,20 @@ def flash_attention_not_installed(
             Evidence(f"attn_implementation={lacking.name!r}", f"a module {lacking.needs}", lacking.written),
             location=Location(lacking.path, lacking.line or None),
             remedy="install flash-attn for this torch and CUDA, or let verl read the critic's setting",
-            subject=Subject("attention backend", lacking.name, _CRITIC),
+            subject=Subject("attention backend", lacking.name, f"{_CRITIC}.{_NAME}"),
             fix=CRITIC_FIX,
         )
         yield unless_installed(found, launch)
         return
     how = "by default verl requests" if lacking.by_default else "the command requests"
     whose = " for the critic" if lacking is critic else ""
-    key, padding = (_CRITIC, _CRITICS_PADDING) if lacking is critic else (_KEY, _PADDING)
+    model = _CRITIC if lacking is critic else _trained(configuration, attention)
     found = Finding(
         f"{how} {lacking.name}{whose}, but {lacking.needs} is not installed",
         Evidence(f"{lacking.name} ({lacking.written})", f"a module {lacking.needs}", lacking.written),
         location=Location(lacking.path, lacking.line or None) if lacking.path else None,
-        remedy=f"install flash-attn for this torch and CUDA, or set +{key}=sdpa and {padding}=False",
-        subject=Subject("attention backend", lacking.name, key if lacking is critic else ""),
+        remedy=f"install flash-attn for this torch and CUDA, or set +{model}.{_NAME}=sdpa and {model}.{_PADDING}=False",
+        subject=Subject("attention backend", lacking.name, f"{_CRITIC}.{_NAME}" if lacking is critic else ""),
         **healed("ATT109", _correction(configuration, attention)),
     )
     yield unless_installed(found, launch)
@@ -119,11 +128,19 @@ def _correction(there: Configuration | Unknown, attention: TrainerAttention) -> 
     """Use torch's own attention on padded rows, which gives the same numbers more slowly, for each model that lacks the package."""
     if isinstance(there, Unknown):
         return None
-    values: dict[str, object] = {}
-    if not attention.installed:
-        values |= {_KEY: "sdpa", _PADDING: False}
+    lacking = [_trained(there, attention)] if not attention.installed else []
     if attention.critic is not None and not attention.critic.installed:
-        values[_CRITIC] = "sdpa"
-        if there.has(_CRITICS_PADDING):
-            values[_CRITICS_PADDING] = False
+        lacking.append(_CRITIC)
+    values: dict[str, object] = {}
+    for model in lacking:
+        values[f"{model}.{_NAME}"] = "sdpa"
+        if model != _CRITIC or there.has(f"{model}.{_PADDING}"):
+            values[f"{model}.{_PADDING}"] = False
     return settings(there, values, "torch's own attention needs no package; it is slower")
+
+
+def _trained(there: Configuration | Unknown, attention: TrainerAttention) -> str:
+    """The section of the trained model: fine-tuning has it at the top."""
+    if not attention.by_default:
+        return attention.written.removesuffix(f".{_NAME}")
+    return _MODEL if isinstance(there, Unknown) or there.has(_MODEL) else _TUNED

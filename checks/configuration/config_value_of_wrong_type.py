@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ _SWITCHES = {
     "false": False,
     "n": False,
 }
+_SLIP = 0.75  # the similarity from which a text is a misspelt True or False
 _NOTHING = "None"
 # Keys that count something. Others whose default happens to be 0 or 1, such as entropy_coeff and top_p, accept fractions.
 _COUNTS = re.compile(
@@ -50,6 +52,7 @@ _COUNTS = re.compile(
         Example("a text for a number", configured("trainer.nnodes=two"), "must be an integer"),
         Example("a fraction for an integer", configured("data.train_batch_size=1e3"), "must be an integer, not 1000.0"),
         Example("a text for a boolean", configured("actor_rollout_ref.rollout.enforce_eager=yes"), "must be True or False"),
+        Example("a misspelt boolean", configured("actor_rollout_ref.rollout.enforce_eager=Ture"), "must be True or False"),
         Example("a value for a section", configured("actor_rollout_ref.actor=dp"), "is a section"),
         Example("a switch for a section that has one", configured("skip=True", tree={"skip": {"enable": False}}), "is a section"),
         Example("a tracker that is no list", configured("trainer.logger=console")),
@@ -179,7 +182,9 @@ def _switch(word: OverrideWord, default: object) -> str:
 def _meant(value: object, default: object) -> object:
     """The meaning of a text or a fraction in place of a value of this type; None if it has no single meaning."""
     if isinstance(default, bool):
-        return _SWITCHES.get(str(value).lower())
+        text = str(value).lower()
+        near = difflib.get_close_matches(text, ("true", "false"), 1, _SLIP)
+        return _SWITCHES.get(near[0] if near else text)
     if isinstance(default, (int, float)):
         text = str(value).strip(" \"'")
         if re.fullmatch(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?", text):

@@ -66,10 +66,14 @@ def settings(
             continue
         head = word.text.partition("=")[0]
         new = None if value is LEAVE_OUT else f"{head}={as_written(value)}"
+        if new == word.text:
+            continue
         correction = reworded(word, new)
         if correction is None:
             return None
         rewrites += correction.rewrites
+    if not rewrites:
+        return None
     return Correction("", tuple(rewrites), why, effect_of(there, values) if effect is None else effect)
 
 

@@ -77,6 +77,7 @@ def test_a_typo_is_distinguished_from_another_name() -> None:
     )
     assert alike("trainer.node_per_n_gpus", there) == "trainer.n_gpus_per_node"
     assert alike("trainer.something", there) == ""
+    assert alike("actor_rollout_ref.rollout.tensor", there).endswith(".tensor_model_parallel_size")
 
 
 def test_a_slip_in_a_section() -> None:

@@ -12,13 +12,30 @@ _MOST = 500  # names of a folder that are compared
 
 
 def beside(path: Path, folders: Iterable[Path]) -> str:
-    """Return the only file of the same name in these folders, or of a similar name in the path's own folder; "" if there is none."""
+    """Return the only file of the same name in these folders, or of a similar name in the path's own folder; "" if there is none.
+
+    Similar are also a name of which the path has only the beginning (`val.parquet`, `validation.parquet`), and one whose
+    extension begins like the path's (`.parq`, `.parquet`).
+    """
     here = {str(folder / path.name) for folder in folders if os.path.isfile(folder / path.name)} - {str(path)}
     if here:
         return here.pop() if len(here) == 1 else ""
     names = {Path(name).stem: name for name in _files(path.parent, path.suffix)}
     near = difflib.get_close_matches(path.stem, names, 2, _CLOSE)
+    near = near or [stem for stem in names if stem.startswith(path.stem) and stem[len(path.stem) :].isalpha()]
+    if not near and path.suffix:
+        others = (Path(name) for name in _files(path.parent, ""))
+        names = {
+            name.name: name.name
+            for name in others
+            if name.stem == path.stem and _begins(path.suffix, name.suffix)
+        }
+        near = list(names)
     return str(path.parent / names[near[0]]) if len(near) == 1 else ""
+
+
+def _begins(suffix: str, other: str) -> bool:
+    return len(other) > 1 and (suffix.startswith(other) or other.startswith(suffix))
 
 
 def model_beside(folder: Path) -> str:

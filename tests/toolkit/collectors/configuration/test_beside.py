@@ -25,6 +25,17 @@ def test_a_slip_in_the_name(tmp_path: Path) -> None:
     assert beside(Path("/gone/x.parquet"), ()) == ""
 
 
+def test_the_beginning_of_a_name_or_of_an_extension(tmp_path: Path) -> None:
+    for name in ("validation.parquet", "train.parquet", "train_small.parquet", "tools.yaml"):
+        (tmp_path / name).touch()
+    assert beside(tmp_path / "val.parquet", ()) == str(tmp_path / "validation.parquet")
+    assert beside(tmp_path / "train.parq", ()) == str(tmp_path / "train.parquet")
+    assert beside(tmp_path / "tools.yml", ()) == ""
+    (tmp_path / "valid.parquet").touch()
+    assert beside(tmp_path / "val.parquet", ()) == str(tmp_path / "valid.parquet")
+    assert beside(tmp_path / "va.parquet", ()) == ""
+
+
 def test_the_only_model_that_can_be_meant(tmp_path: Path) -> None:
     for name in ("qwen2-0.5b", "llama", "cached/snapshots/0a1b", "actor/huggingface", "two/a", "two/b"):
         (tmp_path / name).mkdir(parents=True)
