@@ -60,8 +60,9 @@ _NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _LETTERS = re.compile(r"[A-Z]+")
 
 # Names followed by a value, or quoted next to one: --name, "name", name=, name:, {name: and -Dname.
+# "$PWD" is the shell's folder, PWD= may be a password.
 _NAMED = re.compile(
-    r"(?<![\w.-])(?:--?D?([\w.-]+)|([\w.-]+)(?=\s*=|:\s|\\*[\"'])|(?<=[{,])([\w.-]+)(?=\s*:))"
+    r"(?<![\w.-])(?:--?D?([\w.-]+)|(?!(?<=\$)(?:OLD)?PWD[\"'])([\w.-]+)(?=\s*=|:\s|\\*[\"'])|(?<=[{,])([\w.-]+)(?=\s*:))"
 )
 _ASSIGNED = re.compile(r"(?<![\w.-])([\w.-]+)=")
 

@@ -143,9 +143,17 @@ def test_a_value_counts_too(name: str, value: str, secret: bool) -> None:
     assert is_secret(name, value) is secret
 
 
-@pytest.mark.parametrize("text", ["a={hf_token:abc,b:1}", "https://hooks.slack.com/services/T1/B2/abc"])
+@pytest.mark.parametrize(
+    "text",
+    ["a={hf_token:abc,b:1}", "https://hooks.slack.com/services/T1/B2/abc", 'UID=sa;PWD="x"', "UID=sa;PWD=x"],
+)
 def test_a_text_in_which_one_may_stand(text: str) -> None:
     assert may_hold_secret(text)
+
+
+@pytest.mark.parametrize("text", ['"$PWD"', "'$OLDPWD'", '--config-path="$PWD"'])
+def test_the_shells_folder_is_none(text: str) -> None:
+    assert not may_hold_secret(text)
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,9 @@ def _trials(raised: Raised, there: Configuration) -> Iterator[tuple[str, Any]]:
     names = _names(raised.read_from)
     right = [key for key in raised.keys if there.get(key) in names]
     wrong = sorted((key for key in raised.keys if key not in right), key=lambda key: _rank(key, there))
-    around = [key for key in raised.around if isinstance(there.get(key), (bool, int))]
+    # A value of the wrong type is not repaired by a switch around the code that stumbles over it: other code reads it too.
+    switches = () if raised.raised == "TypeError" else raised.around
+    around = [key for key in switches if isinstance(there.get(key), (bool, int))]
     for key in [*wrong, *sorted(around, key=lambda key: _rank(key, there)), *right]:
         yield from ((key, value) for value in _values(key, there, numbers, names))
 

@@ -85,3 +85,12 @@ def test_a_name_that_the_code_contains_is_not_misspelt(tmp_path: Path) -> None:
 
     found = with_nearest(raised, there, refuses)
     assert (found.nearest_key, found.nearest) == ("a.rank", "1")
+
+
+def test_a_value_of_the_wrong_type_is_not_left_to_other_code() -> None:
+    there = with_overrides(
+        Configuration("main_ppo.py", "/c", "ppo_trainer", before=TREE), [Word("a.rank=two", "run.sh", 1)]
+    )
+    raised = Raised("TypeError", "", "/gone.py:4", "", ("a.rank",), "validation", around=("a.padded",))
+    found = with_nearest(raised, there, lambda changed: raised if changed.get("a.padded") else None)
+    assert found.nearest_key == ""
