@@ -16,10 +16,12 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
+from verl_doctor.toolkit.collectors.configuration.advantage import Estimator, read_estimator
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
 from verl_doctor.toolkit.collectors.configuration.engine_server import SERVER, handed_arguments
 from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
 from verl_doctor.toolkit.collectors.configuration.nearest_accepted import Judge, with_nearest
+from verl_doctor.toolkit.collectors.configuration.registries import ESTIMATOR
 from verl_doctor.toolkit.collectors.configuration.roles import has_critic, has_reference, trains
 from verl_doctor.toolkit.collectors.configuration.validation import Raised, Validation
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
@@ -27,7 +29,7 @@ from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Phase
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING
-from verl_doctor.toolkit.sources.python.definitions import ClassNode, FunctionNode, Modules
+from verl_doctor.toolkit.sources.python.definitions import ClassNode, Definitions, FunctionNode, Modules
 from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
 from verl_doctor.toolkit.sources.python.refusals import (
     Follower,
@@ -48,6 +50,7 @@ _ACTOR = "actor_rollout_ref.actor"
 _MODE = "trainer.v1.trainer_mode"
 _IN_REWARD = "algorithm.use_kl_in_reward"
 _ALGORITHMS = "verl.trainer.ppo.core_algos"
+_ALGORITHMS_FILE = "trainer/ppo/core_algos.py"
 _TRAINERS = ("Trainer", "Rollouter")
 _OLD_TRAINER = "verl.trainer.ppo.ray_trainer.RayPPOTrainer"
 _SAMPLING = "vllm.sampling_params.SamplingParams"
@@ -95,6 +98,9 @@ _TUNING: tuple[tuple[str, str, Mapping[str, str], Phase], ...] = (
     ("verl.utils.checkpoint.checkpoint_handler.CheckpointHandler", "_determine_resume_path", {"resume_mode": "trainer.resume_mode", "resume_from_path": "trainer.resume_from_path"}, "workers"),
 )  # fmt: skip
 _BUILDER = "verl.workers.config.optimizer.build_optimizer"
+_ANYTHING = ClassNode(
+    ast.ClassDef("object", [], [], [], []), ""
+)  # the class of a value about which no more is known
 Step = tuple[Callable[[Follower], object], Phase]
 
 
@@ -245,6 +251,13 @@ def _later(tree: ast.Module, module: str, verl: SourceTree, there: Configuration
             yield partial(_function, name="kl_penalty", argument="kl_penalty", key=key), "first update"
     if there.get(_IN_REWARD) is True:
         yield partial(_function, name="get_kl_controller", argument="kl_ctrl", key="algorithm.kl_ctrl"), "workers"  # fmt: skip
+    algorithms = parsed(verl.folder / _ALGORITHMS_FILE)
+    if algorithms is not None:
+        estimator = read_estimator(
+            there.get(ESTIMATOR), trainers, algorithms, Definitions([verl], None, lambda *_: UNCLEAR)
+        )
+        if estimator is not None:
+            yield partial(_estimator, estimator=estimator), "first batch"
     loss = there.get(f"{_ACTOR}.policy_loss.loss_mode")
     yield (lambda follower: _registered(follower, verl, "register_policy_loss", loss)), "first update"
     if any(map(there.override_of, _MANAGERS)) or any(
@@ -391,9 +404,17 @@ def _function(follower: Follower, name: str, argument: str, key: str) -> None:
 def _registered(follower: Follower, verl: SourceTree, decorator: str, name: object) -> None:
     """Follow the loss function registered under the job's name, with the actor's configuration."""
     config = follower.made(_ACTOR)
-    for node in _registrations(verl.folder / "trainer/ppo/core_algos.py", decorator, name):
+    for node in _registrations(verl.folder / _ALGORITHMS_FILE, decorator, name):
         if isinstance(node, ast.FunctionDef):
             follower.call(FunctionNode(node, _ALGORITHMS), (), {"config": config})
+
+
+def _estimator(follower: Follower, estimator: Estimator) -> None:
+    """Follow the estimator with the arguments that it gets. No other one means the same."""
+    if estimator.refusal is not None:
+        raise RefusedError(estimator.refusal)
+    given = dict.fromkeys(estimator.given, Made(_ANYTHING, {}))
+    follower.call(FunctionNode(estimator.function, _ALGORITHMS), (), given | {"config": Section("algorithm")})
 
 
 def _reward_manager(follower: Follower, verl: SourceTree, there: Configuration) -> None:
