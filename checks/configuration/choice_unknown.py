@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from verl_doctor.checks.shared.configuration import configured, place, release
-from verl_doctor.checks.shared.corrections import healed, reworded
+from verl_doctor.checks.shared.corrections import healed, reworded, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
 from verl_doctor.toolkit.collectors.configuration.registries import (
     AGENT_LOOP,
@@ -30,7 +30,17 @@ from verl_doctor.toolkit.collectors.configuration.registries import (
 )
 from verl_doctor.toolkit.collectors.model.data_tables import DataTables, Table
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Phase, Subject, check
+from verl_doctor.toolkit.rule import (
+    EVERY_JOB,
+    Correction,
+    Evidence,
+    Example,
+    Finding,
+    Location,
+    Phase,
+    Subject,
+    check,
+)
 
 _WHAT = {
     ROLLOUT: "rollout",
@@ -81,6 +91,12 @@ _HAVE = VerlRegistries(
 )
 
 
+def _own(estimator: str) -> Configuration:
+    """A configuration file of the user's own that names an estimator."""
+    (there,) = configured(tree={"algorithm": {"adv_estimator": estimator}})
+    return replace(there, folder="/home/me/config", name="mine", origins={ESTIMATOR: "mine.yaml:7"})
+
+
 def _irrelevant(registries: VerlRegistries) -> str | None:
     extended = registries.extended_by
     if registries.registries.keys() & registries.closed:
@@ -104,6 +120,8 @@ def _irrelevant(registries: VerlRegistries) -> str | None:
         Example("the user's own trainer may have more", (*configured(f"{ESTIMATOR}=mine"), VerlRegistries())),
         Example("an estimator with a typo", (*configured(f"{ESTIMATOR}=gpro"), _HAVE), "verl 0.6.1 has no advantage estimator gpro; did you mean grpo?"),
         Example("a truth value for a name", (*configured(f"{ESTIMATOR}=True"), _HAVE), "has no advantage estimator True"),
+        Example("an estimator in the user's own file", (_own("GRPO"), _HAVE), "has no advantage estimator GRPO; did you mean grpo?"),
+        Example("one that is there", (_own("gae"), _HAVE)),
         Example("an estimator in capitals", (*configured(f"{ESTIMATOR}=GRPO"), _HAVE), "has no advantage estimator GRPO; did you mean grpo?"),
         Example("a rollout of an older verl", (*configured(f"{ROLLOUT}=hf"), _HAVE), "has no rollout hf"),
         Example("a mode of an older verl", (*configured(f"+{MODE}=sync"), _HAVE), "has no rollout mode sync"),
@@ -140,12 +158,15 @@ def choice_unknown(
         if registries.extended_by and key not in registries.closed:
             continue
         word = configuration.override_of(key)
-        if word is None or (key == AGENT_LOOP and _agent_loops_elsewhere(configuration, tables)):
+        own = configuration.own_line(key) if word is None else None
+        if word is None and own is None:
+            continue
+        if key == AGENT_LOOP and _agent_loops_elsewhere(configuration, tables):
             continue
         if key in CONTENTS and not (configuration.number(_SAVES) or 0) > 0:
             continue
         values = configuration.get(key)
-        default = configuration.default(key)
+        default = None if own else configuration.default(key)
         known = {*registry.names, *(default if isinstance(default, list) else [default])}
         for given in values if isinstance(values, list) else [values]:
             value = str(given) if isinstance(given, (int, float)) else given
@@ -157,17 +178,22 @@ def choice_unknown(
                 f"{release(configuration)} has no {_WHAT[key]} {value}"
                 + (f"; did you mean {near}?" if near else ""),
                 Evidence(
-                    found=word.text,
+                    found=word.text if word else f"{key}: {value}",
                     wanted=f"one of {names}",
                     read_from=registry.read_from,
                 ),
-                location=place(word),
+                location=place(word) if word else own and Location(*own),
                 remedy=f"write {near} instead of {value}" if near else f"set {key} to one of {names}",
                 subject=Subject("setting", key),
                 severity="warning" if key in CONTENTS else None,
                 stops=() if key in CONTENTS else (EVERY_JOB,),
                 phase=_PHASES.get(key),
-                **healed("CFG119", _correction(word, value, near, default)),
+                **healed(
+                    "CFG119",
+                    _correction(word, value, near, default)
+                    if word
+                    else _override(configuration, key, value, near),
+                ),
             )
 
 
@@ -184,7 +210,7 @@ def _plain(name: str) -> str:
 
 def _correction(word: OverrideWord, value: str, near: str, default: object) -> Correction | None:
     """The intended name, otherwise verl's default."""
-    if near and difflib.SequenceMatcher(None, _plain(value), _plain(near)).ratio() >= _PLAIN:
+    if near and _is_misspelt(value, near):
         return reworded(word, word.text.replace(value, near), f"{near} is the closest name to {value}")
     new = near or (default if isinstance(default, str) and default in word.text else "")
     if new:
@@ -192,6 +218,17 @@ def _correction(word: OverrideWord, value: str, near: str, default: object) -> C
             word, word.text.replace(value, new), effect=f"the job runs with {new} instead of {value}"
         )
     return reworded(word, None, effect=f"the job runs with verl's default instead of {value}")
+
+
+def _override(there: Configuration, key: str, value: str, near: str) -> Correction | None:
+    """The intended name as a word of the command, which takes precedence over the user's file; None for one entry of a list."""
+    if not near or there.get(key) != value or not _is_misspelt(value, near):
+        return None
+    return settings(there, {key: near}, f"{near} is the closest name to {value}", "")
+
+
+def _is_misspelt(value: str, near: str) -> bool:
+    return difflib.SequenceMatcher(None, _plain(value), _plain(near)).ratio() >= _PLAIN
 
 
 def _agent_loops_elsewhere(there: Configuration, tables: DataTables | Unknown) -> bool:

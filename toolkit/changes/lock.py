@@ -25,15 +25,20 @@ def exclusive(home: Path, patience: float = TIMEOUT) -> Iterator[int]:
     Yields the lock's file descriptor: a child process that inherits it also holds the lock. Raises Refused, naming
     the holder, if the wait was in vain, and OSError if the file system has no locks.
     """
-    descriptor = os.open(home / _NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    file = home / _NAME
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         _wait_for(descriptor, home, patience)
         if os.fstat(descriptor).st_uid == os.geteuid():
             os.fchmod(
                 descriptor, 0o600
             )  # the umask may have removed permissions, and older versions made it readable
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()} on {platform.node()}\n".encode(), 0)
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()} on {platform.node()}\n".encode(), 0)
+        except OSError as error:  # the system calls name no file
+            error.filename = str(file)
+            raise
         yield descriptor
     finally:
         os.close(descriptor)

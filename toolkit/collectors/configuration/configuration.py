@@ -110,6 +110,15 @@ class Configuration:
         """Like `get`, without the overrides."""
         return lookup(self.before, key)
 
+    def own_line(self, key: str) -> tuple[str, int] | None:
+        """Return the line of the user's own file that sets a key; None if verl's files do, or if the program is not verl's."""
+        place, _, line = self.origins.get(key, "").rpartition(":")
+        before, inside, _ = self.program.rpartition("/verl/trainer/")
+        path = f"{self.folder}/{place}" if not place.startswith("/") else place
+        if not place or not inside or path.startswith(f"{before}/verl/"):
+            return None
+        return path, int(line)
+
     def number(self, key: str) -> int | float | None:
         """Return the value if it is a number."""
         value = self.get(key)

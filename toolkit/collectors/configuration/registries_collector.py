@@ -22,7 +22,7 @@ def verl_registries(
     """Read the registries of the imported tree, for a job run by one of verl's own trainers."""
     if not configuration.program.endswith(("/trainer/main_ppo.py", "/trainer/sft_trainer.py")):
         return Absent("the started program is not one of verl's own trainers, and may register further names")
-    if not any(configuration.override_of(key) for key in KEYS):
+    if not any(configuration.override_of(key) or configuration.own_line(key) for key in KEYS):
         return Absent("the job does not change verl's choices")
     from verl_doctor.toolkit.collectors.configuration.registry_reader import read_registries  # noqa: PLC0415 - only for a job that chooses
 

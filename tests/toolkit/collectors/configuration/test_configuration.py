@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,18 @@ def test_a_program_that_prepares_data_starts_no_training(tmp_path: Path) -> None
     found = launch.collect(target, Machine(cwd=tmp_path))
     assert not isinstance(found, Unknown)
     assert found.command is None
+
+
+def test_the_users_own_file_is_distinguished_from_verls() -> None:
+    verls = "/env/verl/trainer/config/algorithm.yaml:4"
+    mine = Configuration(
+        "/env/verl/trainer/main_ppo.py", "/home/me/config", "mine", origins={"a": "mine.yaml:3", "b": verls}
+    )
+    assert (mine.own_line("a"), mine.own_line("b"), mine.own_line("c")) == (
+        ("/home/me/config/mine.yaml", 3),
+        None,
+        None,
+    )
+    plain = replace(mine, folder="/env/verl/trainer/config", origins={"a": "ppo_trainer.yaml:3"})
+    assert plain.own_line("a") is None
+    assert replace(mine, program="/home/me/train.py").own_line("a") is None
