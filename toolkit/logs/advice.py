@@ -13,6 +13,7 @@ from functools import partial
 from verl_doctor.toolkit.logs.blame import (
     KNOWN,
     REMOTE_CODE,
+    STANDARD,
     announcement,
     is_of_the_job,
     own_frames,
@@ -150,6 +151,10 @@ _NO_MEMBER = re.compile(
 )
 # A message may be a single long word: a pattern with three repetitions that can all begin anywhere in it would take hours.
 _SYMBOL = re.compile(r": undefined symbol: (\S+)")
+_ASSIGNED = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+=\w")
+_TABLE = re.compile(
+    r"\b([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*|\w*(?:mapping|registry|factories|classes|handlers)\w*)\[(?:\w+\.)*(\w+)\]"
+)
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/(\w+)")
 _LIBRARY = re.compile(r"(?<![\w.+-])(\w[\w.+-]*\.so[\w.]*): cannot open shared object file")
 _FILE = re.compile(r"(?:\[Errno \d+\] )?([A-Z][\w ]+?):? (?:b?'([^']+)'|\"([^\"]+)\")")
@@ -189,8 +194,9 @@ _APART = re.compile(
 )
 _NAMELESS = frozenset({"it", "this", "that", "they", "we", "you", "which", "there", "model", "the model"})
 _FIELD = re.compile(
-    r"([\w.\[\]-]+)\n\s*(?!Value error|Assertion failed)(.+?) \[type=(\w+), input_value=(.{1,80}?)(?:, input_type=\w+)?\]"
+    r"([\w.\[\]-]+)\n[ \t]*(?![ \t]|Value error|Assertion failed)(.+?) \[type=(\w+), input_value=(.{1,80}?)(?:, input_type=\w+)?\]"
 )
+_VALIDATED = re.compile(r"^\d+ validation errors? for \w+ |Value error, ")
 _OF_MODEL = re.compile(r"validation errors? for (\w+)")
 # Arguments of engines, LoRA and Megatron, with verl's keys for them.
 _ROLLOUT, _MODEL = "actor_rollout_ref.rollout", "actor_rollout_ref.model"
@@ -206,6 +212,21 @@ _SET_BY = {
     **{name: f"actor_rollout_ref.actor.megatron.{name}" for name in ("pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size", "expert_tensor_parallel_size", "sequence_parallel")},
     **{name: f"+actor_rollout_ref.actor.megatron.override_transformer_config.{name}" for name in ("recompute_granularity", "recompute_method", "recompute_num_layers", "moe_grouped_gemm", "moe_token_dispatcher_type", "attention_backend")},
 }  # fmt: skip
+# What turns a package of compiled kernels off.
+_SWITCHES = {
+    "aiter": "VLLM_ROCM_USE_AITER=0, or the variable of the part that crashed, such as VLLM_ROCM_USE_AITER_MOE=0",
+    "flashinfer": "VLLM_USE_FLASHINFER_SAMPLER=0, another attention backend",
+    "flash_attn": "attn_implementation=sdpa",
+    "deep_gemm": "VLLM_USE_DEEP_GEMM=0",
+    "bitsandbytes": "another optimizer",
+    "decord": "FORCE_QWENVL_VIDEO_READER=torchvision",
+    "transformer_engine": "NVTE_FUSED_ATTN=0",
+    "vllm": "enforce_eager=True, disable_custom_all_reduce=True",
+}
+CRASH = "LOG117"
+"""The code of a crash in compiled code."""
+_CRASH = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
+_CRASH_LINES = 12  # lines below "Fatal Python error" that are searched for a place
 _WITHOUT_GPU = re.compile(r"TaskRunner|Reward\w*Worker|RewardManager|AgentLoopWorker|main_task")
 _VARIABLE = re.compile(r"\b[Ss]et(?:ting)? [`'\"]?([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b|\bexport ([A-Z][A-Z0-9_]+)=")
 # Sentences that only refer to a text or a tracker.
@@ -225,6 +246,7 @@ _OUTSIDE = frozenset(
 )  # fmt: skip
 _OF_INPUT = re.compile(r"'(?:str|list|dict|tuple|int|float|bool|set)' object")
 _PASSING = frozenset({"ray", "torch", "hydra", "uvloop", "asyncio", "triton", "numpy", "datasets", "pandas"})
+_NAMESPACE = "(unknown location)"
 _NONE = "'NoneType' object"
 _LAZY = "Failed to import "  # transformers and trl, of a module that they import when it is used
 # Demands that a program cannot follow: they state what went wrong within it.
@@ -297,6 +319,18 @@ def advised(
     return "; ".join(filter(None, (found, _set_by(raised, lines))))
 
 
+def crashed(number: int, lines: Sequence[Line]) -> str:
+    """Return advice on the package in which a process crashed: the deepest place that faulthandler prints below this line."""
+    below = (line.text for line in lines if number < line.number <= number + _CRASH_LINES)
+    places = (Frame(found[1], int(found[2]), found[3]) for found in map(_CRASH.search, below) if found)
+    deepest = next((frame for frame in places if not STANDARD.search(frame.path)), None)
+    package = package_of(deepest) if deepest is not None else ""
+    if deepest is None or package in {"", "ray"}:
+        return ""
+    switch = f", or do without it ({_SWITCHES[package]})" if package in _SWITCHES else ""
+    return f"it crashed in {package} ({_at(deepest)}, in {deepest.function}): install {_named(package)} again for this torch and this GPU, or a newer release{switch}"
+
+
 def _place(frames: Sequence[Frame]) -> _Place:
     """Return the deepest place outside the standard library."""
     own = own_frames(frames)
@@ -325,6 +359,8 @@ def _recommended(raised: Raised, place: _Place) -> str:
         return ""
     if found := _PIP.search(raised.message):
         return f"{_for_shell(found[1].strip())}, with the job's Python, on every node"
+    if _ASSIGNED.search(raised.message) and (demand := _demanded(raised)):
+        return demand
     if found := _NOT_INSTALLED.search(raised.message):
         name = next(filter(None, found.groups())).strip()
         how = _installing(name, known=True) + (f": {place.words} requests it" if place.words else "")
@@ -416,6 +452,8 @@ def _missing(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
     top, dot, _ = module.partition(".")
     if shipped := _SHIPPED.get(".".join(module.split(".")[:2])):
         return f"pip install {shipped} with the job's Python, on every node: it provides {module}, which {place.words or 'the importer'} imports"
+    if dot and top == place.package:
+        return f"the installation of {top} is incomplete or mixes two releases: its own module {module} is missing. pip install --force-reinstall --no-cache-dir {_named(top)} with the job's Python"
     if dot and (top in _PLAIN or top in _DISTRIBUTIONS):
         return (
             f"the installed {_dated(top, lines)} has no module {module}, which {place.words or 'its importer'} imports: install the release of {top} that "
@@ -449,6 +487,11 @@ def _without_name(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
     if partly:
         return f"{module} imports itself through other modules, or a file called {top}.py hides the package: look at {path or 'the traceback'}"
     importer = place.words or "the importer"
+    if _NAMESPACE in raised.message:
+        return (
+            f"Python found only a folder called {top}, without the package: pip install --force-reinstall {_named(top)} (uv sync) with the job's Python, or, if a folder of that name "
+            f"in the working directory hides it, start the job from another folder (python -c 'import {top}; print({top}.__path__)' shows which one is imported)"
+        )
     if place.package == top:
         return f"the installation of {top} mixes two releases: pip install --force-reinstall {_named(top)}"
     of_package = f" (pip show {place.package})" if place.package else ""
@@ -471,6 +514,14 @@ def _called(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
     function, what, keyword = found.groups()
     cls = function.rpartition(".")[0].rpartition(".")[2] or function
     owner = next((package for package, names in _OF_CLASS if names.fullmatch(cls)), "")
+    is_other = place.caller not in {"", "verl"} and function.endswith("__init__") and owner != "transformers"
+    if owner and owner == place.package and is_other:
+        if ":" in place.caller:
+            return f"correct the arguments at {place.caller}: {function} of {_dated(owner, lines)} does not accept {keyword or 'them'}; or install a {owner} that does"
+        return (
+            f"install the {owner} that {place.caller} requires (pip install '{place.caller}[{owner}]', or as pip show {place.caller} names it), or a {place.caller} for this "
+            f"{_dated(owner, lines)}: {place.caller} passes {function} {keyword or 'arguments'}, which it does not accept"
+        )
     if owner and owner == place.package and len(raised.frames) > 1:
         return f"a class of the job or of another package no longer fits {function} of this {_dated(owner, lines)}: install the {owner} that it was made for"
     of = f" of {_dated(owner, lines)}" if owner else ""
@@ -557,6 +608,12 @@ def _of_data(raised: Raised, place: _Place) -> str:
     where = raised.frames[-1] if raised.frames else None
     if raised.name != "KeyError" or where is None:
         return ""
+    table = _TABLE.search(where.code)
+    if table is not None and found is not None and place.package and raised.message.strip()[0] in "'\"":
+        return (
+            f"choose a {table[2]} that {place.words} has in {table[1]}: {found[1]} is not among them ({where.path.rpartition('/')[2]}:{where.line}); it may belong to another "
+            f"command, or to a newer release of {place.words}"
+        )
     if raised.message.strip().isdecimal() and any(package_of(frame) == "pandas" for frame in raised.frames):
         return "a pandas DataFrame has no row of this number as its label: pass a datasets.Dataset (Dataset.from_pandas) to the trainer, or use iloc or reset_index(drop=True)"
     if found is None:
@@ -597,7 +654,7 @@ def _unset(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
 
 def _demanded(raised: Raised) -> str:
     """Return what the message demands, or the values that it lists."""
-    text = " ".join(raised.plain.split())
+    text = _VALIDATED.sub("", " ".join(raised.plain.split()))
     if raised.name in _SILENT or len(text) > _LONGEST or _OF_PYTHON.search(text):
         return ""
     demands = [

@@ -69,6 +69,7 @@ _FULL_KEY = re.compile(
     r"[Nn]ode `([\w.]+)` is not a container|^Could not override '([\w.@/]+)'|argument '([\w.]+)=|error: (?:argument|unrecognized arguments:) (--?[\w-]+)|full_key: ([\w.]+)"
 )
 _PATH = re.compile(r"(?<![\w/.:])(/[\w.+@%=-]+(?:/[\w.+@%=-]+)+)")
+_OF_CPP = re.compile(r"\.(?:cpp|cc|cuh?|hpp|h)$")  # source files, whose place a message states
 _WORD = re.compile(r"[A-Za-z_]\w{4,}")
 _UNDEFINED = re.compile(r"name '(\w+)' is not defined")
 _OF_STORES = frozenset({"DistStoreError", "KeyError"})  # exceptions that name keys, which may look like paths
@@ -192,7 +193,11 @@ def blamed(raised: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame 
         return Blame("code", file=deepest.path, place=_place(deepest, deepest.path))
     _, found, inside = deepest.path.rpartition(f"/{by}/")
     place = _place(deepest, f"{by}/{inside}" if by and found else deepest.path)
-    paths = (match[1] for match in _PATH.finditer(raised.message) if not _INSTALLED.search(match[1]))
+    paths = (
+        match[1]
+        for match in _PATH.finditer(raised.message)
+        if not _INSTALLED.search(match[1]) and not _OF_CPP.search(match[1])
+    )
     file = "" if raised.name in _OF_STORES else next(paths, "")
     code = "" if raised.name in {"AttributeError", "NameError", "TypeError"} else deepest.code
     settings = settings_in(raised.message, code, lines) or unset_settings(raised, lines)

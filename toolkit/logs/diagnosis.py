@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from verl_doctor.toolkit.logs.advice import advised
+from verl_doctor.toolkit.logs.advice import CRASH, advised, crashed
 from verl_doctor.toolkit.logs.blame import (
     Blame,
     blamed,
@@ -312,6 +312,8 @@ class _Where:
         if error.signature is not None and error.signature.named:
             raised = found[0] if found is not None else self._alone.get((error.number, error.process))
             placed = replace(placed, advice=advised(raised, self._lines) if raised is not None else "")
+        if error.signature is not None and error.signature.code == CRASH:
+            placed = replace(placed, advice=crashed(error.number, self._lines))
         if error.signature is not None and error.signature.at:
             chains = [each for each in (found and found[1], self._end) if each is not None]
             return replace(placed, stage=next(filter(None, map(stage_of, chains)), ""))

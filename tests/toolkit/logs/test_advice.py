@@ -138,6 +138,10 @@ def remedy(error: str, *places: str, before: str = "") -> str:
             ["the model's own code (trust_remote_code)", "transformers_version"],
         ),
         ("ValueError: max_num_seqs must be positive", [f"{PACKAGES}/verl/a.py", f"{PACKAGES}/vllm/config.py"], ["in verl, max_num_seqs is actor_rollout_ref.rollout.max_num_seqs"]),
+        ("ImportError: cannot import name 'OmegaConf' from 'omegaconf' (unknown location)", [f"{PACKAGES}/art/a.py"], ["only a folder called omegaconf", "pip install --force-reinstall omegaconf"]),
+        ("ModuleNotFoundError: No module named 'ray._private.node'", [f"{PACKAGES}/ray/_private/worker.py"], ["its own module ray._private.node is missing", "--force-reinstall --no-cache-dir ray"]),
+        ("ImportError: vLLM is not installed. Please run at least once with X_REBUILD=true set.", [f"{PACKAGES}/art/a.py"], ["run at least once with X_REBUILD=true set"]),
+        ("TypeError: EngineArgs.__init__() got an unexpected keyword argument 'extension'", ["/job/a.py", f"{PACKAGES}/trl/serve.py", f"{PACKAGES}/vllm/llm.py"], ["install the vllm that trl requires (pip install 'trl[vllm]'", "trl passes EngineArgs.__init__ extension"]),
         ("ImportError: Apex was not found. Please see the README.", [f"{PACKAGES}/nemo/a.py"], ["install the package that provides the module apex", "nemo requests it"]),
     ],
 )  # fmt: skip
@@ -288,3 +292,25 @@ def test_what_resolved_a_complaint_replaces_what_is_computed() -> None:
     )
     assert told.startswith("pass processing_class=tokenizer")
     assert "correct the call" not in told
+
+
+def test_a_value_that_a_table_lacks_is_named() -> None:
+    log = f'Traceback (most recent call last):\n  File "{PACKAGES}/swift/loss.py", line 9, in get\n    return LOSS_MAPPING[loss_type]["func"]\nKeyError: \'grpo\'\n'
+    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
+    assert first is not None
+    assert "choose a loss_type that swift has in LOSS_MAPPING: grpo is not among them" in remedy_of(first)
+
+
+def test_the_package_that_crashed_is_named() -> None:
+    log = (
+        "Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f2 (most recent call first):\n"
+        f'  File "{PACKAGES}/aiter/ops/sampling.py", line 60 in sample\n  File "{PACKAGES}/vllm/sampler.py", line 3 in run\n'
+    )
+    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
+    assert first is not None
+    assert "it crashed in aiter (sampling.py:60, in sample)" in remedy_of(first)
+
+
+def test_a_source_file_of_a_library_is_no_file_of_the_job() -> None:
+    told = remedy("RuntimeError: Error at /src/kernels/gpu/pool.cu:5: it broke", f"{PACKAGES}/art/a.py")
+    assert "look at" not in told
