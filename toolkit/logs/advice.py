@@ -147,7 +147,7 @@ _CALL = re.compile(
 _UNNAMED_CALL = re.compile(r"Unexpected keyword argument '(\w+)'")
 _NO_ATTRIBUTE = re.compile(r"module '([\w.]+)' has no attribute '(\w+)'")
 _NO_MEMBER = re.compile(
-    r"'(\w+)' object has no attribute '(\w+)'|type object '(\w+)' has no attribute '(\w+)'|(?:^|\] )([A-Z]\w+) has no attribute (\w+)"
+    r"['`](\w+)['`] object has no attribute ['`](\w+)['`]|type object '(\w+)' has no attribute '(\w+)'|(?:^|\] )([A-Z]\w+) has no attribute (\w+)"
 )
 # A message may be a single long word: a pattern with three repetitions that can all begin anywhere in it would take hours.
 _SYMBOL = re.compile(r": undefined symbol: (\S+)")
@@ -189,9 +189,10 @@ _ASKS = re.compile(
 _MOST_WORDS = 400  # characters of the demands that are repeated
 # Sentences that state which two things do not go together, and those that only one kind of thing does.
 _APART = re.compile(
-    r"(.+?) (?:(?:is|are) (?:not (?:yet |currently )?(?:compatible|supported|implemented|available|allowed)|incompatible|unsupported) (?:with|for|on|when|by|in|if|while|using)|"
+    r"(.+?) (?:(?:(?:is|are) )?(?:not (?:yet |currently )?(?:compatible|supported|implemented|available|allowed)|incompatible|unsupported) (?:with|for|on|when|by|in|if|while|using)|"
     r"(?:does not|doesn't|do not|don't|cannot|can't|can not) (?:yet |currently )?(?:support|work with|work on|be used (?:together )?(?:with|for|in)|be combined with|be enabled (?:with|when))) (.+)"
 )
+_TIME = re.compile(r" (?:yet|right now|currently|at the moment|for now)$")
 _NAMELESS = frozenset({"it", "this", "that", "they", "we", "you", "which", "there", "model", "the model"})
 _FIELD = re.compile(
     r"([\w.\[\]-]+)\n[ \t]*(?![ \t]|Value error|Assertion failed)(.+?) \[type=(\w+), input_value=(.{1,80}?)(?:, input_type=\w+)?\]"
@@ -300,6 +301,7 @@ def advised(
         partial(_asserted, place, raised),
         partial(_unset, raised, place, lines),
         partial(_without_gpu, raised),
+        partial(_generated, raised),
     )
     general: tuple[Callable[[], str], ...] = (
         partial(_invalid, raised),
@@ -693,6 +695,7 @@ def _apart(raised: Raised) -> str:
     for sentence in _SENTENCE.findall(" ".join(raised.plain.split())[:_LONGEST]):
         if found := _APART.match(sentence.strip(" .;")):
             first, second = (part.strip(" .,:") for part in found.groups())
+            second = _TIME.sub("", second)
             if second and len(sentence) <= _MOST_WORDS:
                 both = f"{first}, or {second}" if first.lower() not in _NAMELESS else second
                 return f"change what does not go together, as the message states: {both}"
@@ -706,6 +709,21 @@ def _without_gpu(raised: Raised) -> str:
     return (
         f"do not use a GPU in {raised.line.process.partition(' ')[0]}, which requests none, so that Ray hides all from it: serve the model that scores or embeds "
         "as a server of its own (vllm serve, reward_model.enable) and call it over HTTP, or compute on the CPU"
+    )
+
+
+def _generated(raised: Raised) -> str:
+    """Return advice on code that a package wrote at run time over another one's, as unsloth does with trainers."""
+    packages = [
+        found
+        for frame in raised.frames
+        if (found := package_of(frame)) in {"transformers", "trl", "accelerate", "peft"}
+    ]
+    if raised.name != "NameError" or not packages or raised.frames[-1].path != "<string>":
+        return ""
+    return (
+        f"code that another package generated in place of that of {packages[-1]} does not fit the installed release: install newer releases of that package (pip install -U unsloth unsloth_zoo), "
+        "or the accelerate, trl and transformers from before the upgrade, and remove its cache (unsloth_compiled_cache)"
     )
 
 

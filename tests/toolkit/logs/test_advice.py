@@ -142,6 +142,9 @@ def remedy(error: str, *places: str, before: str = "") -> str:
         ("ModuleNotFoundError: No module named 'ray._private.node'", [f"{PACKAGES}/ray/_private/worker.py"], ["its own module ray._private.node is missing", "--force-reinstall --no-cache-dir ray"]),
         ("ImportError: vLLM is not installed. Please run at least once with X_REBUILD=true set.", [f"{PACKAGES}/art/a.py"], ["run at least once with X_REBUILD=true set"]),
         ("TypeError: EngineArgs.__init__() got an unexpected keyword argument 'extension'", ["/job/a.py", f"{PACKAGES}/trl/serve.py", f"{PACKAGES}/vllm/llm.py"], ["install the vllm that trl requires (pip install 'trl[vllm]'", "trl passes EngineArgs.__init__ extension"]),
+        ("AttributeError: `AcceleratorState` object has no attribute `plugin`. It was reset.", [f"{PACKAGES}/trl/a.py"], ["AcceleratorState of the installed accelerate has no plugin, which trl uses", "install the accelerate"]),
+        ("AssertionError: Guessing not yet supported for the X backend.", [f"{PACKAGES}/vllm/a.py"], ["does not go together, as the message states: Guessing, or the X backend"]),
+        ("NameError: name 'is_torch_version' is not defined", [f"{PACKAGES}/transformers/trainer.py", "<string>"], ["generated in place of that of transformers", "unsloth_zoo"]),
         ("ImportError: Apex was not found. Please see the README.", [f"{PACKAGES}/nemo/a.py"], ["install the package that provides the module apex", "nemo requests it"]),
     ],
 )  # fmt: skip
