@@ -1,14 +1,21 @@
-"""CFG118: the launch script sets a key that Hydra accepts and that verl's trainer never reads."""
+"""CFG118: the launch script or the user's configuration file sets a key that Hydra accepts and that verl's trainer never reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
+from verl_doctor.checks.configuration._verl_keys import alike, is_free, is_slip
 from verl_doctor.checks.shared.configuration import configured, place, release, tree_of
+from verl_doctor.checks.shared.corrections import healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.old_reward_keys import OldRewardKeys
-from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.facts import Absent, Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
+_PLAIN = re.compile(r"[\w.+-]+")  # a value that means the same in YAML and on the command line
 _OLD = "custom_reward_function"
 _KEYS = (_OLD, f"{_OLD}.path", f"{_OLD}.name")
 _MINE = f"{_OLD}.path=mine.py"
@@ -20,6 +27,13 @@ def _job(word: str, moved_by: str = "") -> tuple[Configuration, OldRewardKeys]:
     return job, OldRewardKeys(_KEYS, moved_by)
 
 
+def _own(*words: str, key: str) -> tuple[Configuration, Absent]:
+    """A configuration file of the user's own, which sets another key than verl's."""
+    (there,) = configured(*words, tree={"data": {"max_response_length": 512, key: 16}})
+    mine = replace(there, folder="/home/me/config", name="mine", origins={f"data.{key}": "mine.yaml:7"})
+    return replace(mine, added=(f"data.{key}",)), Absent("this verl has one name for each key of the reward")
+
+
 @check(
     "CFG118",
     severity="warning",
@@ -27,11 +41,14 @@ def _job(word: str, moved_by: str = "") -> tuple[Configuration, OldRewardKeys]:
         Example("the key that is read", _job(f"reward.{_MINE}")),
         Example("a verl that moves it", _job(_MINE, "/env/verl/trainer/main_ppo.py")),
         Example("nothing is set", _job(f"{_OLD}.path=null")),
+        Example("a key of the user's own code", _own(key="my_length")),
+        Example("the right key is on the command line", _own("data.max_response_length=16", key="max_respons_length")),
+        Example("a typo in the user's own file", _own(key="max_respons_length"), "did you mean data.max_response_length?"),
         Example("the key that nothing reads", _job(_MINE), "accepts custom_reward_function.path but never reads it"),
     ],
 )  # fmt: skip
-def config_key_never_read(configuration: Configuration, old: OldRewardKeys) -> Iterator[Finding]:
-    """The launch script sets a key that Hydra accepts but verl's trainer never reads.
+def config_key_never_read(configuration: Configuration, old: OldRewardKeys | Unknown) -> Iterator[Finding]:
+    """The launch script or your configuration file sets a key that Hydra accepts but verl's trainer never reads.
 
     ## Why it matters
     The reward settings moved below `reward.`; the old keys remain so that older scripts start. Where the
@@ -39,10 +56,15 @@ def config_key_never_read(configuration: Configuration, old: OldRewardKeys) -> I
     called. The job trains on verl's default for your data source, or every prompt ends in *Reward function is
     not implemented*.
 
+    A configuration file of your own may add any key. A misspelt one is added beside verl's, which keeps its
+    value, or the section's class refuses it.
+
     ## How to fix
-    Write `reward.` before the key: `reward.custom_reward_function.path=...`.
+    Write `reward.` before the key: `reward.custom_reward_function.path=...`. Correct a misspelt key.
     """
-    if old.moved_by:
+    for key in configuration.added:
+        yield from _misspelt(key, configuration)
+    if isinstance(old, Unknown) or old.moved_by:
         return
     for word in configuration.overrides:
         if word.fate == "applied" and word.key in old.keys and word.value is not None:
@@ -57,3 +79,30 @@ def config_key_never_read(configuration: Configuration, old: OldRewardKeys) -> I
                 remedy=f"write reward.{word.key}",
                 subject=Subject("setting", word.key),
             )
+
+
+def _misspelt(key: str, there: Configuration) -> Iterator[Finding]:
+    """Yield the finding that a key of the user's own file is a typo of one that nothing else of the user's sets."""
+    value, own = there.get(key), there.own_line(key)
+    if own is None or isinstance(value, Mapping) or is_free(key, there):
+        return
+    near = alike(key, replace(there, before=_without(there.before, there.added)))
+    if not near or not is_slip(key, near) or there.override_of(near) or there.own_line(near):
+        return
+    by_word = _PLAIN.fullmatch(str(value)) and not there.has(f"{key.rpartition('.')[0]}._target_")
+    yield Finding(
+        f"{release(there)} has no setting {key}, which your file adds; did you mean {near}?",
+        Evidence(found=f"{key}: {value}", wanted=f"{near}: {value}", read_from=tree_of(there)),
+        location=Location(*own),
+        remedy=f"write {near} instead of {key}",
+        subject=Subject("setting", key),
+        **healed("CFG118", settings(there, {near: value}) if by_word else None),
+    )
+
+
+def _without(tree: Mapping[str, Any], keys: tuple[str, ...], above: str = "") -> dict[str, Any]:
+    return {
+        name: _without(value, keys, f"{above}{name}.") if isinstance(value, Mapping) else value
+        for name, value in tree.items()
+        if f"{above}{name}" not in keys or isinstance(value, Mapping)
+    }

@@ -63,7 +63,7 @@ class Configuration:
     not compose it; the trees are empty then, and `missing_folder` is a folder on its search path that does not
     exist here; `looked_here` if that depends on where the job starts. `missing_option` is the file of a chosen
     option that does not exist ("model_engine/fsdp"), `options` are those that its group has. `verl` is the
-    version of the tree.
+    version of the tree. `added` are keys of the user's own files that verl's files do not set.
     """
 
     program: str
@@ -80,6 +80,7 @@ class Configuration:
     looked_here: bool = False
     missing_option: str = ""
     options: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:

@@ -118,7 +118,7 @@ def _with(
         for parsed, override in zip(read, overrides, strict=True)
     ]
     prefix = empty.folder + os.sep
-    return replace(
+    composed = replace(
         empty,
         overrides=tuple(applied),
         before=_without_secrets(tree.before),
@@ -126,6 +126,7 @@ def _with(
         deprecated=tree.deprecated,
         origins={key: place.removeprefix(prefix) for key, place in tree.origins.items()},
     )
+    return replace(composed, added=tuple(sorted(key for key in tree.once if composed.own_line(key))))
 
 
 def _without_secrets(tree: Any, key: str = "") -> Any:

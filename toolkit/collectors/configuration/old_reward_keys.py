@@ -34,7 +34,7 @@ class OldRewardKeys:
 @collector(kept=True)
 def old_reward_keys(configuration: Configuration, trees: VerlTrees) -> OldRewardKeys | Unknown:
     """Read the keys from the composed configuration, and what moves them from the program and verl's trainer."""
-    keys = tuple(key for key, place in configuration.origins.items() if place.startswith(f"{_KEPT_IN}:"))
+    keys = tuple(key for key, place in configuration.origins.items() if f"/{_KEPT_IN}:" in f"/{place}")
     if not keys:
         return Absent("this verl has one name for each key of the reward")
     trainer = Path(trees.imported.folder) / "trainer"

@@ -60,7 +60,7 @@ class Sources:
 class Composed:
     """The tree before and after the overrides, the outcome of each, and where each key of the tree was read.
 
-    `deprecated` are the keys that a comment in the files marks as deprecated.
+    `deprecated` are the keys that a comment in the files marks as deprecated, `once` those that a single file sets.
     """
 
     before: dict[str, Any]
@@ -69,6 +69,7 @@ class Composed:
     origins: Mapping[str, str]
     choices: Mapping[str, str | None]
     deprecated: Mapping[str, str]
+    once: frozenset[str]
 
 
 def compose(sources: Sources, name: str, overrides: Sequence[Override]) -> Composed:
@@ -82,6 +83,7 @@ def compose(sources: Sources, name: str, overrides: Sequence[Override]) -> Compo
     placed = Defaults(sources.load, choices).expand(name)
     tree: dict[str, Any] = {}
     origins: dict[str, str] = {}
+    again: set[str] = set()
     deprecated: dict[str, str] = {}
     for part in placed:
         file = sources.load(part.path)
@@ -95,14 +97,17 @@ def compose(sources: Sources, name: str, overrides: Sequence[Override]) -> Compo
         path = sources.paths.get(os.path.normpath(part.path), part.path)
         package = [part.package] if part.package else []
         for steps, line in file.lines.items():
-            origins[".".join([*package, *steps])] = f"{path}:{line}"
+            key = ".".join([*package, *steps])
+            again |= {key} & origins.keys()
+            origins[key] = f"{path}:{line}"
         for steps, comment in file.deprecated.items():
             deprecated[".".join([*package, *steps])] = comment
     before = copy.deepcopy(tree)
     outcomes: list[Outcome] = []
     for index, override in enumerate(overrides):
         outcomes.append("chosen" if index in groups else apply(tree, override))
-    return Composed(before, tree, tuple(outcomes), origins, choices.known, deprecated)
+    once = frozenset(origins.keys() - again)
+    return Composed(before, tree, tuple(outcomes), origins, choices.known, deprecated, once)
 
 
 def _chooses(override: Override, sources: Sources) -> bool:

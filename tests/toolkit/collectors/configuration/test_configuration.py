@@ -76,6 +76,18 @@ def test_a_folder_of_configurations_that_is_not_here(tmp_path: Path) -> None:
     assert not _configuration(tmp_path, "--config-name=mine").missing_folder
 
 
+def test_keys_that_only_the_users_own_file_has(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe"
+    recipe.mkdir()
+    (recipe / "mine.yaml").write_text(
+        "hydra: {searchpath: [pkg://verl.trainer.config]}\n"
+        "defaults: [sft, _self_]\ntrainer: {test_freq: 5, safe_freq: 5}\n"
+    )
+    found = _configuration(tmp_path, f"--config-path={recipe}", "--config-name=mine")
+    assert [key for key in found.added if not key.startswith("hydra")] == ["trainer.safe_freq"]
+    assert _configuration(tmp_path).added == ()
+
+
 def test_a_folder_that_the_command_adds_is_searched(tmp_path: Path) -> None:
     added = tmp_path / "mine" / "engine"
     added.mkdir(parents=True)
