@@ -62,6 +62,11 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
             (replace(configured()[0], refused="no mine", missing_folder="/home/me/made"), Launch(FILES, made=("/home/me/made/mine.yaml",))),
             "unless a command of the script creates it first",
         ),
+        Example(
+            "a file that the script writes first",
+            (replace(configured()[0], name="mine", refused="no mine"), Launch(FILES, made=("/home/me/verl/mine.yaml",))),
+            "unless a command of the script creates it first",
+        ),
         Example("no such group", configured("actor@critic=mine"), "has no group actor"),
     ],
 )  # fmt: skip
@@ -111,7 +116,12 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
         )
         yield unless_made(found, folder, launch)
     elif configuration.refused:
-        file = f"{configuration.folder}/{configuration.missing_option or configuration.name}.yaml"
+        name = f"/{(configuration.missing_option or configuration.name).removesuffix('.yaml')}.yaml"
+        made = () if isinstance(launch, Unknown) else launch.made
+        own = not configuration.folder.startswith(configuration.program.rpartition("/")[0])
+        file = next(
+            (path for path in made if path.endswith(name)), f"{configuration.folder}{name}" if own else ""
+        )
         found = Finding(
             f"Hydra cannot compose {configuration.name}: {configuration.refused}",
             Evidence(found=configuration.refused, read_from=configuration.folder),
@@ -125,7 +135,7 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
                 _other_option(configuration) or _without_option(launch, ("--config-name", "-cn")),
             ),
         )
-        yield found if "/verl/" in configuration.folder else unless_made(found, file, launch)
+        yield unless_made(found, file, launch)
 
 
 def _unknown_resolver(word: OverrideWord, there: Configuration) -> str:

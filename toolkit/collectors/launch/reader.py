@@ -400,16 +400,11 @@ class Reader:
         else:
             self.unread.append(f"{first.path}:{first.line}: the text that a shell runs is unknown")
             return
-        known = {given.name: given.value for given in call.given if not given.removed}
         if walk.depth >= 8:
             return
-        environ, variables = self.environ, dict[str, Value | Unset](known)
-        if not _OWN_VARIABLES.isdisjoint(_base_names(self.around)):
-            environ, variables = (
-                {},
-                dict.fromkeys((*known, *_NAMED.findall(" ".join(word.text or "" for word in call.argv)))),
-            )
-        scope = Scope(environ, variables, list(arguments), name, call.folder or self.cwd)
+        known = {given.name: given.value for given in call.given if not given.removed}
+        scope = self.scope(call, known)
+        scope.arguments, scope.script = list(arguments), name
         scope.is_zsh = _is_zsh(unwrap(call.argv).names, text)
         inner = self.walk(scope, path)
         inner.given, inner.exported = list(call.given), set(known)
@@ -429,6 +424,17 @@ class Reader:
             for program in self.programs[before:]
         ]
         self.unread += inner.unread
+
+    def scope(self, call: Call, known: Mapping[str, str | None]) -> Scope:
+        """Return the variables in which a shell starts: this shell's and the `known` ones.
+
+        In a container there are none of this shell's; those that its options name have unknown values.
+        """
+        folder = call.folder or self.cwd
+        if _OWN_VARIABLES.isdisjoint(_base_names(self.around)):
+            return Scope(self.environ, dict[str, Value | Unset](known), cwd=folder)
+        options = " ".join(word.text or "" for word in call.argv)
+        return Scope({}, dict.fromkeys((*known, *_NAMED.findall(options))), cwd=folder)
 
     def from_env(self, unwrapped: Unwrapped, conditional: bool) -> Iterable[Given]:
         """Yield what `env` sets and removes."""
