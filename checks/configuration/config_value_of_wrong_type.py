@@ -63,6 +63,11 @@ _COUNTS = re.compile(
             (*configured("critic.enable=some"), ConfigClasses(declared={"critic.enable": ("int", "None")})),
             "must be an integer or null, not some",
         ),
+        Example(
+            "what only another engine reads",
+            (*configured("actor_rollout_ref.actor.optim.lr=high"), ConfigClasses(unread=frozenset({"actor_rollout_ref.actor.optim.lr"}))),
+            "must be a number, not high",
+        ),
         Example("Python's None", configured("critic.enable=None"), "the text None"),
     ],
 )  # fmt: skip
@@ -94,7 +99,7 @@ def config_value_of_wrong_type(
                     ),
                     location=place(word),
                     remedy=_remedy(word, _default(word, configuration)),
-                    severity=_severity(word, configuration),
+                    severity=_severity(word, configuration, classes),
                     phase=_phase(word, validation),
                     subject=Subject("setting", word.key),
                     **healed("CFG109", _correction(word, configuration)),
@@ -134,10 +139,11 @@ def _wanted(word: OverrideWord, there: Configuration, types: Sequence[str]) -> s
     return ""
 
 
-def _severity(word: OverrideWord, there: Configuration) -> Severity | None:
+def _severity(word: OverrideWord, there: Configuration, classes: ConfigClasses | Unknown) -> Severity | None:
     """A warning where the job may train all the same: it never reads the value, or Python takes any text for true."""
     default = _default(word, there)
-    trains = isinstance(default, (Mapping, bool)) or not is_read(there, word.key)
+    unread = isinstance(classes, ConfigClasses) and word.key in classes.unread
+    trains = isinstance(default, (Mapping, bool)) or unread or not is_read(there, word.key)
     return "warning" if trains else None
 
 

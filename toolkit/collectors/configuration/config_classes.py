@@ -26,8 +26,10 @@ class Refused:
 class ConfigClasses:
     """The appended keys that verl's classes do not accept, and the types that they declare, where a value has another type than its default.
 
-    Undecided keys are left out. `declared` are the names of types by key ("str", "float", "None").
+    Undecided keys are left out. `declared` are the names of types by key ("str", "float", "None"). `unread` are those of these
+    keys that no code of verl seems to read, but for that of other training engines.
     """
 
     refused: tuple[Refused, ...] = ()
     declared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unread: frozenset[str] = frozenset()

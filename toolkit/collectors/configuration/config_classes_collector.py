@@ -13,11 +13,18 @@ from verl_doctor.toolkit.facts import collector
 @collector(kept=True)
 def config_classes(configuration: Configuration, trees: VerlTrees) -> ConfigClasses:
     """Look up the classes in verl's sources. `_target_` names the class of a section; only some are ever instantiated."""
-    from verl_doctor.toolkit.collectors.configuration.hydra_fields import declared_types, refused_keys  # noqa: PLC0415 - only where a configuration was composed
+    from verl_doctor.toolkit.collectors.configuration.hydra_fields import (  # noqa: PLC0415 - only where a configuration was composed
+        declared_types,
+        refused_keys,
+        retyped,
+        unread_keys,
+    )
 
     tree = trees.imported
     folder = Path(tree.folder)
+    changed = tuple(retyped(configuration))
     return ConfigClasses(
         tuple(refused_keys(configuration, folder, tree.module)),
-        dict(declared_types(configuration, folder, tree.module)),
+        dict(declared_types(configuration, changed, folder, tree.module)),
+        unread_keys(configuration, changed, folder, tree.module),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,9 @@ from verl_doctor.toolkit.sources.python.symbols import Attribute, Class
 
 _WITHOUT_FIELDS = frozenset({"collections.abc.Mapping", "object", "abc.ABC"})
 _DEEPEST = 10
+_IMPORT = re.compile(rb"^[ \t]*(?:from|import)\b.*", re.MULTILINE)
+_ENGINES = frozenset({"megatron", "mcore", "veomni", "torchtitan", "automodel", "mindspeed"})
+"""Folders with code of training engines other than FSDP."""
 _MAKES = re.compile(rb"omega_conf_to_dataclass\(\s*(?:self\.)?config\.([\w.]+)")
 _NEWLINE = b"\n"
 
@@ -32,18 +35,44 @@ def refused_keys(configuration: Configuration, folder: Path, module: str) -> Ite
             yield replace(refused, read_from=place)
 
 
+def retyped(there: Configuration) -> Iterator[str]:
+    """Yield the keys whose new value has another type than the default."""
+    for word in there.overrides:
+        default = there.default(word.key) if word.fate == "applied" and word.key else MISSING
+        if default is not MISSING and word.value is not None and not isinstance(word.value, type(default)):
+            yield word.key
+
+
 def declared_types(
-    configuration: Configuration, folder: Path, module: str
+    there: Configuration, keys: Iterable[str], folder: Path, module: str
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the types that classes declare for the keys whose new value has another type than the default."""
+    """Yield the types that classes declare for these keys."""
     sources = Sources([SourceTree(folder, module, "verl")])
-    for word in configuration.overrides:
-        default = configuration.default(word.key) if word.fate == "applied" and word.key else MISSING
-        if default is MISSING or word.value is None or isinstance(word.value, type(default)):
-            continue
-        annotation = _annotation(word.key, configuration, sources)
+    for key in keys:
+        annotation = _annotation(key, there, sources)
         if annotation is not None and (types := _types(annotation)):
-            yield word.key, types
+            yield key, types
+
+
+def unread_keys(there: Configuration, keys: Iterable[str], folder: Path, module: str) -> frozenset[str]:
+    """Return those of these keys with a name that no code reads, apart from configuration classes and other training engines."""
+    left = {key: {name for name in key.split(".")[1:] if not name.isdigit()} for key in keys}
+    names = set().union(*left.values())
+    if not names:
+        return frozenset()
+    used = {
+        there.get(key) for key in ("actor_rollout_ref.actor.strategy", "critic.strategy", "engine.strategy")
+    }
+    engines = _ENGINES - {str(name).rstrip("2") for name in used}
+    either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    pattern = re.compile(rf"(?<=[\w)\]]\.)(?:{either})\b|(?<=[\"'])(?:{either})\b".encode())
+    read_names: set[str] = set()
+    for path in SourceTree(folder, module, "verl").files():
+        parts = path.relative_to(folder).parts
+        source = b"" if "config" in parts or not engines.isdisjoint(parts) else read(path)
+        if isinstance(source, bytes):
+            read_names.update(name.decode() for name in pattern.findall(_IMPORT.sub(b"", source)))
+    return frozenset(key for key, steps in left.items() if not steps <= read_names)
 
 
 def _annotation(key: str, there: Configuration, sources: Sources) -> ast.expr | None:

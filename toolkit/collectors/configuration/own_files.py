@@ -91,9 +91,7 @@ def _is_older(version: str) -> bool:
 
 def _found(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
     for key, phase in _NAMED:
-        value = there.get(key)
-        if value and isinstance(value, (bool, int, float, list, Mapping)):
-            yield OwnFile(key, str(value), "no path", phase)
+        yield from _no_path(there, key, phase)
         path = _path(there, key, cwd, here=here)
         if path is None:
             continue
@@ -112,6 +110,12 @@ def _found(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
             yield OwnFile(_RESUME, str(folder), "missing", "engine" if ppo else "workers")
     yield from _last_checkpoint(there, cwd, here=here)
     yield from _data_set(there, cwd, here=here)
+
+
+def _no_path(there: Configuration, key: str, phase: Phase) -> Iterator[OwnFile]:
+    value = there.get(key)
+    if value and isinstance(value, (bool, int, float, list, Mapping)):
+        yield OwnFile(key, str(value), "no path", phase)
 
 
 def _meant(there: Configuration, key: str, path: Path, cwd: Path) -> tuple[str, str]:
@@ -162,6 +166,7 @@ def _contents(there: Configuration, key: str, path: Path, cwd: Path) -> Iterator
 
 def _data_set(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
     path, name = _path(there, f"{_DATASET}.path", cwd, here=here), there.get(f"{_DATASET}.name")
+    yield from _no_path(there, f"{_DATASET}.path", "workers")
     if path is None:
         return
     if not os.path.exists(path):

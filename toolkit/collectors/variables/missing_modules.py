@@ -40,6 +40,8 @@ _FILES: tuple[tuple[str, Phase], ...] = (
     ("data.custom_cls.path", "workers"),
     ("actor_rollout_ref.rollout.multi_turn.function_tool_path", "first batch"),
 )
+_IMPORTED = (".optimizer_impl", ".external_lib")
+"""Keys whose value is imported as a module."""
 _REWARD = "custom_reward_function.path"
 _LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
 _EDITABLE = "editable"
@@ -146,6 +148,8 @@ def _missing(module: MissingModule, path: Sequence[str], verl: SourceTree | None
     first = module.name.partition(".")[0]
     if not _is_there(first, path):
         return replace(module, name=first)
+    if module.key.endswith(_IMPORTED) and _lacks_submodule(module.name, path):
+        return module
     if verl is None or verl.name != first:
         return None
     lacking, near = _lacking(module.name, verl)
@@ -246,6 +250,16 @@ def _is_there(name: str, path: Sequence[str]) -> bool:
             return True
         if any(_EDITABLE in found and _mentions(Path(entry, found), name) for found in names):
             return True
+    return False
+
+
+def _lacks_submodule(name: str, path: Sequence[str]) -> bool:
+    """Return whether a package is a folder on the path without this submodule."""
+    *above, last = name.split(".")
+    for entry in dict.fromkeys(path):
+        folder = Path(entry, *above)
+        if above and os.path.isfile(folder / "__init__.py"):
+            return not any(found.partition(".")[0] == last for found in os.listdir(folder))  # noqa: PTH208 - names alone
     return False
 
 

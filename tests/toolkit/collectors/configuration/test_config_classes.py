@@ -103,3 +103,30 @@ def test_types_that_classes_declare(word: str, types: tuple[str, ...] | None, tm
     found = config_classes.collect(there, trees)
     assert isinstance(found, ConfigClasses)
     assert found.declared.get(word.partition("=")[0]) == types
+
+
+READERS = {
+    "engine/fsdp/engine.py": "class Engine:\n    def f(self):\n        return self.config.reads.size\n",
+    "engine/megatron/engine.py": "def f(config):\n    return config.plan.size, config.get('depth')\n",
+    "config/engine.py": "class Plan:\n    plan = 1\n    def f(self):\n        return self.plan.size\n",
+    "loader.py": "from pack.plan import size\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("word", "strategy", "unread"),
+    [
+        ("engine.plan.size=two", "fsdp2", True),
+        ("engine.plan.size=two", "megatron", False),
+        ("engine.depth=two", "fsdp", True),
+        ("engine.depth=two", "megatron", False),
+        ("engine.reads.size=two", "fsdp", False),
+    ],
+)
+def test_keys_that_only_another_engine_reads(word: str, strategy: str, unread: bool, tmp_path: Path) -> None:
+    folder = source_trees.write(tmp_path / "verl", READERS)
+    tree = {"engine": {"strategy": strategy, "plan": {"size": 1}, "reads": {"size": 1}, "depth": 1}}
+    there = with_overrides(Configuration("", "", "main", before=tree), [Word(word, "/run.sh", 1)])
+    found = config_classes.collect(there, VerlTrees(Tree(str(folder), "verl", "0.9.1", "--verl"), "named"))
+    assert isinstance(found, ConfigClasses)
+    assert found.unread == ({word.partition("=")[0]} if unread else set())

@@ -47,6 +47,8 @@ from verl.tools.search_tool import SearchTool, Result
     ("words", "path", "missing"),
     [
         ([f"+{EXTERNAL}=installed.inner"], "", []),
+        ([f"+{EXTERNAL}=whole.inner"], "", []),
+        ([f"+{EXTERNAL}=whole.other"], "", ["whole.other"]),
         ([f"+{EXTERNAL}=mine"], "", ["mine"]),
         ([f"+{EXTERNAL}=mine"], "lib", []),
         ([f"+{EXTERNAL}=[beside,other]"], "", ["other"]),
@@ -61,6 +63,9 @@ def test_what_is_missing(tmp_path: Path, words: list[str], path: str, missing: l
     job, site = tmp_path / "job", tmp_path / "site"
     for folder in (job / "lib", site / "installed"):
         folder.mkdir(parents=True)
+    (site / "whole").mkdir()
+    for name in ("__init__.py", "inner.cpython-311-x86_64-linux-gnu.so"):
+        (site / "whole" / name).touch()
     (job / "beside.py").touch()
     (job / "lib" / "mine.py").touch()
     (job / "reward.py").write_text(REWARD)
