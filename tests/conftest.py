@@ -87,15 +87,22 @@ def private_home(test_folders: Folders) -> Path:
 def modules_found_once() -> Iterator[None]:
     """The search through all modules for rules, fixes and collectors finds the same each time, in a thousand modules.
 
-    So does packing them for a node, which takes two seconds.
+    So does packing them for a node, which takes two seconds: what one process has packed the others find on the disk.
     """
-    walked = registry._modules
+    walked, pack = registry._modules, node_parcel.pack
+
+    @functools.cache
+    def packed(contents: Any) -> bytes:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("XDG_CACHE_HOME", str(CACHE / "packed"))
+            return pack(contents)
+
     found = functools.cache(lambda packages: tuple(walked(packages)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "built_in", functools.cache(registry.built_in))
         patch.setattr(registry, "collector_modules", functools.cache(registry.collector_modules))
         patch.setattr(registry, "_modules", lambda packages: iter(found(tuple(packages))))
-        patch.setattr(node_parcel, "pack", functools.cache(node_parcel.pack))
+        patch.setattr(node_parcel, "pack", packed)
         yield
 
 

@@ -51,6 +51,7 @@ def shown(signature: Signature, log: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted({signature.kind for signature in ALL}))
 def test_each_example_is_judged_as_stated(kind: str) -> None:
     for signature in ALL:
@@ -80,6 +81,7 @@ def test_what_each_example_shows_is_kept_of_a_long_log_too() -> None:
     assert lost == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefix", [RAY, RANK, ENGINE], ids=["Ray", "rank", "engine"])
 def test_it_is_found_among_noise_and_consequences(prefix: str) -> None:
     examples = {
@@ -95,6 +97,7 @@ def test_it_is_found_among_noise_and_consequences(prefix: str) -> None:
     assert wrong == {}
 
 
+@pytest.mark.slow
 def test_it_is_found_as_other_releases_word_it() -> None:
     wrong = {
         log: found

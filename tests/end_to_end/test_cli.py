@@ -74,6 +74,7 @@ def test_spellings_of_0_1_0_work_and_are_replaced_on_stderr(
     assert "hint" not in after.stderr
 
 
+@pytest.mark.slow
 def test_a_launch_file_instead_of_a_command_is_checked(here: Doctor, tmp_path: Path) -> None:
     (tmp_path / "job").write_text("python3 -m verl.trainer.main_ppo\n")
     done = here("job", "--json", cwd=tmp_path)

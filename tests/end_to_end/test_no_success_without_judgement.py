@@ -88,6 +88,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("judged") / "environment")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.__name__.strip("_"))
 def test_nothing_judged_is_exit_code_3(
     environment: Path, tmp_path: Path, here: Doctor, situation: Situation

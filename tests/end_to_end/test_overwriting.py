@@ -47,6 +47,7 @@ def test_what_a_person_wrote_is_refused_in_one_sentence(here: Doctor, folder: Pa
     assert (folder / "run.sh").read_text() == MINE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name.startswith(("check", "logs", "compare"))])
 def test_what_the_command_wrote_is_replaced(here: Doctor, folder: Path, name: str) -> None:
     words = COMMANDS[name]

@@ -95,6 +95,7 @@ class Executor:
 """
 
 
+@pytest.mark.slow
 def test_a_patch_of_a_function_is_judged_by_the_functions_result(run, tmp_path):
     folder = verl(tmp_path / "one", f"from vllm.executor import Executor\n{OVERRIDE}").folder
     files = {
@@ -112,6 +113,7 @@ def test_a_patch_of_a_function_is_judged_by_the_functions_result(run, tmp_path):
         assert (code, found) == (0, [said, said])
 
 
+@pytest.mark.slow
 def test_a_patch_that_is_needed_only_because_of_another_has_not_expired(run, tmp_path):
     server = "from vllm.utils import WorkerWrapperBase\nmade = WorkerWrapperBase(vllm_config=1)\n"
     folder = verl(tmp_path / "one", server).folder

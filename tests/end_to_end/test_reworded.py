@@ -150,6 +150,7 @@ def reported(name: str, selection: Selection, *, in_other_words: bool) -> Report
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MACHINES)
 def test_a_verdict_is_the_same_whatever_the_words(name: str) -> None:
     until = {"HOST": Ignore("not ours", date(2026, 6, 1)), "ENV": Ignore("done by now", date(2025, 6, 1))}

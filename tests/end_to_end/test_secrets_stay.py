@@ -96,6 +96,7 @@ def test_facts_of_real_machines_keep_their_lines(machine: Path) -> None:
     assert mask_of({}).document(document) == document
 
 
+@pytest.mark.slow
 def test_what_people_read_keeps_nearly_all_of_its_lines(here: Doctor, tmp_path: Path) -> None:
     h200 = MACHINES / "h200-with-job.json"
     texts = [

@@ -103,6 +103,7 @@ def changed(kind: str, path: Path) -> Callable[[], object] | None:
     return lambda: aside.rename(path)
 
 
+@pytest.mark.slow
 def test_the_second_answer_is_the_first(checked: Callable[..., tuple[dict[str, Any], int]]) -> None:
     first, reused = checked()
     assert reused == 0
@@ -113,6 +114,7 @@ def test_the_second_answer_is_the_first(checked: Callable[..., tuple[dict[str, A
     assert second == first
 
 
+@pytest.mark.slow
 def test_the_last_line_states_the_age(
     checked: Callable[..., tuple[dict[str, Any], int]], here: Doctor, place: Path
 ) -> None:
@@ -157,6 +159,7 @@ def test_whatever_was_looked_at_changes(
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_other_options(checked: Callable[..., tuple[dict[str, Any], int]]) -> None:
     while not records():
         checked()

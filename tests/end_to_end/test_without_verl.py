@@ -12,6 +12,7 @@ SENTENCE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -43,6 +44,7 @@ def test_a_climb_without_a_job_proves_nothing(here: Doctor, tmp_path: Path) -> N
     assert SENTENCE in done.stdout
 
 
+@pytest.mark.slow
 def test_what_needs_no_verl_is_judged_all_the_same(here: Doctor, tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("python3 -m verl.trainer.main_ppo 'a b'=(\n")
     assert here("check", "run.sh", cwd=tmp_path).returncode == 1

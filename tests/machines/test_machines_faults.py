@@ -9,6 +9,7 @@ from support.machine_faults import FAULTS, TWO_NODES, Fault
 _LONGEST = 210  # characters of a sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_one_fault_is_one_finding(fault: Fault) -> None:
     results = judged(edited(fault.node(), fault.edits))

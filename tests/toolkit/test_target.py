@@ -320,6 +320,7 @@ def test_an_interpreter_that_answers_strangely_is_unknown(
     assert reason in said.reason
 
 
+@pytest.mark.slow
 def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     script = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); time.sleep(60)"
     answer = machine_in(tmp_path).run([sys.executable, "-c", script], timeout=0.5)

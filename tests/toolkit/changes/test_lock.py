@@ -46,6 +46,7 @@ def wait_until_held(home: Path) -> None:
     (home / "seen").touch()
 
 
+@pytest.mark.slow
 def test_a_second_doctor_waits_for_the_first(tmp_path: Path) -> None:
     first = child(lambda: hold_for(tmp_path, 0.3))
     wait_until_held(tmp_path)

@@ -223,6 +223,7 @@ def test_what_differs_on_some_nodes_is_named_and_nothing_else(code: str) -> None
     assert report.nodes.agree == 5
 
 
+@pytest.mark.slow
 @settings(max_examples=cases(3), deadline=None)
 @given(st.integers(3, 12), st.data(), st.sampled_from(sorted(DRIFTS)))
 def test_only_a_minority_that_drifts_is_named(count: int, data: st.DataObject, code: str) -> None:

@@ -124,6 +124,7 @@ def test_every_file_of_a_parcel_is_the_same_code_in_the_same_lines() -> None:
     assert compared == len(files) - 2  # __main__ and pynvml
 
 
+@pytest.mark.slow
 def test_bindings_of_nvml_keep_all_that_is_called(tmp_path: Path) -> None:
     whole = packing._pure_files()["pynvml"].read_text("utf-8")
     words = set(packing._WORD.findall(Path(nvml.__file__).read_text("utf-8")))

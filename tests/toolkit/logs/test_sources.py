@@ -97,6 +97,7 @@ def test_a_bomb_is_left_before_it_fills_days(tmp_path: Path, monkeypatch: pytest
     assert any("which no log does" in note for note in answer.notes)
 
 
+@pytest.mark.slow
 def test_a_log_that_shrinks_well_is_no_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "_UNSUSPICIOUS", 1 << 20)
     log = tmp_path / "run.log.gz"

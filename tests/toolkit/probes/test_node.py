@@ -79,6 +79,7 @@ def test_a_break_states_how(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_what_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     for seconds in (0.5, *LIMITS):
         with running(tmp_path, LEAVES_A_CHILD + "time.sleep(600)", seconds=seconds) as process:

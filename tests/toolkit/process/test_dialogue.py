@@ -40,6 +40,7 @@ def test_the_complaint_is_heard_after_the_last_line(monkeypatch: pytest.MonkeyPa
     assert said(script) == ([], "last words")
 
 
+@pytest.mark.slow
 def test_a_grandchild_that_holds_the_streams_is_not_waited_for() -> None:
     script = "import subprocess; print('done', flush=True); subprocess.Popen(['sleep', '600'], stdout=-3)"
     begun = time.monotonic()
@@ -68,6 +69,7 @@ def test_it_is_stopped_and_may_clean_up(tmp_path: Path) -> None:
     assert away.exists()
 
 
+@pytest.mark.slow
 def test_a_process_that_closes_stderr_may_continue() -> None:
     script = "import os, time; os.close(2); time.sleep(0.5); print('late', flush=True)"
     assert said(script)[0] == [b"late"]

@@ -139,6 +139,7 @@ DAMAGE: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", DAMAGE)
 def test_a_damaged_file_of_ours_is_refused_in_a_sentence(what: str, tmp_path: Path) -> None:
     path = written(of("laptop", nodes=folded([node(name) for name in numbered(2)])), tmp_path)

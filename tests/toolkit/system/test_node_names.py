@@ -32,6 +32,7 @@ def test_a_folded_list_holds_exactly_the_names(names: list[str]) -> None:
     assert sorted(expand(fold(names))) == sorted(names)
 
 
+@pytest.mark.slow
 @UNHURRIED
 @given(NAMES, st.randoms())
 def test_the_order_and_repetitions_do_not_matter(names: list[str], chance: random.Random) -> None:

@@ -36,6 +36,7 @@ def test_an_answer_that_cannot_travel_is_made_here() -> None:
     assert isinstance(in_child(threading.Event, 30), threading.Event)
 
 
+@pytest.mark.slow
 def test_a_child_that_hangs_is_ended() -> None:
     with pytest.raises(TimeoutError):
         in_child(partial(time.sleep, 60), 0.5)

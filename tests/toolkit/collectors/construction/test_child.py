@@ -80,6 +80,7 @@ def test_a_module_that_is_missing_inside_verl_is_no_part_that_a_release_has_not(
     assert fault.text == "No module named 'nowhere_installed'"
 
 
+@pytest.mark.slow
 def test_a_stage_that_hangs_is_ended_and_the_others_run(tmp_path: Path) -> None:
     found = with_validation(tmp_path, "time.sleep(1000)", most=0.5)
     assert ended(found)["validation"] == "hangs"
@@ -128,6 +129,7 @@ def test_the_users_line_is_reported(tmp_path: Path) -> None:
     assert fault.users
 
 
+@pytest.mark.slow
 def test_no_file_is_written_outside_and_the_stage_is_not_judged(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("as it was")
     for text in (

@@ -229,6 +229,7 @@ def test_two_hundred_packages_are_read_in_a_moment(site: Path) -> None:
     assert time.thread_time() - started < 0.25  # 15 ms where this was written
 
 
+@pytest.mark.slow
 @given(name=st.text(max_size=30))
 def test_a_canonical_name_stays_canonical(name: str) -> None:
     assert canonical(canonical(name)) == canonical(name)

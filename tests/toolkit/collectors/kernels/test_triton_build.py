@@ -51,6 +51,7 @@ def found(root: Path, site: Path, **environ: str) -> TritonBuild:
     return seen
 
 
+@pytest.mark.slow
 def test_only_the_loaders_name_is_there(tmp_path: Path) -> None:
     """`-lcuda` means libcuda.so, which drivers in containers often lack."""
     folder = driver(tmp_path / "driver")

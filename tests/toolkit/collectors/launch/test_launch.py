@@ -487,6 +487,7 @@ def test_a_program_that_the_script_writes_is_not_missing(tmp_path: Path) -> None
     assert found.stopped == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [

@@ -38,6 +38,7 @@ def test_nothing_is_lost_and_nothing_left(tmp_path):
     assert totals["comers in time"] > 0
 
 
+@pytest.mark.slow
 def test_a_clean_up_that_judged_nothing_would_be_noticed(tmp_path, monkeypatch):
     """The trials can fail: without its proofs the clean-up takes what lives."""
     monkeypatch.setattr(path, "_demand_unused", lambda *_: None)

@@ -593,6 +593,7 @@ def test_many_who_repair_at_once_make_one_change(env: Path, agreed: Path) -> Non
     assert sorted(path.name for path in (env / ".verl-doctor").glob("0*")) == ["0001-applied"]
 
 
+@pytest.mark.slow
 def test_a_rank_that_does_not_repair_waits_for_the_one_that_does(
     here: Doctor, env: Path, agreed: Path
 ) -> None:
@@ -626,6 +627,7 @@ def test_repairs_are_verified_without_an_agreement(here: Doctor, env: Path, proj
     assert here(*ask, cwd=project).returncode == 3
 
 
+@pytest.mark.slow
 def test_a_launch_script_with_the_gate_on_top(env: Path, agreed: Path) -> None:
     """Under set -e, in a pipeline, in front of a command, and with exec."""
     gate = f"{sys.executable} -m verl_doctor.toolkit guard --python {env}"

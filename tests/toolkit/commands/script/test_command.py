@@ -54,6 +54,7 @@ def test_a_variant_is_written_beside_the_script_and_taken_back(here: Doctor, ver
     assert not variant.exists()
 
 
+@pytest.mark.slow
 def test_a_file_of_the_user_is_not_overwritten(here: Doctor, verl: Path, job: Path) -> None:
     (job / "run_debug.sh").write_text("mine\n")
     done = here("script", "run.sh", "--debug", "--verl", verl, cwd=job)
@@ -61,6 +62,7 @@ def test_a_file_of_the_user_is_not_overwritten(here: Doctor, verl: Path, job: Pa
     assert "--output" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_variant_that_was_edited_is_not_overwritten(here: Doctor, verl: Path, job: Path) -> None:
     assert here("script", "run.sh", "--fast-load", "--verl", verl, cwd=job).returncode == 0
     with (job / "run_fast_load.sh").open("a") as file:
@@ -71,6 +73,7 @@ def test_a_variant_that_was_edited_is_not_overwritten(here: Doctor, verl: Path, 
     assert (job / "run_fast_load.sh").read_text().endswith("echo mine\n")
 
 
+@pytest.mark.slow
 def test_stdout_alone(here: Doctor, verl: Path, job: Path) -> None:
     done = here("script", "run.sh", "--debug", "--output", "-", "--verl", verl, cwd=job)
     assert done.stdout.startswith("#!/bin/bash\n# DEBUG variant of run.sh")
@@ -78,12 +81,14 @@ def test_stdout_alone(here: Doctor, verl: Path, job: Path) -> None:
     assert not (job / "run_debug.sh").exists()
 
 
+@pytest.mark.slow
 def test_the_marker_word_is_the_users(here: Doctor, verl: Path, job: Path) -> None:
     (job / "verl-doctor.toml").write_text('marker = "Uky"\n')
     assert here("script", "run.sh", "--debug", "--verl", verl, cwd=job).returncode == 0
     assert "# Uky: DEBUG" in (job / "run_debug.sh").read_text()
 
 
+@pytest.mark.slow
 def test_the_scripts_own_arguments_are_overruled(here: Doctor, verl: Path, job: Path) -> None:
     done = here("script", "run.sh", "--debug", "--verl", verl, "trainer.resume_mode=resume_path", cwd=job)
     assert done.returncode == 0, done.stderr
@@ -112,6 +117,7 @@ def test_what_cannot_be_done_is_one_sentence(
     assert not (job / "run_debug.sh").exists()
 
 
+@pytest.mark.slow
 def test_earlier_faults_are_reported(here: Doctor, verl: Path, job: Path) -> None:
     (job / "run.sh").write_text(f"{CALL} trainer.save_freq=9\n")
     done = here("script", "run.sh", "--debug", "--verl", verl, cwd=job)
@@ -122,6 +128,7 @@ def test_earlier_faults_are_reported(here: Doctor, verl: Path, job: Path) -> Non
     assert "CFG104, as in the script itself" in done.stdout
 
 
+@pytest.mark.slow
 def test_bytes_that_are_no_text_stay(here: Doctor, verl: Path, job: Path) -> None:
     (job / "run.sh").write_bytes(b"export A=\xff  # \xe9\n" + SCRIPT.encode())
     assert here("script", "run.sh", "--debug", "--verl", verl, cwd=job).returncode == 0

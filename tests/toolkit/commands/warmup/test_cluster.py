@@ -98,6 +98,7 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "visits"
 
 
+@pytest.mark.slow
 def test_hosts_that_share_a_file_system_go_one_after_the_other(ssh: Path) -> None:
     hosts = [f"n{number}" for number in range(4)]
     nothing = Parcel(packed([]), {"modules": [], "facts": [], "given": {}})
