@@ -9,7 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
@@ -189,6 +189,19 @@ def _same_words(key: str, other: str) -> bool:
     if not added or not missing:  # an additional word is there on purpose
         return not added and len(missing) <= 1
     return difflib.SequenceMatcher(None, "".join(added), "".join(missing)).ratio() >= _CLOSE
+
+
+def without_added(there: Configuration) -> Configuration:
+    """The configuration without the keys that the user's own files add to verl's."""
+    return replace(there, before=_without(there.before, there.added, "")) if there.added else there
+
+
+def _without(tree: Mapping[str, Any], keys: tuple[str, ...], above: str) -> dict[str, Any]:
+    return {
+        name: _without(value, keys, f"{above}{name}.") if isinstance(value, Mapping) else value
+        for name, value in tree.items()
+        if f"{above}{name}" not in keys or isinstance(value, Mapping)
+    }
 
 
 def all_keys(there: Configuration) -> Iterator[str]:

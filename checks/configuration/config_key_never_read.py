@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
-from verl_doctor.checks.configuration._verl_keys import alike, is_free, is_slip
+from verl_doctor.checks.configuration._verl_keys import alike, is_free, is_slip, without_added
 from verl_doctor.checks.shared.configuration import configured, place, release, tree_of
 from verl_doctor.checks.shared.corrections import healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
@@ -57,7 +56,7 @@ def config_key_never_read(configuration: Configuration, old: OldRewardKeys | Unk
     not implemented*.
 
     A configuration file of your own may add any key. A misspelt one is added beside verl's, which keeps its
-    value, or the section's class refuses it.
+    value.
 
     ## How to fix
     Write `reward.` before the key: `reward.custom_reward_function.path=...`. Correct a misspelt key.
@@ -84,25 +83,18 @@ def config_key_never_read(configuration: Configuration, old: OldRewardKeys | Unk
 def _misspelt(key: str, there: Configuration) -> Iterator[Finding]:
     """Yield the finding that a key of the user's own file is a typo of one that nothing else of the user's sets."""
     value, own = there.get(key), there.own_line(key)
-    if own is None or isinstance(value, Mapping) or is_free(key, there):
+    refused = there.has(f"{key.rpartition('.')[0]}._target_")  # by the section's class: CFG115
+    if own is None or isinstance(value, Mapping) or is_free(key, there) or refused:
         return
-    near = alike(key, replace(there, before=_without(there.before, there.added)))
+    near = alike(key, without_added(there))
     if not near or not is_slip(key, near) or there.override_of(near) or there.own_line(near):
         return
-    by_word = _PLAIN.fullmatch(str(value)) and not there.has(f"{key.rpartition('.')[0]}._target_")
+    changes = _PLAIN.fullmatch(str(value)) and value != there.get(near)
     yield Finding(
         f"{release(there)} has no setting {key}, which your file adds; did you mean {near}?",
         Evidence(found=f"{key}: {value}", wanted=f"{near}: {value}", read_from=tree_of(there)),
         location=Location(*own),
         remedy=f"write {near} instead of {key}",
         subject=Subject("setting", key),
-        **healed("CFG118", settings(there, {near: value}) if by_word else None),
+        **healed("CFG118", settings(there, {near: value}) if changes else None),
     )
-
-
-def _without(tree: Mapping[str, Any], keys: tuple[str, ...], above: str = "") -> dict[str, Any]:
-    return {
-        name: _without(value, keys, f"{above}{name}.") if isinstance(value, Mapping) else value
-        for name, value in tree.items()
-        if f"{above}{name}" not in keys or isinstance(value, Mapping)
-    }

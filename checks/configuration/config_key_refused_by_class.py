@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.configuration._verl_keys import alike, is_slip
+from verl_doctor.checks.configuration._verl_keys import alike, is_slip, without_added
 from verl_doctor.checks.shared.configuration import SCRIPT, place
 from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.toolkit.collectors.configuration.config_classes import ConfigClasses, Refused
@@ -35,7 +35,7 @@ _UNREAD = Unknown("the configuration was not read")
 def config_key_refused_by_class(
     classes: ConfigClasses, configuration: Configuration | Unknown
 ) -> Iterator[Finding]:
-    """A key is appended to a section whose class does not accept it.
+    """A key is appended to a section whose class does not accept it, on the command line or in your configuration file.
 
     ## Why it matters
     Newer verl turns sections that have a `_target_` into objects. Hydra accepts an appended key, but the
@@ -70,7 +70,7 @@ def _meant(refused: Refused, there: Configuration | Unknown) -> str:
     """The existing key that was probably meant, "" if there is none or another word of the command sets it."""
     if isinstance(there, Unknown) or refused.word.key != f"{refused.section}.{refused.name}":
         return ""
-    near = alike(refused.word.key, there)
+    near = alike(refused.word.key, without_added(there))
     return near if near and there.override_of(near) is None else ""
 
 

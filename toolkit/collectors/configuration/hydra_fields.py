@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.configuration.config_classes import Refused
-from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration, OverrideWord
 from verl_doctor.toolkit.sources.python.answers import External, Present
 from verl_doctor.toolkit.sources.python.resolve import Sources
 from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, read
@@ -152,10 +152,7 @@ def _concerns(name: str, section: str) -> bool:
 
 
 def _refused(there: Configuration, sources: Sources) -> Iterator[Refused]:
-    for word in there.overrides:
-        if word.fate != "applied" or word.sign not in ("+", "++"):
-            continue
-        section, name = _section(word.key, there)
+    for word, section, name in _appended(there):
         target = there.default(f"{section}._target_") if section else None
         if not name or not isinstance(target, str):
             continue
@@ -165,6 +162,22 @@ def _refused(there: Configuration, sources: Sources) -> Iterator[Refused]:
         fields = _fields(found.definition, sources)
         if fields is not None and name not in fields:
             yield Refused(word, section, name, target)
+
+
+def _appended(there: Configuration) -> Iterator[tuple[OverrideWord, str, str]]:
+    """Yield what the command and the user's own files append, with the section and the name in it. No fix edits those files."""
+    for word in there.overrides:
+        if word.fate == "applied" and word.sign in ("+", "++"):
+            yield word, *_section(word.key, there)
+    for key in there.added:
+        section, _, name = key.rpartition(".")
+        if own := there.own_line(key):
+            path, line = own
+            yield (
+                OverrideWord(f"{name}: {there.default(key)}", path, line, "not told", key=key),
+                section,
+                name,
+            )
 
 
 def _fields(owner: Class, sources: Sources, depth: int = 0) -> frozenset[str] | None:

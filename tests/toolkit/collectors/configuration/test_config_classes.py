@@ -62,6 +62,21 @@ def test_appended_keys(word: str, refused: list[str], tmp_path: Path) -> None:
     assert [one.name for one in found.refused] == refused
 
 
+def test_keys_of_the_users_own_file(tmp_path: Path) -> None:
+    folder = source_trees.write(tmp_path / "verl", {"config.py": CLASSES})
+    program = f"{folder}/trainer/main_ppo.py"
+    tree = {**TREE, "actor": {**TREE["actor"], "mine": 1, "inherited": 2}}
+    added = ("actor.inherited", "actor.mine")
+    there = Configuration(
+        program, "/home/me", "mine", before=tree, added=added, origins=dict.fromkeys(added, "mine.yaml:3")
+    )
+    found = config_classes.collect(there, VerlTrees(Tree(str(folder), "verl", "0.6.1", "--verl"), "named"))
+    assert isinstance(found, ConfigClasses)
+    assert [(one.name, one.word.path, one.word.line) for one in found.refused] == [
+        ("mine", "/home/me/mine.yaml", 3)
+    ]
+
+
 DECLARED = """
     from dataclasses import dataclass
     from typing import Optional, Union
