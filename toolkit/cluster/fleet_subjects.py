@@ -164,7 +164,7 @@ def read_limits(limits: HostLimits) -> Values:
 
 def _limit(limit: Limit | None) -> str:
     if limit is None:
-        return "not told"
+        return "undetermined"
     return "unlimited" if limit.soft is None else str(limit.soft)
 
 

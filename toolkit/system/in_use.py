@@ -14,7 +14,7 @@ import signal
 import socket
 from typing import Literal
 
-InUse = Literal["no", "yes", "not told"]
+InUse = Literal["no", "yes", "undetermined"]
 
 _NOT_LISTENING = {errno.ECONNREFUSED}
 
@@ -30,13 +30,13 @@ def open_anywhere(name: str, folder: int) -> InUse:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         descriptor = os.open(name, flags, dir_fd=folder)
     except OSError as error:
-        return "yes" if error.errno in {errno.EWOULDBLOCK, errno.ETXTBSY} else "not told"
+        return "yes" if error.errno in {errno.EWOULDBLOCK, errno.ETXTBSY} else "undetermined"
     try:
         # If another process opens the file now, the kernel sends a signal, which is ignored by default.
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
     except OSError as error:
-        return "yes" if error.errno == errno.EAGAIN else "not told"
+        return "yes" if error.errno == errno.EAGAIN else "undetermined"
     else:
         return "no"
     finally:
@@ -58,7 +58,7 @@ def bound_anywhere(name: str, folder: int) -> InUse:
         except OSError as error:
             if error.errno in _NOT_LISTENING:
                 return "no"
-            return "not told" if error.errno in {errno.EACCES, errno.EPERM, errno.ENOENT} else "yes"
+            return "undetermined" if error.errno in {errno.EACCES, errno.EPERM, errno.ENOENT} else "yes"
         except ValueError:
-            return "not told"
+            return "undetermined"
     return "yes"

@@ -118,7 +118,7 @@ class _Descriptor:
 
 @dataclass(frozen=True)
 class _Area:
-    """One piece of shared memory: whether this process may write there, and its path."""
+    """One shared memory segment: whether this process may write there, and its path."""
 
     writes: bool
     path: bytes

@@ -55,7 +55,7 @@ def test_a_variable_has_a_name(old: str) -> None:
         ("1024", "ulimit -n 1024  # before Ray is started"),
         ("unlimited", "ulimit -n unlimited  # before Ray is started"),
         ("1; id", ""),
-        ("not told", ""),
+        ("undetermined", ""),
     ],
 )
 def test_a_limit_is_a_number(old: str, said: str) -> None:

@@ -63,7 +63,7 @@ class Contents:
         """Record whether one entry is in use."""
         if answer == "yes":
             self.used = self.used or path
-        elif answer == "not told":
+        elif answer == "undetermined":
             self.undetermined = self.undetermined or path
 
     @property

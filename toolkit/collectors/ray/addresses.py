@@ -51,7 +51,7 @@ _PORT = "6379"  # default port of a head (ray/scripts/scripts.py)
 _OUTSIDE = "8.8.8.8"  # Ray takes its own address from the route there (ray/_private/services.py: get_node_ip_address); nothing is sent
 _RESOLVING, _CONNECT_TIMEOUT = 0.8, 0.8  # seconds
 _ANYWHERE = ("", "auto")
-UNDETERMINED = "(not told)"
+UNDETERMINED = "(undetermined)"
 """The text of a place whose address cannot be determined."""
 
 _RAYLETS = {

@@ -259,7 +259,7 @@ def headline(found: Placement) -> tuple[str, str]:
         return UNKNOWN, why
     if not found.clusters and not found.occupants:
         reasons = (found.no_gpus, found.no_ray)
-        word = "NOTHING" if all(isinstance(reason, Absent) for reason in reasons) else UNKNOWN
+        word = "NO ACTORS" if all(isinstance(reason, Absent) for reason in reasons) else UNKNOWN
         return word, "; ".join(reason.reason for reason in reasons if reason)
     states = Counter(member.state for group in shown(found) for member in group.members)
     lost = sum(len(group.lost) for group in shown(found))

@@ -18,7 +18,7 @@ from verl_doctor.toolkit.text import harmless, in_bytes, in_time, wrapped
 _STYLES = {
     "WHOLE": "bold green",
     "NO GROUPS": "bold green",
-    "NOTHING": "bold green",
+    "NO ACTORS": "bold green",
     "WAITING": "bold yellow",
     "LEFT BEHIND": "bold yellow",
     "BROKEN": "bold red",

@@ -11,8 +11,8 @@ from verl_doctor.toolkit.json_document import plain
 from verl_doctor.toolkit.leftover import Kept, Kind, Leftover, Store
 from verl_doctor.toolkit.text import counted, in_bytes, in_time
 
-_PLURALS: Mapping[str, str] = {"shared memory": "pieces of shared memory", "process": "processes"}
-_SINGULARS: Mapping[str, str] = {"shared memory": "piece of shared memory"}
+_PLURALS: Mapping[str, str] = {"shared memory": "shared memory segments", "process": "processes"}
+_SINGULARS: Mapping[str, str] = {"shared memory": "shared memory segment"}
 
 _Size = Annotated[int | None, "in bytes of `store`; null if unknown"]
 

@@ -181,7 +181,7 @@ def test_an_actor_whose_job_the_gcs_does_not_know() -> None:
 @pytest.mark.parametrize(
     ("gpus", "clusters", "word"),
     [
-        (NO_GPU, NO_RAY, "NOTHING"),
+        (NO_GPU, NO_RAY, "NO ACTORS"),
         (Unknown("NVML hangs"), NO_RAY, "UNKNOWN"),
         (NO_GPU, Unknown("Ray is not installed there"), "UNKNOWN"),
         (Gpus(refused="Driver Not Loaded"), NO_RAY, "UNKNOWN"),
