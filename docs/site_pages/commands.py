@@ -13,7 +13,7 @@ _WIDTH = 78
 
 def pages() -> dict[str, str]:
     """All of them by path."""
-    context = click.Context(cli, info_name="verl-doctor")
+    context = click.Context(cli, info_name="verl-doctor", **cli.context_settings)
     shown = {name: command for name in cli.list_commands(context) if (command := _visible(context, name))}
     made = {f"reference/commands/{name}.md": page(name, command) for name, command in shown.items()}
     return {**made, "reference/commands/index.md": index(shown)}
@@ -35,7 +35,7 @@ def index(shown: dict[str, click.Command]) -> str:
 
 def page(name: str, command: click.Command) -> str:
     """One command, with its subcommands."""
-    parent = click.Context(cli, info_name="verl-doctor")
+    parent = click.Context(cli, info_name="verl-doctor", **cli.context_settings)
     return "\n".join([f"# verl-doctor {name}", "", *_help(command, parent, name), ""])
 
 
