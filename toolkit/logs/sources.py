@@ -34,8 +34,8 @@ _PACKED = (_GZIP, _ZSTD, b"BZh", b"\xfd7zXZ", b"PK\x03\x04")  # also bzip2, xz a
 # Control characters that do not occur in logs: all except the bell, blanks, line ends, backspace, and the escape that begins a colour.
 _CONTROLS = bytes(code for code in range(32) if code not in {*range(7, 14), 27})
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
-MOST_UNPACKED = 1 << 36
-"""The number of bytes to which one compressed log may unpack."""
+MOST_READ = 1 << 36
+"""The number of bytes that are read of one log, and to which a compressed one may unpack."""
 _UNSUSPICIOUS = 1 << 28  # bytes to which any log may unpack, however small it is
 MOST_FOR_ONE = 100
 """Unpacked bytes allowed per compressed byte of a larger log: logs shrink to a tenth or a fiftieth, a bomb to far less."""
@@ -136,6 +136,8 @@ def opened(source: Source) -> Iterator[Read]:
                 read = _as_utf8(read, encoding)
             elif _is_not_text(begin):
                 raise UnreadableError("it is not text")
+            else:
+                read = _ending(packed)
             yield read
         except CUT_OFF as error:
             raise UnreadableError(reason_of(error)) from None
@@ -186,6 +188,17 @@ class _Counted:
         return content
 
 
+def _ending(plain: _Counted) -> Read:
+    """Return a reader that raises ValueError at the end of what is read of one log: what writes to a pipe may never end."""
+
+    def read(size: int) -> bytes:
+        if plain.given > MOST_READ:
+            raise ValueError(f"only its first {in_bytes(MOST_READ)} were read")
+        return plain.read(size)
+
+    return read
+
+
 def _limited(unpacked: Read, packed: _Counted) -> Read:
     """Return a reader that raises ValueError if a file unpacks to more than any log does: a few megabytes could take days."""
     so_far = 0
@@ -194,7 +207,7 @@ def _limited(unpacked: Read, packed: _Counted) -> Read:
         nonlocal so_far
         content = unpacked(min(size, _BLOCK))
         so_far += len(content)
-        if so_far > MOST_UNPACKED or so_far > max(_UNSUSPICIOUS, MOST_FOR_ONE * packed.given):
+        if so_far > MOST_READ or so_far > max(_UNSUSPICIOUS, MOST_FOR_ONE * packed.given):
             raise ValueError(
                 f"{in_bytes(packed.given)} of it unpack to more than {in_bytes(so_far)}, which no log does; "
                 "unpack it yourself to have all of it read"

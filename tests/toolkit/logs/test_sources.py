@@ -107,6 +107,16 @@ def test_a_log_that_shrinks_well_is_no_bomb(tmp_path: Path, monkeypatch: pytest.
     assert diagnose([Source("run.log.gz", log)]).unread == ()
 
 
+def test_a_writer_that_never_ends_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "MOST_READ", 4 << 20)
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["bash", "-c", f"yes 'ValueError: x' > {tmp_path / 'pipe'}"]) as writer:
+        answer = diagnose([Source("pipe", tmp_path / "pipe")])
+        assert writer.wait(60) != 0  # it has nobody who reads
+    assert answer.notes[0] == "pipe could not be read to its end: only its first 4.0 MiB were read"
+    assert answer.unread == ("pipe",)
+
+
 def test_of_a_pipe_the_first_word_is_waited_for_but_not_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
