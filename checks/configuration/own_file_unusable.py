@@ -53,7 +53,8 @@ def own_file_unusable(
     needs them, some of them after the model is loaded. The job stops there. What they define must have the expected form:
     agent loops are a list of names and classes, a tool has a schema or a docstring with types, a reward
     function accepts the arguments that verl passes by name and returns a number, or a dictionary with a
-    `score`.
+    `score`. Code that is always reached, at import or in the reward function, must not raise: a name that nothing defines,
+    a file or a variable that does not exist.
 
     ## How to fix
     Correct the path or the name. Paths are resolved as verl resolves them: without expanding `~`, from the

@@ -76,11 +76,16 @@ def function_tools(tree: ast.Module) -> Iterator[str]:
             yield f"has a tool {node.name} with a variable number of arguments, for which no schema exists"
 
 
+def scores_rows(there: Configuration) -> bool:
+    """Return whether one of verl's own reward managers calls the reward function for each row."""
+    managers = {there.get(key) for key in _MANAGER} - {MISSING, None}
+    return managers <= _MANAGERS and not any(there.get(key) is True for key in _MODELS)
+
+
 def reward(there: Configuration, section: str, tree: ast.Module) -> Iterator[str]:
     """Check the reward function: parameters that verl passes, and a result with a score."""
     name = there.get(f"{section}.name")
-    managers = {there.get(key) for key in _MANAGER} - {MISSING, None}
-    if not managers <= _MANAGERS or any(there.get(key) is True for key in _MODELS):
+    if not scores_rows(there):
         return
     functions = [node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name]  # fmt: skip
     if len(functions) != 1 or functions[0].decorator_list:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +15,13 @@ from verl_doctor.toolkit.collectors.configuration.beside import beside
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.reward_function import module_names
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
-from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder, folder_of
+from verl_doctor.toolkit.collectors.launch.launch import (
+    Launch,
+    changes_folder,
+    folder_of,
+    load_text,
+    may_be_made,
+)
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.rule import Phase
@@ -41,6 +48,9 @@ _OTHER_KIND = {
     f"{_MULTI_TURN}.tool_config_path": (f"{_MULTI_TURN}.function_tool_path", ".py"),
     f"{_MULTI_TURN}.function_tool_path": (f"{_MULTI_TURN}.tool_config_path", ".yaml"),
 }
+_VARIABLES = "ray_kwargs.ray_init.runtime_env.env_vars"
+# Commands that may set variables in the shell.
+_SETS_VARIABLES = re.compile(r"\b(?:module|spack|conda|mamba|micromamba)\s+(?:load|activate)\b|\bdirenv\b")
 _REWARDS = ("reward.custom_reward_function.path", "custom_reward_function.path")
 
 
@@ -78,7 +88,7 @@ def own_files(
     if launch.is_elsewhere:
         return Absent("the job runs on another machine")
     here = not changes_folder(launch)
-    found = _found(configuration, folder_of(launch, machine.cwd), here=here)
+    found = _found(configuration, folder_of(launch, machine.cwd), (launch, machine), here=here)
     readable = not isinstance(interpreter, Unknown) and _is_older(interpreter.version)
     return OwnFiles(tuple(own_file for own_file in found if readable or own_file.trouble != "no Python"))
 
@@ -89,7 +99,9 @@ def _is_older(version: str) -> bool:
     return all(step.isdigit() for step in steps[:2]) and tuple(map(int, steps[:2])) <= sys.version_info[:2]
 
 
-def _found(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
+def _found(
+    there: Configuration, cwd: Path, around: tuple[Launch, Machine], *, here: bool
+) -> Iterator[OwnFile]:
     for key, phase in _NAMED:
         yield from _no_path(there, key, phase)
         path = _path(there, key, cwd, here=here)
@@ -101,7 +113,9 @@ def _found(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
                 yield OwnFile(key, str(path), "missing", phase, beside=near, instead=instead)
         elif path.suffix == ".py" and isinstance(tree := _parsed(path), str):
             yield OwnFile(key, str(path), "no Python", phase, error=tree)
-        elif problem := next(_contents(there, key, path, cwd), ""):
+        elif problem := next(_contents(there, key, path, cwd), "") or next(
+            _breaks(there, key, path, around), ""
+        ):
             yield OwnFile(key, str(path), "contents", phase, error=problem)
     if there.get("trainer.resume_mode") == "resume_path":
         folder = _path(there, _RESUME, cwd, here=here)
@@ -110,6 +124,31 @@ def _found(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
             yield OwnFile(_RESUME, str(folder), "missing", "engine" if ppo else "workers")
     yield from _last_checkpoint(there, cwd, here=here)
     yield from _data_set(there, cwd, here=here)
+
+
+def _breaks(there: Configuration, key: str, path: Path, around: tuple[Launch, Machine]) -> Iterator[str]:
+    """Errors that the code of a Python file certainly raises, when it is imported or its function is called."""
+    tree, source = _parsed(path), read(path)
+    if path.suffix != ".py" or not isinstance(tree, ast.Module) or not isinstance(source, bytes):
+        return
+    from verl_doctor.toolkit.collectors.configuration import own_code, own_contents  # noqa: PLC0415 - only where a job names such a file
+
+    launch, machine = around
+    given = there.get(_VARIABLES)
+    names = {setting.name for setting in launch.settings if not setting.removed} | set(machine.environ)
+    names |= set(map(str, given)) if isinstance(given, Mapping) else set()
+    texts = [load_text(file) or "" for file, _ in launch.files]
+    unsure = bool(launch.unread) or any(_SETS_VARIABLES.search(text) for text in texts)
+    cwd = folder_of(launch, machine.cwd)
+    called = key in _REWARDS and own_contents.scores_rows(there)
+    name = there.get(f"{key.removesuffix('.path')}.name") if called else ""
+    yield from own_code.breaks(
+        tree,
+        source.decode("utf-8", "replace"),
+        name if isinstance(name, str) else "",
+        lambda variable: unsure or variable in names,
+        lambda file: os.path.exists(cwd / file) or may_be_made(launch, os.path.normpath(cwd / file)),
+    )
 
 
 def _no_path(there: Configuration, key: str, phase: Phase) -> Iterator[OwnFile]:

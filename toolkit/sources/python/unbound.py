@@ -24,7 +24,7 @@ def unbound(tree: ast.Module, text: str) -> frozenset[str]:
     known = {
         symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()
     }
-    known |= {inner.get_name() for inner in table.get_children()}
+    known |= {inner.get_name() for inner in table.get_children()} | set(_set_from_within(table))
     return frozenset(_globals(table)) - known - frozenset(dir(builtins)) - {"__file__", "__path__"}
 
 
@@ -34,3 +34,14 @@ def _globals(table: symtable.SymbolTable) -> Iterator[str]:
             yield symbol.get_name()
     for inner in table.get_children():
         yield from _globals(inner)
+
+
+def _set_from_within(table: symtable.SymbolTable) -> Iterator[str]:
+    """Yield the module's names that its functions assign, declared with `global`."""
+    for inner in table.get_children():
+        yield from (
+            symbol.get_name()
+            for symbol in inner.get_symbols()
+            if symbol.is_declared_global() and symbol.is_assigned()
+        )
+        yield from _set_from_within(inner)

@@ -9,7 +9,8 @@ import pytest
 from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.collectors.configuration.own_files import OwnFiles, own_files
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
-from verl_doctor.toolkit.collectors.launch.launch import Command, Launch
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Setting
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 
 JOB = Launch((), command=Command("verl.trainer.main_ppo", (), "run.sh", 2))
@@ -47,3 +48,25 @@ def test_what_is_wrong_with_files(tmp_path: Path, words: list[str], troubles: li
     found = own_files.collect(configured(*words)[0], JOB, Machine(environ={}, cwd=tmp_path), interpreter)
     assert isinstance(found, OwnFiles)
     assert [one.trouble for one in found.files] == troubles
+
+
+def test_a_variable_that_the_script_may_set_is_not_missing(tmp_path: Path) -> None:
+    (tmp_path / "reward.py").write_text("import os\nKEY = os.environ['JUDGE']\n")
+    script = tmp_path / "run.sh"
+    interpreter = Unknown("not looked at")
+    for text, environ, settings, troubles in (
+        ("python3 x", {}, (), ["contents"]),
+        ("python3 x", {"JUDGE": "1"}, (), []),
+        ("python3 x", {}, (Setting("JUDGE", None, "run.sh", 1),), []),
+        ("module load judge\npython3 x", {}, (), []),
+    ):
+        script.write_text(text)
+        launch = Launch(((str(script), "shell script"),), settings, command=JOB.command)
+        found = own_files.collect(
+            configured("+custom_reward_function.path=reward.py")[0],
+            launch,
+            Machine(environ=environ, cwd=tmp_path),
+            interpreter,
+        )
+        assert isinstance(found, OwnFiles)
+        assert [file.trouble for file in found.files] == troubles

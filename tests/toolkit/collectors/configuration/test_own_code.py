@@ -1,0 +1,69 @@
+"""What a user's own file certainly breaks at: nothing that depends on a value, and nothing that something may bring."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from verl_doctor.toolkit.collectors.configuration.own_code import breaks
+
+
+def found(text: str) -> list[str]:
+    is_set, is_there = {"GIVEN"}.__contains__, {"/there"}.__contains__
+    return list(breaks(ast.parse(text), text, "score", is_set, is_there))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("raise RuntimeError('no')", "raises RuntimeError when it is imported (line 1)"),
+        ("import sys\nsys.exit(1)", "ends the process when it is imported (line 2)"),
+        ("T = open('/gone').read()", "opens /gone when it is imported (line 1), and that does not exist"),
+        ("with open('/gone') as f:\n    T = f.read()", "opens /gone when it is imported (line 1)"),
+        ("import os\nK = os.environ['MISSING']", "reads os.environ['MISSING'] when it is imported (line 2)"),
+        (
+            "def score(a):\n    x = a\n    return scor(x)",
+            "uses scor in score (line 3), and nothing defines it",
+        ),
+        ("def score(a):\n    raise ValueError\n", "raises ValueError in score (line 2)"),
+        (
+            "import os\ndef score(a):\n    return call(os.environ['MISSING'])\ndef call(k): ...",
+            "reads os.environ",
+        ),
+    ],
+)
+def test_what_certainly_breaks(text: str, problem: str) -> None:
+    assert any(words.startswith(problem) for words in found(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if True:\n    raise RuntimeError",
+        "try:\n    T = open('/gone')\nexcept OSError:\n    T = None",
+        "def load():\n    return open('/gone')",
+        "T = lambda: open('/gone')",
+        "T = open('/there').read()",
+        "T = open('relative').read()",
+        "import subprocess\nsubprocess.run(['fetch'])\nT = open('/gone').read()",
+        "with open('/gone', 'w') as f:\n    f.write('')",
+        "import os\nK = os.environ['GIVEN'], os.environ['RANK'], os.environ['CUDA_VISIBLE_DEVICES']",
+        "import os\nos.environ['MISSING'] = '1'\nK = os.environ['MISSING']",
+        "from dotenv import load_dotenv\nimport os\nload_dotenv()\nK = os.environ['MISSING']",
+        "import os\nK = os.environ['MISSING'] if 'MISSING' in os.environ else ''",
+        "import os\nK = os.environ.get('MISSING') or os.environ.get('OTHER')",
+        "import os\nK = True or os.environ['MISSING']",
+        "def score(a):\n    if a:\n        return 1\n    return scor(a)",
+        "def score(a):\n    return [scor(x) for x in a]",
+        "from helper import *\ndef score(a):\n    return scor(a)",
+        "globals()['scor'] = len\ndef score(a):\n    return scor(a)",
+        "def other(a):\n    return scor(a)",
+        "def score(a):\n    return later(a)\ndef later(a):\n    return 1",
+        "import contextlib\nwith contextlib.suppress(OSError):\n    T = open('/gone')",
+        "print(__file__, __name__, __builtins__)",
+        "class A:\n    b = 1\n    c = b\ndef score(a, *, k: Optional = None) -> Any:\n    global G\n    G = 1\n    return G",
+    ],
+)
+def test_what_may_be_sound(text: str) -> None:
+    assert found(text) == []
