@@ -24,12 +24,13 @@ from verdict.score import share
 
 _FOLDERS = re.compile(r"/tmp/v[^/\s]*/|/\S*/site-packages/|/\S*/\.pyenv/")
 _AT_FIRST = (
-    "At the first attempt 98 of 117 healable ones were healed; the rules grew for the others, and 116 were. The tables have the cases "
-    "that were tried again in November 2026, 32 of them with eaa5465d, six of which were chosen because they had failed, the others with 669b6487 in "
-    "the order of `heal.toml`; first those that construction had refused. `lora_rank_1024` is healed, and fails in this environment as every job with an "
-    "adapter does: verl 0.9.1 calls `WeightsMapper.get_unstacked_mapper`, which vLLM 0.31.0 does not have. `critic_without_micro_batch` needed a repair of "
-    "verl's loader of value models, which ATT109 did not offer without a GPU. Now it does: `fix --apply` in a copy of the environment makes three "
-    "repairs, and construction passes. Fixes of launch scripts alone do not heal it, nor the other cases with a critic."
+    "At the first attempt 98 of 117 healable ones were healed; the rules grew for the others. All cases were tried again on 28 November 2026, with "
+    "commits c1b4da75 and 1f37b812; a script that was healed into the same one as earlier that day was not constructed a second time. Four are left. "
+    "`equals_in_a_path` gets its quotes, and the model's folder does not exist in this case. `gae`, `critic_without_micro_batch` and "
+    "`critic_of_another_folder` train a critic, for which verl's loader of value models must be repaired too: no fix of launch scripts does that. "
+    "`fix --apply` in a copy of the environment makes three repairs for `critic_without_micro_batch`, and construction passes. `lora_rank_1024` is "
+    "healed, and fails in this environment as every job with an adapter does: verl 0.9.1 calls `WeightsMapper.get_unstacked_mapper`, which vLLM 0.31.0 "
+    "does not have."
 )
 _ENVIRONMENTS = "## Environments"
 _ENVIRONMENTS_AT_FIRST = (
@@ -38,7 +39,7 @@ _ENVIRONMENTS_AT_FIRST = (
     "11 were healed when they were first tried; by then emptied files and YAML files counted as lost ones, for which `emptied_file` had been the reason. "
     "`engine_uninstalled` needed a job "
     "that asks for the engine, and a rule that had not applied before no longer counts as made worse. `torchvision_missing` is left: for models "
-    "of text a missing torchvision was measured to do no harm. The rows from before these were not measured again."
+    "of text a missing torchvision was measured to do no harm. All were measured again on 28 November 2026 with c1b4da75."
 )
 _PRINTED = 150  # characters of what is printed in place of a repair
 
