@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from verl_doctor.checks.shared.configuration import configured
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.model.model import Model
 from verl_doctor.toolkit.collectors.model.support import TransformersSupport
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
+_TRUST = ("actor_rollout_ref.model.trust_remote_code", "model.trust_remote_code")
 _MODEL = Model("/models/qwen3.5", "--model", ("Qwen3_5ForCausalLM",), "qwen3_5", head_size=128)
 _TABLE = "/env/transformers/models/auto/configuration_auto.py"
 _KNOWN = TransformersSupport("5.9.0", known=True, nearest=("qwen3_5",), read_from=_TABLE)
@@ -23,11 +27,18 @@ _OLD = TransformersSupport("4.57.6", known=False, nearest=("qwen3",), read_from=
         Example("transformers supports it", (_MODEL, _KNOWN)),
         Example("the model brings its own code", (replace(_MODEL, own_code=True), _OLD), "trust_remote_code"),
         Example(
+            "the job does not allow the model's own code to run",
+            (replace(_MODEL, own_code=True), _OLD, *configured(tree={"model": {"trust_remote_code": False}})),
+            "trust_remote_code=True allows to run",
+        ),
+        Example(
             "transformers is older than the model", (_MODEL, _OLD), "does not support model type qwen3_5"
         ),
     ],
 )
-def model_type_unknown(model: Model, support: TransformersSupport) -> Iterator[Finding]:
+def model_type_unknown(
+    model: Model, support: TransformersSupport, configuration: Configuration | Unknown
+) -> Iterator[Finding]:
     """The installed transformers does not support the model's type.
 
     ## Why it matters
@@ -50,12 +61,20 @@ def model_type_unknown(model: Model, support: TransformersSupport) -> Iterator[F
     remedy = "install a transformers that supports it, if vLLM and verl allow one; verl-doctor matrix shows which do"
     if model.own_code:
         message += "; the model has its own code, which trust_remote_code=True allows to run"
-        remedy = "set actor_rollout_ref.model.trust_remote_code=True if you trust that code"
+        remedy = f"set {_TRUST[0]}=True if you trust that code"
     yield Finding(
         message,
         Evidence(model.model_type, "a model type of its table", support.read_from),
         subject=Subject("model", model.folder),
         location=Location(f"{model.folder}/config.json"),
         remedy=remedy,
-        severity="info" if model.own_code else "error",
+        severity="info" if model.own_code and not _refuses_code(configuration) else "error",
     )
+
+
+def _refuses_code(there: Configuration | Unknown) -> bool:
+    """Whether the job does not allow the model's own code to run."""
+    if isinstance(there, Unknown) or not there.complete:
+        return False
+    key = next((key for key in _TRUST if there.has(key)), "")
+    return bool(key) and there.get(key) is False

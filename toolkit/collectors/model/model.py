@@ -26,6 +26,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Target
 
 # What `git clone` leaves without git-lfs: three lines of text, of which this is the first.
+_TOKENIZER = "tokenizer_config.json"
 LFS_MARK = b"version https://git-lfs.github.com/spec/"
 _LARGEST_CONFIG = 16 * 1024 * 1024  # bytes; the index of shards of a large model has one or two MiB
 _PATHS = ("actor_rollout_ref.model.path", "model.path", "model.partial_pretrain")
@@ -147,8 +148,14 @@ def read_model(folder: Path, named_by: str) -> Model:
         return Model(str(folder), named_by, bad_files=(BadFile("", "missing"),), beside=model_beside(folder))
     config = read_json(folder / "config.json")
     files = _listed(folder)
-    bad = tuple(_bad_weights(folder, files))
-    without_weights = not bad and not any(map(format_of, files))
+    weights = tuple(_bad_weights(folder, files))
+    tokenizer = read_json(folder / _TOKENIZER) if _TOKENIZER in files else None
+    bad = (
+        (*weights, tokenizer)
+        if isinstance(tokenizer, BadFile) and tokenizer.trouble == "damaged"
+        else weights
+    )
+    without_weights = not weights and not any(map(format_of, files))
     if isinstance(config, BadFile):
         return Model(
             str(folder),

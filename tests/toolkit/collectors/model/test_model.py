@@ -265,3 +265,12 @@ def test_the_type_of_numbers_is_one_of_torchs(name: str, known: bool, tmp_path: 
     found = number_type.collect(replace(read_model(tmp_path, "--model"), dtype=name), interpreter(tmp_path))
     assert isinstance(found, NumberType)
     assert (found.known, found.nearest[:1]) == (known, ("bfloat16",))
+
+
+@pytest.mark.parametrize(("text", "broken"), [("{}", False), ("{", True), ("[]", True)])
+def test_a_tokenizer_configuration_that_is_no_json_object(text: str, broken: bool, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").touch()
+    (tmp_path / "tokenizer_config.json").write_text(text)
+    names = [file.name for file in read_model(tmp_path, "--model").bad_files]
+    assert names == (["tokenizer_config.json"] if broken else [])
