@@ -155,6 +155,17 @@ _ASSIGNED = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+=\w")
 _TABLE = re.compile(
     r"\b([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*|\w*(?:mapping|registry|factories|classes|handlers)\w*)\[(?:\w+\.)*(\w+)\]"
 )
+_MISSING_KEY = re.compile(r'key "(\w+)" not found in TensorDict')
+# Tensors of verl's batches, and the settings with which they are computed.
+_KEYS_OF = {
+    "ref_log_prob": "set actor.use_kl_loss=True or algorithm.use_kl_in_reward=True, which start the reference policy; both must fit a trainer or recipe of your own",
+    "rollout_log_probs": "set rollout.calculate_log_probs=True",
+    "old_log_probs": "it must be computed before the update (actor.compute_log_prob)",
+    "values": "set algorithm.adv_estimator=gae, which starts the critic, or an estimator that needs none (grpo)",
+    "rm_scores": "set reward_model.enable=True, or let the reward function return scores",
+    "token_level_scores": "the reward must run before the advantages are computed",
+    "response_mask": "compute_response_mask must run before, as in this release's trainer",
+}
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/(\w+)")
 _LIBRARY = re.compile(r"(?<![\w.+-])(\w[\w.+-]*\.so[\w.]*): cannot open shared object file")
 _FILE = re.compile(r"(?:\[Errno \d+\] )?([A-Z][\w ]+?):? (?:b?'([^']+)'|\"([^\"]+)\")")
@@ -191,6 +202,9 @@ _MOST_WORDS = 400  # characters of the demands that are repeated
 _APART = re.compile(
     r"(.+?) (?:(?:(?:is|are) )?(?:not (?:yet |currently )?(?:compatible|supported|implemented|available|allowed)|incompatible|unsupported) (?:with|for|on|when|by|in|if|while|using)|"
     r"(?:does not|doesn't|do not|don't|cannot|can't|can not) (?:yet |currently )?(?:support|work with|work on|be used (?:together )?(?:with|for|in)|be combined with|be enabled (?:with|when))) (.+)"
+)
+_UNSUPPORTED = re.compile(
+    r"\b(?:not (?:yet |currently )?(?:supported|implemented)|[Uu]nsupported|(?:does not|doesn't|do not|don't|cannot|can't) (?:yet |currently )?support)\b"
 )
 _TIME = re.compile(r" (?:yet|right now|currently|at the moment|for now)$")
 _NAMELESS = frozenset({"it", "this", "that", "they", "we", "you", "which", "there", "model", "the model"})
@@ -307,6 +321,7 @@ def advised(
         partial(_invalid, raised),
         partial(_demanded, raised),
         partial(_apart, raised),
+        partial(_unsupported, raised, place, lines),
     )
     if not is_refusal:
         general = (
@@ -618,6 +633,13 @@ def _of_data(raised: Raised, place: _Place) -> str:
         )
     if raised.message.strip().isdecimal() and any(package_of(frame) == "pandas" for frame in raised.frames):
         return "a pandas DataFrame has no row of this number as its label: pass a datasets.Dataset (Dataset.from_pandas) to the trainer, or use iloc or reset_index(drop=True)"
+    if missing := _MISSING_KEY.search(raised.message):
+        with_ = (
+            f": {_KEYS_OF[missing[1]]}"
+            if missing[1] in _KEYS_OF
+            else ", or a custom worker, agent loop or reward must return it"
+        )
+        return f"the batch has no {missing[1]}, because the step that computes it did not run{with_}"
     if found is None:
         return ""
     setting = next(
@@ -700,6 +722,20 @@ def _apart(raised: Raised) -> str:
                 both = f"{first}, or {second}" if first.lower() not in _NAMELESS else second
                 return f"change what does not go together, as the message states: {both}"
     return ""
+
+
+def _unsupported(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
+    """Return advice on what a package states that it does not support."""
+    stated = (
+        sentence.strip(" .;") for sentence in _SENTENCE.findall(" ".join(raised.plain.split())[:_LONGEST])
+    )
+    found = next(filter(_UNSUPPORTED.search, stated), "")
+    if not found or len(found) > _MOST_WORDS or raised.name in _OUTSIDE:
+        return ""
+    newer = f"install a newer {_dated(place.package, lines)}" if place.package else "install a newer release"
+    return (
+        f"do without what is not supported, as the message states ({found}); or {newer}, which may support it"
+    )
 
 
 def _without_gpu(raised: Raised) -> str:

@@ -8,11 +8,14 @@ parts one after the other, in linear time for any log.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import chain
 from typing import Any, Literal, get_args
+
+from ahocorasick_rs import AhoCorasick
 
 from verl_doctor.toolkit.engine.signature_files import entries_of, indexed_entries
 from verl_doctor.toolkit.logs.stage import STAGES
@@ -258,12 +261,16 @@ def of_logs_alone() -> dict[str, str]:
 
 
 @cache
-def _screened() -> tuple[tuple[Signature, tuple[str, ...]], ...]:
-    """Return each signature with the longest text of each of its patterns. Without one of these texts it cannot match."""
-    return tuple(
-        (signature, tuple(max((_words(part) for part in parts), key=len) for parts in signature.patterns))
-        for signature in signatures()
-    )
+def _screen() -> tuple[AhoCorasick, tuple[tuple[int, ...], ...]]:
+    """Return a search for the longest text of each pattern, and the numbers of the signatures with each of these texts.
+
+    Without one of its texts a signature cannot match.
+    """
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for number, signature in enumerate(signatures()):
+        for parts in signature.patterns:
+            numbers[max((_words(part) for part in parts), key=len)].append(number)
+    return AhoCorasick(list(numbers)), tuple(map(tuple, numbers.values()))
 
 
 def _words(part: str | Limit) -> str:
@@ -274,10 +281,10 @@ def _words(part: str | Limit) -> str:
 def which(message: str, frame: str = "") -> Signature | None:
     """Return the first signature that matches a message of one or more lines. Results are cached."""
     lines = message.split("\n")
-    for signature, words in _screened():
-        for word in words:
-            if word in message:
-                if signature.matches(lines, frame):
-                    return signature
-                break
-    return None
+    search, numbers = _screen()
+    matches = search.find_matches_as_indexes(message, overlapping=True)
+    candidates = (
+        signatures()[number]
+        for number in sorted({number for text, *_ in matches for number in numbers[text]})
+    )
+    return next((signature for signature in candidates if signature.matches(lines, frame)), None)

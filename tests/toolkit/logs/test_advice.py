@@ -145,6 +145,8 @@ def remedy(error: str, *places: str, before: str = "") -> str:
         ("AttributeError: `AcceleratorState` object has no attribute `plugin`. It was reset.", [f"{PACKAGES}/trl/a.py"], ["AcceleratorState of the installed accelerate has no plugin, which trl uses", "install the accelerate"]),
         ("AssertionError: Guessing not yet supported for the X backend.", [f"{PACKAGES}/vllm/a.py"], ["does not go together, as the message states: Guessing, or the X backend"]),
         ("NameError: name 'is_torch_version' is not defined", [f"{PACKAGES}/transformers/trainer.py", "<string>"], ["generated in place of that of transformers", "unsloth_zoo"]),
+        ("KeyError: 'key \"rollout_log_probs\" not found in TensorDict with keys [1]'", [f"{PACKAGES}/verl/a.py", f"{PACKAGES}/tensordict/_td.py"], ["the batch has no rollout_log_probs", "set rollout.calculate_log_probs=True"]),
+        ("AssertionError: compilation of both is not supported", [f"{PACKAGES}/sglang/args.py"], ["do without what is not supported, as the message states (compilation of both is not supported)", "install a newer sglang"]),
         ("ImportError: Apex was not found. Please see the README.", [f"{PACKAGES}/nemo/a.py"], ["install the package that provides the module apex", "nemo requests it"]),
     ],
 )  # fmt: skip
