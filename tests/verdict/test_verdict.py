@@ -39,6 +39,7 @@ seed_as_a_word removed_what_is_needed hash_seed_as_a_word python_home_elsewhere 
 resolver_unknown reward_returns_a_pair steps_below_zero no_answers tune_profile_backwards tune_sequence_parallel_alone
 tune_smallest_rate_of_two tune_port_out_of_range tune_rendezvous_without_package tune_no_epochs
 estimator_remax estimator_token_baseline estimator_token_baseline_of_tools estimator_gdpo gpu_remax
+datasets_cache_unusable model_type_of_numbers_unknown
 """.split()  # noqa: SIM905 - sixty names
 """Missed at first; found by rules that grew for their classes."""
 
