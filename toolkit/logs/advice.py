@@ -30,7 +30,7 @@ _DISTRIBUTIONS = {
     "sgl_kernel": "sgl-kernel", "torch_npu": "torch-npu", "transfer_queue": "TransferQueue", "dateutil": "python-dateutil",
     "google.protobuf": "protobuf", "pkg_resources": "'setuptools<81'", "distutils": "'setuptools<81'", "megatron": "megatron-core",
     "qwen_vl_utils": "qwen-vl-utils", "zmq": "pyzmq", "git": "GitPython", "pynvml": "nvidia-ml-py", "mbridge": "mbridge",
-    "apex": "", "amp_C": "", "fused_layer_norm_cuda": "", "verl": "", "tbe": "", "te": "", "vllm_ascend": "vllm-ascend",
+    "FlashAttention2": "flash-attn", "apex": "", "amp_C": "", "fused_layer_norm_cuda": "", "verl": "", "tbe": "", "te": "", "vllm_ascend": "vllm-ascend",
     "grouped_gemm": "", "deep_ep": "", "deep_gemm": "", "aiter": "", "mindspeed": "",
 }  # fmt: skip
 """An empty name means that it must be built from source: the package index has an unrelated package of that name, or none that fits."""
@@ -177,7 +177,7 @@ _PIP = re.compile(
     r"[`'\"]?((?:uv )?pip3? install [^`;|\n]{2,80}?)(?:[`\"]|'?\.(?:\s|$)|'(?:\s|$)|\.?$)", re.MULTILINE
 )
 _NOT_INSTALLED = re.compile(
-    r"the package (\w[\w-]*) seems to be not installed|requires? the following packages? [^:]*: ([\w-]+)|[Rr]equires the (\w[\w-]*) (?:library|package)|"
+    r"the package (?:for )?(\w[\w-]*) (?:seems to be not installed|doesn't seem to be installed)|requires? the following packages? [^:]*: ([\w-]+)|[Rr]equires the (\w[\w-]*) (?:library|package)|"
     r"No package metadata was found for ([\w-]+)|[Pp]lease install (?:the )?`?([\w-]+)`? (?:first|to )|"
     r"^(?!Module\b|Package\b|Library\b|It\b|This\b)([A-Za-z][\w-]*) (?:was|is) not (?:found|installed)\b"
 )
@@ -323,17 +323,16 @@ def advised(
         partial(_apart, raised),
         partial(_unsupported, raised, place, lines),
     )
-    if not is_refusal:
-        general = (
-            *general,
-            partial(_of_remote_code, raised, place),
-            partial(_of_releases, raised, place, lines),
-        )
     found = next((found for reader in readers if (found := reader())), "")
     if found or is_known:
         return found
     found = next((found for reader in general if (found := reader())), "")
-    return "; ".join(filter(None, (found, _set_by(raised, lines))))
+    keys = _set_by(raised, lines)
+    if not found and keys:
+        return "correct " + " and ".join(f"{key}, which sets {name} in verl" for name, key in keys.items())
+    if not found and not is_refusal:
+        found = _of_remote_code(raised, place) or _of_releases(raised, place, lines)
+    return "; ".join(filter(None, (found, *(f"in verl, {name} is {key}" for name, key in keys.items()))))
 
 
 def crashed(number: int, lines: Sequence[Line]) -> str:
@@ -785,19 +784,16 @@ def _is_telling(code: str) -> bool:
     return bool(code) and not code.startswith("raise ")
 
 
-def _set_by(raised: Raised, lines: Sequence[Line]) -> str:
-    """Return verl's keys for the arguments that a message names, if verl runs."""
+def _set_by(raised: Raised, lines: Sequence[Line]) -> dict[str, str]:
+    """Return verl's keys for the arguments that a message names and does not give as such keys, if verl runs."""
     if not any("/verl/" in frame.path for frame in raised.frames) and not any(
         "actor_rollout_ref." in line.text for line in lines
     ):
-        return ""
-    names = dict.fromkeys(
-        name for name in _NAME.findall(raised.plain[:_LONGEST].replace("-", "_")) if name in _SET_BY
-    )
-    keys = [f"{name} is {_SET_BY[name]}" for name in names if _SET_BY[name] not in raised.plain][
-        :_MOST_FIELDS
-    ]
-    return f"in verl, {', '.join(keys)}" if keys else ""
+        return {}
+    text = raised.plain[:_LONGEST]
+    named = [name for name in _NAME.findall(text.replace("-", "_")) if name in _SET_BY]
+    keys = {name: _SET_BY[name] for name in named if _SET_BY[name] not in text}
+    return dict(list(keys.items())[:_MOST_FIELDS])
 
 
 def _of_releases(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:

@@ -147,6 +147,8 @@ def remedy(error: str, *places: str, before: str = "") -> str:
         ("NameError: name 'is_torch_version' is not defined", [f"{PACKAGES}/transformers/trainer.py", "<string>"], ["generated in place of that of transformers", "unsloth_zoo"]),
         ("KeyError: 'key \"rollout_log_probs\" not found in TensorDict with keys [1]'", [f"{PACKAGES}/verl/a.py", f"{PACKAGES}/tensordict/_td.py"], ["the batch has no rollout_log_probs", "set rollout.calculate_log_probs=True"]),
         ("AssertionError: compilation of both is not supported", [f"{PACKAGES}/sglang/args.py"], ["do without what is not supported, as the message states (compilation of both is not supported)", "install a newer sglang"]),
+        ("ValueError: max_num_seqs (7) is odd", [f"{PACKAGES}/verl/a.py", f"{PACKAGES}/vllm/config.py"], ["correct actor_rollout_ref.rollout.max_num_seqs, which sets max_num_seqs in verl"]),
+        ("ImportError: the package for FlashAttention2 doesn't seem to be installed.", [f"{PACKAGES}/transformers/modeling_utils.py"], ["pip install flash-attn"]),
         ("ImportError: Apex was not found. Please see the README.", [f"{PACKAGES}/nemo/a.py"], ["install the package that provides the module apex", "nemo requests it"]),
     ],
 )  # fmt: skip
