@@ -65,7 +65,7 @@ _COUNTS = re.compile(
         ),
         Example(
             "what only another engine reads",
-            (*configured("actor_rollout_ref.actor.optim.lr=high"), ConfigClasses(unread=frozenset({"actor_rollout_ref.actor.optim.lr"}))),
+            (*configured("actor_rollout_ref.actor.optim.lr=high"), ConfigClasses(unread=("actor_rollout_ref.actor.optim.lr",))),
             "must be a number, not high",
         ),
         Example("Python's None", configured("critic.enable=None"), "the text None"),

@@ -32,4 +32,4 @@ class ConfigClasses:
 
     refused: tuple[Refused, ...] = ()
     declared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    unread: frozenset[str] = frozenset()
+    unread: tuple[str, ...] = ()

@@ -54,12 +54,12 @@ def declared_types(
             yield key, types
 
 
-def unread_keys(there: Configuration, keys: Iterable[str], folder: Path, module: str) -> frozenset[str]:
+def unread_keys(there: Configuration, keys: Iterable[str], folder: Path, module: str) -> tuple[str, ...]:
     """Return those of these keys with a name that no code reads, apart from configuration classes and other training engines."""
     left = {key: {name for name in key.split(".")[1:] if not name.isdigit()} for key in keys}
     names = set().union(*left.values())
     if not names:
-        return frozenset()
+        return ()
     used = {
         there.get(key) for key in ("actor_rollout_ref.actor.strategy", "critic.strategy", "engine.strategy")
     }
@@ -72,7 +72,7 @@ def unread_keys(there: Configuration, keys: Iterable[str], folder: Path, module:
         source = b"" if "config" in parts or not engines.isdisjoint(parts) else read(path)
         if isinstance(source, bytes):
             read_names.update(name.decode() for name in pattern.findall(_IMPORT.sub(b"", source)))
-    return frozenset(key for key, steps in left.items() if not steps <= read_names)
+    return tuple(key for key, steps in left.items() if not steps <= read_names)
 
 
 def _annotation(key: str, there: Configuration, sources: Sources) -> ast.expr | None:
