@@ -142,7 +142,7 @@ def alike(key: str, there: Configuration) -> str:
     if short := [other for name, other in _of_section(values, above) if _abbreviates(leaf, name)]:
         return short[0] if len(short) == 1 else ""
     begun = [other for name, other in _of_section(values, above) if name.startswith(f"{leaf}_")]
-    if len(begun) == 1:
+    if len(begun) == 1 and len(leaf) > 2:
         return begun[0]
     everywhere = {_sorted(other): other for other in values if _same_words(key, other)}
     near = difflib.get_close_matches(_sorted(key), everywhere, 1, 0.9)

@@ -67,7 +67,9 @@ def own_file_unusable(
             message.format(path=file.path, name=file.name, error=file.error, key=file.key),
             Evidence(found=word.text if word else f"{file.key}={configuration.get(file.key)}", wanted=wanted),
             location=place(word) if word else None,
-            remedy=f"correct {file.key}" + ("" if file.trouble == "no path" else f", or {file.path}"),
+            remedy=f"correct {file.path}"
+            if file.trouble == "contents"
+            else f"correct {file.key}" + ("" if file.trouble == "no path" else f", or {file.path}"),
             subject=Subject("setting", file.key, file.name),
             stops=(EVERY_JOB,),
             phase=file.phase,

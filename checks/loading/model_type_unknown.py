@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.roles import has_external_module
 from verl_doctor.toolkit.collectors.model.model import Model
 from verl_doctor.toolkit.collectors.model.support import TransformersSupport
 from verl_doctor.toolkit.facts import Unknown
@@ -73,8 +74,8 @@ def model_type_unknown(
 
 
 def _refuses_code(there: Configuration | Unknown) -> bool:
-    """Whether the job does not allow the model's own code to run."""
-    if isinstance(there, Unknown) or not there.complete:
+    """Whether the job does not allow the model's own code to run, and names no module that may register the type."""
+    if isinstance(there, Unknown) or not there.complete or has_external_module(there):
         return False
     key = next((key for key in _TRUST if there.has(key)), "")
     return bool(key) and there.get(key) is False

@@ -1,10 +1,12 @@
-"""What a user's own file certainly breaks at, when it is imported or when the function that the job names is called."""
+"""Errors that a user's own file is certain to raise, when it is imported or when the function that the job names is called."""
 
 from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from verl_doctor.toolkit.sources.python.source import dotted, walk
 from verl_doctor.toolkit.sources.python.unbound import unbound
@@ -12,6 +14,9 @@ from verl_doctor.toolkit.sources.python.unbound import unbound
 _EXITS = frozenset({"sys.exit", "exit", "quit", "os._exit"})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LEAVE = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_YIELDS = (ast.Yield, ast.YieldFrom)
+# Modules that set no variables and make no files when they are imported, besides those of the standard library.
+_NEUTRAL = sys.stdlib_module_names | {"torch", "numpy", "pandas", "transformers", "datasets", "ray", "verl", "vllm", "sympy", "requests", "httpx", "aiohttp", "openai"}  # fmt: skip
 _DYNAMIC = re.compile(r"\b(?:exec|eval|globals|setattr|builtins)\b")
 _MAY_WRITE = re.compile(r"subprocess|os\.system|download|urlretrieve|copy|[\"'][wax]b?[+\"']|write_")
 # Variables that Ray, verl, torch or the shell itself set for workers.
@@ -30,44 +35,94 @@ def breaks(
     """Yield errors with their lines, as predicates of the file. `called` is the function that the job names, "" for none.
 
     Only what is reached whatever the values are counts: nothing below a condition, in a loop or in a `try`. `is_set` returns
-    whether the job has an environment variable, `is_there` whether a file exists.
+    whether the job has an environment variable, `is_there` whether a file exists. Neither counts where the file or a module of
+    the user's own that it imports may set or make it.
     """
     lost = frozenset() if _DYNAMIC.search(text) else unbound(tree, text)
-    lost = frozenset(name for name in lost if not name.startswith("__"))
-    may_write = _MAY_WRITE.search(text) is not None
-    sets_variables = _sets_variables(tree)
+    own = _bound(tree)
+    prepared = any(name not in _NEUTRAL for name in _imported(tree))
+    judge = _Judge(
+        lost=frozenset(name for name in lost if not name.startswith("__")),
+        exits=frozenset(name for name in _EXITS if name.partition(".")[0] not in own - {"sys", "os"}),
+        opens=not (prepared or _MAY_WRITE.search(text) or "open" in own),
+        variables=not (prepared or _sets_variables(tree)),
+        is_set=is_set,
+        is_there=is_there,
+    )
     functions = [node for node in tree.body if isinstance(node, _FUNCTIONS) and node.name == called]
     inner = functions[0].body if len(functions) == 1 and not functions[0].decorator_list else []
+    if any(isinstance(node, _YIELDS) for statement in inner for node in walk(statement)):
+        inner = []  # calling a generator runs nothing
     for when, body in (("when it is imported", tree.body), (f"in {called}", inner)):
         for statement in _reached(body):
-            match statement:
-                case ast.Raise(exc=ast.expr() as exc):
-                    name = dotted(exc.func if isinstance(exc, ast.Call) else exc)
-                    yield f"raises {name or 'an exception'} {when} (line {statement.lineno})"
+            if isinstance(statement, ast.Raise) and statement.exc is not None:
+                raised = statement.exc.func if isinstance(statement.exc, ast.Call) else statement.exc
+                yield f"raises {dotted(raised) or 'an exception'} {when} (line {statement.lineno})"
             for node in _evaluated(statement):
-                match node:
-                    case ast.Call(func=function) if dotted(function) in _EXITS:
-                        yield f"ends the process {when} (line {node.lineno})"
-                    case ast.Call(
-                        func=ast.Name(id="open"), args=[ast.Constant(value=str(path))], keywords=words
-                    ):
-                        reads = not may_write and not any(word.arg == "mode" for word in words)
-                        if reads and path.startswith("/") and not is_there(path):
-                            yield f"opens {path} {when} (line {node.lineno}), and that does not exist"
-                    case ast.Subscript(value=owner, slice=ast.Constant(value=str(name)), ctx=ast.Load()):
-                        if dotted(owner) == "os.environ" and not (
-                            sets_variables or _SET_BY_OTHERS.match(name) or is_set(name)
-                        ):
-                            yield f"reads os.environ[{name!r}] {when} (line {node.lineno}), and the job does not set it"
-                    case ast.Name(id=name, ctx=ast.Load()) if name in lost:
-                        yield f"uses {name} {when} (line {node.lineno}), and nothing defines it"
+                if isinstance(node, ast.expr) and (found := judge.found(node)):
+                    error, reason = found
+                    yield f"{error} {when} (line {node.lineno}){reason}"
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """Judges single expressions. `opens` and `variables`: whether files and variables that are not there count."""
+
+    lost: frozenset[str]
+    exits: frozenset[str]
+    opens: bool
+    variables: bool
+    is_set: Callable[[str], bool]
+    is_there: Callable[[str], bool]
+
+    def found(self, node: ast.expr) -> tuple[str, str] | None:
+        """Return the error and its reason."""
+        match node:
+            case ast.Call(func=function) if dotted(function) in self.exits:
+                return "ends the process", ""
+            case ast.Call(func=ast.Name(id="open"), args=[ast.Constant(value=str(path))], keywords=words):
+                reads = all(word.arg != "mode" for word in words)
+                if self.opens and reads and path.startswith("/") and not self.is_there(path):
+                    return f"opens {path}", ", and that does not exist"
+            case ast.Subscript(value=owner, slice=ast.Constant(value=str(name)), ctx=ast.Load()):
+                known = _SET_BY_OTHERS.match(name) or self.is_set(name)
+                if self.variables and dotted(owner) == "os.environ" and not known:
+                    return f"reads os.environ[{name!r}]", ", and the job does not set it"
+            case ast.Name(id=name, ctx=ast.Load()) if name in self.lost:
+                return f"uses {name}", ", and nothing defines it"
+        return None
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    """Yield the first names of all imported modules, "" for the file's own package."""
+    for node in walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield "" if node.level else (node.module or "").partition(".")[0]
+
+
+def _bound(tree: ast.Module) -> frozenset[str]:
+    """Return the names that a module binds itself."""
+    found = set()
+    for node in walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                found.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                found.add(name)
+            case ast.alias(name=name, asname=other):
+                found.add(other or name.partition(".")[0])
+    return frozenset(found)
 
 
 def _sets_variables(tree: ast.Module) -> bool:
     """Return whether a file may set environment variables."""
     for node in walk(tree):
         match node:
-            case ast.Subscript(value=owner, ctx=ast.Store()) if dotted(owner) == "os.environ":
+            case ast.Subscript(value=owner, ctx=ast.Store()) if dotted(owner).endswith("environ"):
+                return True
+            case ast.AugAssign(target=target) if dotted(target).endswith("environ"):
                 return True
             case ast.Call(func=function) if dotted(function).rpartition(".")[2] in (
                 "setdefault", "update", "putenv", "load_dotenv",
@@ -87,7 +142,10 @@ def _reached(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
                     yield from _reached(inner)
             case ast.Expr() | ast.Assign() | ast.AnnAssign() | ast.AugAssign() | ast.Return() | ast.Raise():
                 yield statement
-        leaves = any(isinstance(part, _LEAVE) for part in walk(statement))
+        leaves = any(
+            isinstance(part, _LEAVE) or (isinstance(part, ast.Call) and dotted(part.func) in _EXITS)
+            for part in walk(statement)
+        )
         if leaves and not isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
             return
 
@@ -105,6 +163,8 @@ def _evaluated(statement: ast.stmt) -> Iterator[ast.AST]:
                 waiting.append(test)
             case ast.BoolOp(values=[first, *_]):
                 waiting.append(first)
+            case ast.Compare(left=left, comparators=[first, *_]):
+                waiting += [left, first]
             case ast.AnnAssign(value=value):
                 waiting += [value] if value is not None else []
             case _:

@@ -14,6 +14,7 @@ from typing import Literal
 from verl_doctor.toolkit.collectors.configuration.beside import beside
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.reward_function import module_names
+from verl_doctor.toolkit.collectors.configuration.roles import has_external_module
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.launch.launch import (
     Launch,
@@ -138,7 +139,11 @@ def _breaks(there: Configuration, key: str, path: Path, around: tuple[Launch, Ma
     names = {setting.name for setting in launch.settings if not setting.removed} | set(machine.environ)
     names |= set(map(str, given)) if isinstance(given, Mapping) else set()
     texts = [load_text(file) or "" for file, _ in launch.files]
-    unsure = bool(launch.unread) or any(_SETS_VARIABLES.search(text) for text in texts)
+    outside = "RAY_ADDRESS" in names or bool(
+        launch.ray_starts
+    )  # workers have the variables and files of other nodes
+    prepares = has_external_module(there) or "VERL_USE_EXTERNAL_MODULES" in names
+    unsure = bool(launch.unread) or any(_SETS_VARIABLES.search(text) for text in texts) or outside or prepares
     cwd = folder_of(launch, machine.cwd)
     called = key in _REWARDS and own_contents.scores_rows(there)
     name = there.get(f"{key.removesuffix('.path')}.name") if called else ""
@@ -147,7 +152,12 @@ def _breaks(there: Configuration, key: str, path: Path, around: tuple[Launch, Ma
         source.decode("utf-8", "replace"),
         name if isinstance(name, str) else "",
         lambda variable: unsure or variable in names,
-        lambda file: os.path.exists(cwd / file) or may_be_made(launch, os.path.normpath(cwd / file)),
+        lambda file: (
+            outside
+            or prepares
+            or os.path.exists(cwd / file)
+            or may_be_made(launch, os.path.normpath(cwd / file))
+        ),
     )
 
 

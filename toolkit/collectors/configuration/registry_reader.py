@@ -27,6 +27,7 @@ from verl_doctor.toolkit.collectors.configuration.registries import (
     Registry,
     VerlRegistries,
 )
+from verl_doctor.toolkit.collectors.configuration.roles import EXTERNAL
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.facts import Unknown
@@ -49,7 +50,6 @@ _PLUGINS = b"verl.plugins"  # the group of entry points
 _MODULES = "VERL_USE_EXTERNAL_MODULES"
 # The keys of files that the job loads and that may register names.
 _LOADED = ("reward.custom_reward_function.path", "custom_reward_function.path", "data.custom_cls.path")
-_EXTERNAL = ("actor_rollout_ref.model.external_lib", "critic.model.external_lib", "actor_rollout_ref.ref.model.external_lib")  # fmt: skip
 _SOURCES = ("reward.reward_manager.source", "reward_model.reward_loop_source")
 # Words by which a module that registers further names for a setting is recognised.
 _REGISTERED_BY = {
@@ -311,7 +311,7 @@ def _extended(
     launch: Launch | Unknown,
 ) -> str:
     """What may register names that the tree does not hold."""
-    for key in _EXTERNAL:
+    for key in EXTERNAL:
         if configuration.get(key) not in (None, MISSING, ""):
             return key
     settings = () if isinstance(launch, Unknown) else launch.settings

@@ -12,6 +12,15 @@ _TRAINS_NOTHING = re.compile(r"/verl/.*/main_(?:generation|eval)\w*\.py$")
 _SWITCHES = ("enable", "enabled")
 
 
+EXTERNAL = ("actor_rollout_ref.model.external_lib", "critic.model.external_lib", "actor_rollout_ref.ref.model.external_lib")  # fmt: skip
+"""The keys of modules that verl imports first: they may register and prepare anything."""
+
+
+def has_external_module(there: Configuration) -> bool:
+    """Return whether the job names a module that verl imports first."""
+    return any(isinstance(there.get(key), str) and there.get(key) for key in EXTERNAL)
+
+
 def trains(there: Configuration) -> bool:
     """Return whether the job trains a model."""
     return _TRAINS_NOTHING.search(there.program) is None

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Literal
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.roles import trains
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.sources.hydra.lookup import MISSING
 from verl_doctor.toolkit.system.file_systems import file_system_of, may_write
 
 HYDRA_FOLDER = "hydra.run.dir"
@@ -90,7 +92,8 @@ def datasets_cache(
 
     A folder that exists may hold all that the job needs, even if nothing can be added.
     """
-    if not configuration.has("actor_rollout_ref"):
+    own_class = configuration.get("data.custom_cls.path") not in (None, MISSING)
+    if not configuration.has("actor_rollout_ref") or not trains(configuration) or own_class:
         return Absent("the job does not read its data with datasets")
     if launch.is_elsewhere:
         return Absent("the job runs on another machine")

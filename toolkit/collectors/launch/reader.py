@@ -515,8 +515,16 @@ def _installs(call: Call) -> bool:
     return installer is not None and not _INSTALLS.isdisjoint(words[installer:])
 
 
+_LIKE_SH = re.compile(
+    r"^\s*(?:setopt\b.*\b(?:sh_?word_?split|ksh_?arrays)|emulate\b.*\b(?:sh|ksh|bash))\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
 def _is_zsh(names: Sequence[str], text: str) -> bool:
-    """Return whether zsh runs a script: the shell that is called does, otherwise the one in its first line."""
+    """Return whether zsh runs a script by its own rules: the shell that is called does, otherwise the one in its first line."""
+    if _LIKE_SH.search(text):
+        return False
     called = _base_names(names) & {"bash", "sh", "dash", "zsh"}
     return "zsh" in called if called else re.match(r"#!.*\bzsh\b", text) is not None
 

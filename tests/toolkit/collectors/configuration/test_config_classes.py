@@ -144,4 +144,4 @@ def test_keys_that_only_another_engine_reads(word: str, strategy: str, unread: b
     there = with_overrides(Configuration("", "", "main", before=tree), [Word(word, "/run.sh", 1)])
     found = config_classes.collect(there, VerlTrees(Tree(str(folder), "verl", "0.9.1", "--verl"), "named"))
     assert isinstance(found, ConfigClasses)
-    assert found.unread == ({word.partition("=")[0]} if unread else set())
+    assert found.unread == ((word.partition("=")[0],) if unread else ())
