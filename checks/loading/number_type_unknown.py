@@ -1,4 +1,4 @@
-"""LOAD121: torch has no type of numbers of the name in the model's config.json."""
+"""LOAD121: torch has no dtype of the name in the model's config.json."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TORCH = "/env/torch/_C/__init__.pyi"
     since="0.2",
 )
 def number_type_unknown(model: Model, numbers: NumberType) -> Iterator[Finding]:
-    """torch has no type of numbers of the name in the model's config.json.
+    """torch has no dtype of the name in the model's config.json.
 
     ## Why it matters
 
@@ -43,7 +43,7 @@ def number_type_unknown(model: Model, numbers: NumberType) -> Iterator[Finding]:
     near = f"; did you mean {numbers.nearest[0]}?" if numbers.nearest else ""
     yield Finding(
         f"{model.folder}/config.json names the dtype {numbers.name}, which torch does not have{near}",
-        Evidence(numbers.name, "a type of numbers that torch has", numbers.read_from),
+        Evidence(numbers.name, "a dtype that torch has", numbers.read_from),
         subject=Subject("model", model.folder, "dtype"),
         location=Location(f"{model.folder}/config.json"),
         remedy=f"set dtype to {numbers.nearest[0] if numbers.nearest else 'bfloat16'} in config.json",

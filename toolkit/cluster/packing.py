@@ -30,6 +30,9 @@ _PURE = ("dacite", "packaging", "platformdirs", "pynvml")
 _LARGE = frozenset({"pynvml"})
 # Passed to a child by its folder, not imported by name.
 _BY_PLACE = ("pynvml",)
+# Imported only by functions that nothing calls (SpecifierSet.to_range), where no statement of a module imports it.
+_NEVER_LOADED = frozenset({"packaging.ranges"})
+_DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 # Conditions that are false on every node while it runs the code.
 _FALSE = frozenset(
     {"TYPE_CHECKING", "typing.TYPE_CHECKING", "sys.platform == 'win32'", "sys.platform == 'darwin'"}
@@ -176,7 +179,10 @@ def _pure_sources(imported: Collection[str], words: Collection[str]) -> Iterator
         text = path.read_text("utf-8")
         tree = ast.parse(text)
         package = path.name == "__init__.py"
-        waiting += [*_names_in(tree, f"{name}.__init__" if package else name), name.rpartition(".")[0]]
+        within = f"{name}.__init__" if package else name
+        always = ast.Module([node for node in tree.body if not isinstance(node, _DEFINITIONS)], [])
+        left_out = _NEVER_LOADED.difference(_names_in(always, within))
+        waiting += [*{*_names_in(tree, within)}.difference(left_out), name.rpartition(".")[0]]
         file_name = f"{name.replace('.', '/')}{'/__init__' if package else ''}.py"
         text = compact(text, tree)
         yield file_name, without_unused(text, words) if name in _LARGE else text

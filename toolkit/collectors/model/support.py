@@ -88,7 +88,7 @@ class NumberType:
 def number_type(model: Model, interpreter: Interpreter) -> NumberType | Unknown:
     """Look the type up among those that torch declares."""
     if not model.dtype:
-        return Absent("the model's config.json names no type of numbers")
+        return Absent("the model's config.json names no dtype")
     for entry in interpreter.sys_path:
         path = Path(entry, _TORCH)
         source = read(path) if os.path.isfile(path) else None
