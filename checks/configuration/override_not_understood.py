@@ -116,12 +116,6 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
         )
         yield unless_made(found, folder, launch)
     elif configuration.refused:
-        name = f"/{(configuration.missing_option or configuration.name).removesuffix('.yaml')}.yaml"
-        made = () if isinstance(launch, Unknown) else launch.made
-        own = not configuration.folder.startswith(configuration.program.rpartition("/")[0])
-        file = next(
-            (path for path in made if path.endswith(name)), f"{configuration.folder}{name}" if own else ""
-        )
         found = Finding(
             f"Hydra cannot compose {configuration.name}: {configuration.refused}",
             Evidence(found=configuration.refused, read_from=configuration.folder),
@@ -135,7 +129,15 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
                 _other_option(configuration) or _without_option(launch, ("--config-name", "-cn")),
             ),
         )
-        yield unless_made(found, file, launch)
+        yield unless_made(found, _lacking_file(configuration, launch), launch)
+
+
+def _lacking_file(there: Configuration, launch: Launch | Unknown) -> str:
+    """The file that Hydra does not find, where a command of the script writes it or the folder is the user's own; "" elsewhere."""
+    name = f"/{(there.missing_option or there.name).removesuffix('.yaml')}.yaml"
+    made = () if isinstance(launch, Unknown) else launch.made
+    own = not there.folder.startswith(there.program.rpartition("/")[0])
+    return next((path for path in made if path.endswith(name)), f"{there.folder}{name}" if own else "")
 
 
 def _unknown_resolver(word: OverrideWord, there: Configuration) -> str:

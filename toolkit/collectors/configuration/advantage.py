@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from verl_doctor.toolkit.collectors.configuration.registries import ESTIMATOR
+from verl_doctor.toolkit.collectors.configuration.registry_reader import enumerated, registrations
 from verl_doctor.toolkit.sources.python.definitions import ClassNode, Definitions, FunctionNode
 from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
 from verl_doctor.toolkit.sources.python.refusals import Refusal
-from verl_doctor.toolkit.sources.python.source import dotted, walk
+from verl_doctor.toolkit.sources.python.source import dotted, parsed, walk
 
 _COMPUTES = "compute_advantage"  # how the names of functions begin that compute advantages
 _LOOKS_UP = "get_adv_estimator_fn"
@@ -28,19 +30,17 @@ class Estimator:
 
 
 def read_estimator(
-    name: object, trainers: Sequence[str], estimators: ast.Module, definitions: Definitions
+    name: str, trainers: Sequence[str], registry: Path, definitions: Definitions
 ) -> Estimator | None:
-    """Return the estimator registered under a name as a trainer calls it; None where that cannot be determined.
-
-    `estimators` is the module that registers them.
-    """
-    function = _registered(estimators, name)
-    for trainer in trainers if function else ():
+    """Return the estimator that the file `registry` registers under a name, as a trainer calls it; None where that cannot be determined."""
+    function = next(registrations(registry, _REGISTERS, name), None)
+    for trainer in trainers if isinstance(function, ast.FunctionDef) else ():
         owner = definitions.named(trainer)
         for method in _methods(owner, definitions) if isinstance(owner, ClassNode) else ():
             computes = _computing(method, definitions)
-            if computes is not None and function is not None:
-                reading = _Reading(str(name), _columns(method, definitions), function, estimators)
+            if computes is not None and isinstance(function, ast.FunctionDef):
+                members = enumerated(parsed(registry) or ast.Module([], []))
+                reading = _Reading(name, _columns(method, definitions), function, members)
                 refusal = reading.judged(computes, definitions)
                 return Estimator(function, frozenset(reading.given), refusal)
     return None
@@ -53,7 +53,7 @@ class _Reading:
     name: str
     columns: frozenset[str] | None
     function: ast.FunctionDef
-    estimators: ast.Module
+    members: Mapping[str, str]  # of the enumeration of estimators
     given: set[str] = field(default_factory=set)  # the arguments of the estimator
 
     def judged(self, computes: FunctionNode, definitions: Definitions) -> Refusal | None:
@@ -96,11 +96,15 @@ class _Reading:
                 left=ast.Name(id="adv_estimator"), ops=[ast.Eq() | ast.In()], comparators=[right]
             ):
                 named = right.elts if isinstance(right, (ast.Tuple, ast.List, ast.Set)) else [right]
-                values = [_text(element, self.estimators) for element in named]
+                values = [self._text(element) for element in named]
                 return self.name in values if all(values) else None
             case ast.Compare(left=ast.Constant(value=str(column)), ops=[ast.In()], comparators=[right]) if "batch" in dotted(right.func if isinstance(right, ast.Call) else right):  # fmt: skip
                 return None if self.columns is None else column in self.columns
         return None
+
+    def _text(self, node: ast.expr) -> str:
+        """Return a literal, or the value of a member of the enumeration, which may be imported; "" for anything else."""
+        return _constant(node) or self.members.get(".".join(dotted(node).split(".")[-2:]), "")
 
 
 def _refusal(error: str, text: str, place: str) -> Refusal:
@@ -135,30 +139,6 @@ def _computing(function: FunctionNode, definitions: Definitions, deepest: int = 
         if isinstance(found, FunctionNode) and deepest:
             return _computing(found, definitions, deepest - 1)
     return None
-
-
-def _registered(estimators: ast.Module, name: object) -> ast.FunctionDef | None:
-    for node in estimators.body:
-        if isinstance(node, ast.FunctionDef):
-            for mark in node.decorator_list:
-                match mark:
-                    case ast.Call(func=function, args=[value]) if dotted(function) == _REGISTERS:
-                        if _text(value, estimators) == name:
-                            return node
-    return None
-
-
-def _text(node: ast.expr, module: ast.Module) -> str:
-    """Return a literal, or the value of a member of one of the module's enumerations; "" for anything else."""
-    if not isinstance(node, ast.Attribute):
-        return _constant(node)
-    for owner in module.body:
-        if isinstance(owner, ast.ClassDef) and dotted(node.value).endswith(owner.name):
-            for part in owner.body:
-                match part:
-                    case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == node.attr:
-                        return _constant(value)
-    return ""
 
 
 def _constant(node: ast.AST) -> str:

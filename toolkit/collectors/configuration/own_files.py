@@ -112,11 +112,11 @@ def _found(
             if key not in _REWARDS:  # reported by CFG122
                 near, instead = _meant(there, key, path, cwd)
                 yield OwnFile(key, str(path), "missing", phase, beside=near, instead=instead)
-        elif path.suffix == ".py" and isinstance(tree := _parsed(path), str):
+            continue
+        tree = _parsed(path) if path.suffix == ".py" else None
+        if isinstance(tree, str):
             yield OwnFile(key, str(path), "no Python", phase, error=tree)
-        elif problem := next(_contents(there, key, path, cwd), "") or next(
-            _breaks(there, key, path, around), ""
-        ):
+        elif problem := next(_problems(there, key, path, tree, around), ""):
             yield OwnFile(key, str(path), "contents", phase, error=problem)
     if there.get("trainer.resume_mode") == "resume_path":
         folder = _path(there, _RESUME, cwd, here=here)
@@ -127,11 +127,21 @@ def _found(
     yield from _data_set(there, cwd, here=here)
 
 
-def _breaks(there: Configuration, key: str, path: Path, around: tuple[Launch, Machine]) -> Iterator[str]:
-    """Errors that the code of a Python file certainly raises, when it is imported or its function is called."""
-    tree, source = _parsed(path), read(path)
-    if path.suffix != ".py" or not isinstance(tree, ast.Module) or not isinstance(source, bytes):
-        return
+def _problems(
+    there: Configuration, key: str, path: Path, tree: ast.Module | None, around: tuple[Launch, Machine]
+) -> Iterator[str]:
+    """Errors in the contents of an existing file, and those that its code is certain to raise. `tree` is that of a Python file."""
+    launch, machine = around
+    yield from _contents(there, key, path, tree, folder_of(launch, machine.cwd))
+    source = read(path)
+    if tree is not None and isinstance(source, bytes):
+        yield from _breaks(there, key, tree, source, around)
+
+
+def _breaks(
+    there: Configuration, key: str, tree: ast.Module, source: bytes, around: tuple[Launch, Machine]
+) -> Iterator[str]:
+    """Errors that the code of a Python file is certain to raise, when it is imported or its function is called."""
     from verl_doctor.toolkit.collectors.configuration import own_code, own_contents  # noqa: PLC0415 - only where a job names such a file
 
     launch, machine = around
@@ -139,9 +149,8 @@ def _breaks(there: Configuration, key: str, path: Path, around: tuple[Launch, Ma
     names = {setting.name for setting in launch.settings if not setting.removed} | set(machine.environ)
     names |= set(map(str, given)) if isinstance(given, Mapping) else set()
     texts = [load_text(file) or "" for file, _ in launch.files]
-    outside = "RAY_ADDRESS" in names or bool(
-        launch.ray_starts
-    )  # workers have the variables and files of other nodes
+    # Workers may have the variables and files of other nodes.
+    outside = "RAY_ADDRESS" in names or bool(launch.ray_starts)
     prepares = has_external_module(there) or "VERL_USE_EXTERNAL_MODULES" in names
     unsure = bool(launch.unread) or any(_SETS_VARIABLES.search(text) for text in texts) or outside or prepares
     cwd = folder_of(launch, machine.cwd)
@@ -198,18 +207,18 @@ def _last_checkpoint(there: Configuration, cwd: Path, *, here: bool) -> Iterator
         yield OwnFile(_CHECKPOINTS, str(last), "contents", phase, error="has no folder actor to resume from")
 
 
-def _contents(there: Configuration, key: str, path: Path, cwd: Path) -> Iterator[str]:
-    """Errors in the contents of an existing file."""
+def _contents(
+    there: Configuration, key: str, path: Path, tree: ast.Module | None, cwd: Path
+) -> Iterator[str]:
     from verl_doctor.toolkit.collectors.configuration import own_contents  # noqa: PLC0415 - only where a job names such a file
 
-    tree = _parsed(path) if path.suffix == ".py" else None
     if key.endswith(".agent_loop_config_path"):
         yield from own_contents.agent_loops(there, path, (cwd,))
     elif key.endswith(".tool_config_path"):
         yield from own_contents.tools(path, (cwd,))
-    elif key.endswith(".function_tool_path") and isinstance(tree, ast.Module):
+    elif key.endswith(".function_tool_path") and tree is not None:
         yield from own_contents.function_tools(tree)
-    elif key in _REWARDS and isinstance(tree, ast.Module):
+    elif key in _REWARDS and tree is not None:
         yield from own_contents.reward(there, key.removesuffix(".path"), tree)
 
 

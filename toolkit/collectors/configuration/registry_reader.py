@@ -45,6 +45,7 @@ from verl_doctor.toolkit.sources.python.source import (
 _ALGORITHMS = "trainer/ppo/core_algos.py"
 _ROLLOUTS = "workers/rollout/base.py"
 _WORKERS = ("workers/fsdp_workers.py", "workers/megatron_workers.py")
+_NONE = object()
 _QAT = "actor_rollout_ref.actor.qat.enable"
 _PLUGINS = b"verl.plugins"  # the group of entry points
 _MODULES = "VERL_USE_EXTERNAL_MODULES"
@@ -270,6 +271,29 @@ def _decorated(files: Iterable[Path], decorator: str) -> Registry | None:
                         return None
                 place = place or f"{path}:{mark.lineno}"
     return Registry(tuple(dict.fromkeys(names)), place) if place else None
+
+
+def registrations(path: Path, decorator: str, name: object) -> Iterator[ast.ClassDef | ast.FunctionDef]:
+    """Yield what a module registers under a name: a literal, or a member of one of its own enumerations."""
+    tree = _tree(path, decorator.encode())
+    members = enumerated(tree)
+    for node in tree.body:
+        for mark in node.decorator_list if isinstance(node, (ast.ClassDef, ast.FunctionDef)) else ():
+            match mark:
+                case ast.Call(func=function, args=[argument]) if dotted(function).endswith(decorator):
+                    value = (
+                        argument.value
+                        if isinstance(argument, ast.Constant)
+                        else members.get(dotted(argument), _NONE)
+                    )
+                    if value == name:
+                        yield node  # type: ignore[misc]
+
+
+def enumerated(tree: ast.Module) -> dict[str, str]:
+    """Return the members of a module's string enumerations, as they are written there."""
+    classes = (node for node in tree.body if isinstance(node, ast.ClassDef))
+    return {name: value for node in classes for name, value in _members(node)}
 
 
 def _members(node: ast.ClassDef) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,6 +23,7 @@ from verl_doctor.toolkit.collectors.configuration.engine_server import SERVER, h
 from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
 from verl_doctor.toolkit.collectors.configuration.nearest_accepted import Judge, with_nearest
 from verl_doctor.toolkit.collectors.configuration.registries import ESTIMATOR
+from verl_doctor.toolkit.collectors.configuration.registry_reader import registrations
 from verl_doctor.toolkit.collectors.configuration.roles import has_critic, has_reference, trains
 from verl_doctor.toolkit.collectors.configuration.validation import Raised, Validation
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
@@ -38,7 +40,7 @@ from verl_doctor.toolkit.sources.python.refusals import (
     RefusedError,
     Section,
 )
-from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, parse, parsed, read, walk
+from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, parsed, walk
 
 _VALIDATE = "validate_config"
 _MAKES = "omega_conf_to_dataclass"
@@ -98,9 +100,8 @@ _TUNING: tuple[tuple[str, str, Mapping[str, str], Phase], ...] = (
     ("verl.utils.checkpoint.checkpoint_handler.CheckpointHandler", "_determine_resume_path", {"resume_mode": "trainer.resume_mode", "resume_from_path": "trainer.resume_from_path"}, "workers"),
 )  # fmt: skip
 _BUILDER = "verl.workers.config.optimizer.build_optimizer"
-_ANYTHING = ClassNode(
-    ast.ClassDef("object", [], [], [], []), ""
-)  # the class of a value about which no more is known
+# The class of a value about which no more is known.
+_ANYTHING = ClassNode(ast.ClassDef("object", [], [], [], []), "")
 Step = tuple[Callable[[Follower], object], Phase]
 
 
@@ -128,7 +129,13 @@ def read_validation(
     refusals: dict[Raised, Judge] = {}
     modules: Modules = {}
     before = list(_steps(tree, module, there))
-    later = partial(_later, tree, module, verl)
+
+    @functools.cache  # many configurations are tried
+    def estimators(name: str, *trainers: str) -> Estimator | None:
+        definitions = Definitions([verl], None, lambda *_: UNCLEAR)
+        return read_estimator(name, trainers, verl.folder / _ALGORITHMS_FILE, definitions)
+
+    later = partial(_later, tree, module, verl, estimators)
     removed = frozenset(word.key for word in there.overrides if word.sign == "~" and word.fate == "applied")
 
     def followed(
@@ -224,8 +231,14 @@ def _data_set(follower: Follower) -> None:
         follower.constructed(owner, {"config": Section("data")})
 
 
-def _later(tree: ast.Module, module: str, verl: SourceTree, there: Configuration) -> Iterator[Step]:
-    """What is called once the configuration has been validated."""
+def _later(
+    tree: ast.Module,
+    module: str,
+    verl: SourceTree,
+    estimators: Callable[..., Estimator | None],
+    there: Configuration,
+) -> Iterator[Step]:
+    """What is called once the configuration has been validated. `estimators` returns an estimator by its name, as trainers call it."""
     if not trains(there):
         return
     trainers = _trainers(tree, module, verl, there)
@@ -251,13 +264,9 @@ def _later(tree: ast.Module, module: str, verl: SourceTree, there: Configuration
             yield partial(_function, name="kl_penalty", argument="kl_penalty", key=key), "first update"
     if there.get(_IN_REWARD) is True:
         yield partial(_function, name="get_kl_controller", argument="kl_ctrl", key="algorithm.kl_ctrl"), "workers"  # fmt: skip
-    algorithms = parsed(verl.folder / _ALGORITHMS_FILE)
-    if algorithms is not None:
-        estimator = read_estimator(
-            there.get(ESTIMATOR), trainers, algorithms, Definitions([verl], None, lambda *_: UNCLEAR)
-        )
-        if estimator is not None:
-            yield partial(_estimator, estimator=estimator), "first batch"
+    name = there.get(ESTIMATOR)
+    if isinstance(name, str) and (estimator := estimators(name, *trainers)):
+        yield partial(_estimator, estimator=estimator), "first batch"
     loss = there.get(f"{_ACTOR}.policy_loss.loss_mode")
     yield (lambda follower: _registered(follower, verl, "register_policy_loss", loss)), "first update"
     if any(map(there.override_of, _MANAGERS)) or any(
@@ -360,7 +369,7 @@ def _trainers(tree: ast.Module, module: str, verl: SourceTree, there: Configurat
     if any(name == "get_trainer_cls" for _, name in imported):
         if isinstance(mode, str) and there.get("trainer.use_v1") is not False:
             for path in sorted(verl.folder.glob("trainer/ppo/v1/trainer_*.py")):
-                for part in _registrations(path, "register_trainer", mode):
+                for part in registrations(path, "register_trainer", mode):
                     return [f"{verl.name_of(path)}.{part.name}"]
             return []
         return [_OLD_TRAINER]
@@ -372,18 +381,6 @@ def _trainers(tree: ast.Module, module: str, verl: SourceTree, there: Configurat
     classes = (node for node in tree.body if isinstance(node, ast.ClassDef))
     named = (node.name for node in classes if any(isinstance(part, ast.FunctionDef) and part.name == "fit" for part in node.body))  # fmt: skip
     return [f"{module}.{name}" for name in named][:1]
-
-
-def _registrations(path: Path, decorator: str, name: object) -> Iterator[ast.ClassDef | ast.FunctionDef]:
-    source = read(path)
-    tree = parse(source, path) if isinstance(source, bytes) and decorator.encode() in source else None
-    for node in tree.body if isinstance(tree, ast.Module) else ():
-        for mark in node.decorator_list if isinstance(node, (ast.ClassDef, ast.FunctionDef)) else ():
-            match mark:
-                case ast.Call(func=function, args=[ast.Constant(value=value)]) if value == name and dotted(
-                    function
-                ).endswith(decorator):
-                    yield node  # type: ignore[misc]
 
 
 def _method(follower: Follower, name: str, method: str, fields: Mapping[str, str]) -> None:
@@ -404,7 +401,7 @@ def _function(follower: Follower, name: str, argument: str, key: str) -> None:
 def _registered(follower: Follower, verl: SourceTree, decorator: str, name: object) -> None:
     """Follow the loss function registered under the job's name, with the actor's configuration."""
     config = follower.made(_ACTOR)
-    for node in _registrations(verl.folder / _ALGORITHMS_FILE, decorator, name):
+    for node in registrations(verl.folder / _ALGORITHMS_FILE, decorator, name):
         if isinstance(node, ast.FunctionDef):
             follower.call(FunctionNode(node, _ALGORITHMS), (), {"config": config})
 
@@ -425,7 +422,7 @@ def _reward_manager(follower: Follower, verl: SourceTree, there: Configuration) 
     named: dict[str, Any] = {key: follower.value_at(f"reward_model.reward_kwargs.{key}") for key in given} if isinstance(given, Mapping) else {}  # fmt: skip
     for folder in ("experimental/reward_loop/reward_manager", "workers/reward_manager"):
         for path in sorted((verl.folder / folder).glob("*.py")):
-            for node in _registrations(path, "register", name):
+            for node in registrations(path, "register", name):
                 if isinstance(node, ast.ClassDef):
                     owner = ClassNode(node, verl.name_of(path) or "")
                     follower.constructed(owner, {"config": Section(""), **named})

@@ -25,8 +25,8 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Target
 
-# What `git clone` leaves without git-lfs: three lines of text, of which this is the first.
 _TOKENIZER = "tokenizer_config.json"
+# What `git clone` leaves without git-lfs: three lines of text, of which this is the first.
 LFS_MARK = b"version https://git-lfs.github.com/spec/"
 _LARGEST_CONFIG = 16 * 1024 * 1024  # bytes; the index of shards of a large model has one or two MiB
 _PATHS = ("actor_rollout_ref.model.path", "model.path", "model.partial_pretrain")

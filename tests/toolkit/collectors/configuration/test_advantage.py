@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 
 import pytest
@@ -94,13 +93,14 @@ def test_a_column_that_the_trainer_does_not_load(
         (tmp_path / f"{module}.py").write_text(text)
     (tmp_path / "__init__.py").touch()
     definitions = Definitions([SourceTree(tmp_path, "verl", "verl")], None, lambda *_: UNCLEAR)
-    found = read_estimator(name, [f"verl.{trainer}"], ast.parse(ESTIMATORS), definitions)
+    found = read_estimator(name, [f"verl.{trainer}"], tmp_path / "core.py", definitions)
     assert found is not None
     assert (found.refusal.text if found.refusal else "") == raised
 
 
 def test_a_name_that_is_not_registered_or_a_trainer_that_computes_nothing(tmp_path: Path) -> None:
     (tmp_path / "__init__.py").write_text("class Trainer:\n    def fit(self):\n        pass\n")
+    (tmp_path / "core.py").write_text(ESTIMATORS)
     definitions = Definitions([SourceTree(tmp_path, "verl", "verl")], None, lambda *_: UNCLEAR)
     for name in ("remax", "rmax"):
-        assert read_estimator(name, ["verl.Trainer"], ast.parse(ESTIMATORS), definitions) is None
+        assert read_estimator(name, ["verl.Trainer"], tmp_path / "core.py", definitions) is None
