@@ -188,6 +188,8 @@ class Decisions:
         for part in parts:
             held = self.test(part, scope, line)
             last = self.value(part, scope, line)
+            if not every and not unclear and isinstance(last, Section):
+                return last  # `section or {}`: either way a key that is not in it is missing
             if held is not None and held is not every:
                 return last if last is not UNCLEAR and not unclear else held
             unclear = unclear or held is None

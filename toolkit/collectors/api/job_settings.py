@@ -22,10 +22,9 @@ def settings_of(
     given = {} if isinstance(variables, Unknown) else dict(variables.values)
     withheld = frozenset() if isinstance(variables, Unknown) else frozenset(variables.undetermined)
     if isinstance(configuration, Configuration):
-        if configuration.refused:
-            return Settings({}, given, withheld)
-        keys = {word.key: word.value for word in configuration.overrides if word.fate == "applied"}
-        return Settings(configuration.after, given, withheld, True, configuration.program, switched_on(keys))
+        words = [word for word in configuration.overrides if word.fate == "applied" or configuration.refused]
+        features = switched_on({word.key: word.value for word in words})
+        return Settings(configuration.after, given, withheld, True, configuration.program, features)
     if not isinstance(configuration, Absent):
         return Settings({}, given, withheld)
     defaults = defaults_of(verl, machine)

@@ -80,6 +80,11 @@ class Settings:
         self.at(name)
         return self.consulted.get(name, "")
 
+    def leaves_out(self, module: str) -> bool:
+        """Return whether a module belongs to an optional part of verl that the launch script does not switch on."""
+        parts = set(re.split(r"[._]", module.replace("replay_buffer", ""))).intersection(_FEATURES)
+        return self.chosen and bool(parts) and parts.isdisjoint(self.features)
+
     def variable(self, name: str, default: Any) -> Any:
         """Return the value of an environment variable, `default` if it is unset, or UNCLEAR."""
         if name in self.withheld or _PER_PROCESS.match(name):

@@ -568,8 +568,9 @@ def _placed(uses: Uses, reached: dict[str, Reach], reading: _Reading) -> Iterato
             when, off = " and ".join(filter(None, (called, when))), off or never
         for module in use.unread if not use.guard else ():
             reading.needed.setdefault(module, set()).update(certain)
-        chosen = reading.around.settings is not None and reading.around.settings.chosen
-        yield _fact(use, uses.path, loaded if when else certain, when, off=off and chosen)
+        settings = reading.around.settings
+        off = settings is not None and settings.chosen and (off or settings.leaves_out(uses.module))
+        yield _fact(use, uses.path, loaded if when else certain, when, off=bool(when) and off)
 
 
 def _fact(use: Use, path: str, paths: tuple[str, ...], when: str, *, off: bool) -> ApiUse:

@@ -130,6 +130,8 @@ LORA, QUANTIZATION = "actor_rollout_ref__model__lora_rank", "actor_rollout_ref__
         ("quantization == 'fp8'", {QUANTIZATION: "fp8"}, True),
         ("quantization == 'fp8'", {}, False),
         ("quantization is not None and self.unclear", {QUANTIZATION: "fp8"}, False),
+        ("(getattr(self.config, 'checkpoint_engine', {}) or {}).get('backend') == 'naive'", {}, True),
+        ("(self.config.get('checkpoint_engine') or {}).get('absent', False)", {}, False),
         ("self.config.nobody_knows > 1", {}, False),
         ("os.getenv('VERL_NEW', '1') == '1'", {}, True),
         ("os.getenv('VERL_SET', '0') == '1'", {}, True),
@@ -156,6 +158,25 @@ def test_what_the_script_leaves_off_is_a_note_and_what_is_open_a_warning(tmp_pat
         (found,) = run_check(vllm_attribute_missing, read_trees(VllmUses, *pair, "", given)).findings
         severities[chosen] = found.severity
     assert severities == {True: "info", False: "warning"}
+
+
+@pytest.mark.parametrize(("key", "off"), [("data.seed", True), ("actor_rollout_ref.actor.qat.mode", False)])
+def test_a_module_of_a_feature_that_the_script_does_not_switch_on_is_left_out(tmp_path, key, off):
+    server = """
+        from verl.utils.qat import patch
+        class Server:
+            def launch(self):
+                if self.unclear:
+                    patch()
+    """
+    qat = """
+        from vllm.a import A
+        def patch():
+            A.gone
+    """
+    given = Settings(DEFAULTS, chosen=True, features=switched_on({key: "w4a16"}))
+    (use,) = breaks(tmp_path, server, given, utils__qat=qat)
+    assert (use.paths, use.off) == (("async rollout",), off)
 
 
 @pytest.mark.parametrize(
