@@ -137,6 +137,25 @@ _OF_CLASS = (
     ("accelerate", re.compile(r"Accelerator\w*|\w+Plugin")),
     ("sglang", re.compile(r"ServerArgs|ModelRunner|TokenizerManager|Scheduler")),
 )  # fmt: skip
+# Packages after which others name the file that calls them.
+_SERVED = frozenset(
+    {
+        "flashinfer",
+        "flash_attn",
+        "aiter",
+        "deep_gemm",
+        "deep_ep",
+        "xgrammar",
+        "outlines",
+        "transformers",
+        "peft",
+        "mooncake",
+        "nixl",
+        "lmcache",
+        "sgl_kernel",
+        "torch_npu",
+    }
+)
 _MISSING = re.compile(r"No module named '?([A-Za-z_][\w.]*)'?")
 _NO_NAME = re.compile(
     r"cannot import name '([^']+)' from (partially initialized module )?'([\w.]+)'(?:.*\((/[^)]+)\))?"
@@ -227,17 +246,26 @@ _SET_BY = {
     **{name: f"actor_rollout_ref.actor.megatron.{name}" for name in ("pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size", "expert_tensor_parallel_size", "sequence_parallel")},
     **{name: f"+actor_rollout_ref.actor.megatron.override_transformer_config.{name}" for name in ("recompute_granularity", "recompute_method", "recompute_num_layers", "moe_grouped_gemm", "moe_token_dispatcher_type", "attention_backend")},
 }  # fmt: skip
-# What turns a package of compiled kernels off.
-_SWITCHES = {
-    "aiter": "VLLM_ROCM_USE_AITER=0, or the variable of the part that crashed, such as VLLM_ROCM_USE_AITER_MOE=0",
-    "flashinfer": "VLLM_USE_FLASHINFER_SAMPLER=0, another attention backend",
-    "flash_attn": "attn_implementation=sdpa",
-    "deep_gemm": "VLLM_USE_DEEP_GEMM=0",
-    "bitsandbytes": "another optimizer",
-    "decord": "FORCE_QWENVL_VIDEO_READER=torchvision",
-    "transformer_engine": "NVTE_FUSED_ATTN=0",
-    "vllm": "enforce_eager=True, disable_custom_all_reduce=True",
-}
+# Parts of engines and trainers that can be left out: what shows them in the path of a place or in a message, and what leaves them out.
+_PARTS = (
+    (re.compile(r"aiter"), "VLLM_ROCM_USE_AITER=0, or the variable of the part that failed, such as VLLM_ROCM_USE_AITER_MOE=0"),
+    (re.compile(r"deep_?gemm", re.IGNORECASE), "VLLM_USE_DEEP_GEMM=0, in SGLang SGLANG_ENABLE_JIT_DEEPGEMM=0"),
+    (re.compile(r"custom_all_?reduce"), "engine_kwargs.vllm.disable_custom_all_reduce=True"),
+    (re.compile(r"symm_mem"), "VLLM_ALLREDUCE_USE_SYMM_MEM=0"),
+    (re.compile(r"[Cc]ascade"), "engine_kwargs.vllm.disable_cascade_attn=True"),
+    (re.compile(r"spec_decode|speculative|eagle|NGRAMWorker", re.IGNORECASE), "no speculative decoding, or another method of it"),
+    (re.compile(r"flashinfer", re.IGNORECASE), "VLLM_USE_FLASHINFER_SAMPLER=0 and another attention backend, in vLLM engine_kwargs.vllm.attention_backend (VLLM_ATTENTION_BACKEND in older releases), in SGLang attention_backend=triton"),
+    (re.compile(r"(?:vllm|sglang)/.*attention/"), "another attention backend: in vLLM engine_kwargs.vllm.attention_backend (VLLM_ATTENTION_BACKEND in older releases), in SGLang attention_backend"),
+    (re.compile(r"(?<!vllm_)flash_attn(?!/layers)"), "+actor_rollout_ref.model.override_config.attn_implementation=sdpa"),
+    (re.compile(r"cuda_?graph"), "rollout.enforce_eager=True"),
+    (re.compile(r"torch/_(?:dynamo|inductor)/"), "rollout.enforce_eager=True where the engine failed, actor.use_torch_compile=False where the trainer did"),
+    (re.compile(r"/cumem|torch_memory_saver"), "rollout.free_cache_engine=False, if both fit on the GPU"),
+    (re.compile(r"liger_kernel"), "actor_rollout_ref.model.use_liger=False"),
+    (re.compile(r"transformer_engine"), "NVTE_FUSED_ATTN=0"),
+    (re.compile(r"bitsandbytes"), "another optimizer"),
+    (re.compile(r"decord"), "FORCE_QWENVL_VIDEO_READER=torchvision"),
+)  # fmt: skip
+_OF_CRASHED = "enforce_eager=True, disable_custom_all_reduce=True"  # of vLLM as a whole
 CRASH = "LOG117"
 """The code of a crash in compiled code."""
 _CRASH = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
@@ -272,6 +300,30 @@ _SILENT = frozenset({"RayTaskError", "KeyError", "CalledProcessError", "OutOfMem
 _MOST_FIELDS = 3  # fields or settings that advice names
 _NAME = re.compile(r"[a-z][a-z_0-9]{3,}")
 _LONGEST = 1500  # characters of a message that are searched for sentences
+_NEAREST = 3  # the deepest places, which name the part that failed
+_NEVER_SET = re.compile(
+    r"local variable '(\w+)' referenced before assignment|cannot access local variable '(\w+)' where it is not associated"
+)
+# What selects the branch that sets a variable in verl's trainers.
+_CHOSEN_BY = {
+    "rollout": f"{_ROLLOUT}.name",
+    "sharding_manager": f"{_ROLLOUT}.name",
+    "optimizer": "actor.optim.optimizer",
+    "lr_scheduler": "actor.optim.lr_scheduler_type (or warmup_style)",
+    "reward_manager_cls": "reward_model.reward_manager",
+    "sampler": "data.sampler",
+}
+_TWICE = re.compile(r"([\w.]+)\(\) got multiple values for (?:keyword )?argument '(\w+)'")
+_NO_RELEASE = re.compile(
+    r"between instances of '(?:NoneType' and 'str|str' and 'NoneType|NoneType' and 'Version)'|expected string or bytes-like object"
+)
+_RELEASE = re.compile(r"\w*[vV]ersion\w*")
+_NO_COLUMNS = re.compile(r"None of \[Index\(\[(.+?)\]|\[(.+?)\] not in index")
+_ABSENT = re.compile(
+    r"(?<![\w.])['\"`]?(~?/[^'\"`\s]+?)['\"`]?,? (?:does not exist|doesn't exist|(?:was |is )?not found|cannot be found)"
+)
+_SAVED = re.compile(r"^(.*/global_step_\d+)/")
+_UNREAD = re.compile(r"full_key: ([\w.]+)")
 _AT_LINE = re.compile(r"in \"([^\"<]+)\", line (\d+)")
 
 
@@ -311,6 +363,10 @@ def advised(
         partial(_of_file, raised),
         partial(_of_data, raised, place),
         partial(_of_text, raised),
+        partial(_unread, raised),
+        partial(_never_set, raised, place),
+        partial(_twice, raised, place),
+        partial(_without_release, raised, place),
         partial(_of_recipe, raised),
         partial(_asserted, place, raised),
         partial(_unset, raised, place, lines),
@@ -324,15 +380,38 @@ def advised(
         partial(_unsupported, raised, place, lines),
     )
     found = next((found for reader in readers if (found := reader())), "")
-    if found or is_known:
+    if is_known:
         return found
+    around = _around(raised, place)
+    if found:
+        return "; ".join(filter(None, (found, around)))
     found = next((found for reader in general if (found := reader())), "")
     keys = _set_by(raised, lines)
     if not found and keys:
         return "correct " + " and ".join(f"{key}, which sets {name} in verl" for name, key in keys.items())
     if not found and not is_refusal:
         found = _of_remote_code(raised, place) or _of_releases(raised, place, lines)
-    return "; ".join(filter(None, (found, *(f"in verl, {name} is {key}" for name, key in keys.items()))))
+    return "; ".join(
+        filter(None, (found, around, *(f"in verl, {name} is {key}" for name, key in keys.items())))
+    )
+
+
+def _around(raised: Raised, place: _Place) -> str:
+    """Return how to do without the part of an installed package in which an exception was raised."""
+    if (
+        place.package in {"", REMOTE_CODE}
+        or raised.name in _OUTSIDE
+        or raised.name.endswith(("ImportError", "ModuleNotFoundError"))
+    ):
+        return ""
+    nearest = (frame.path for frame in reversed(own_frames(raised.frames)[-_NEAREST:]))
+    switch = next(filter(None, map(_switch, (raised.message[:_LONGEST], *nearest))), "")
+    return f"or do without the part that failed: {switch}" if switch else ""
+
+
+def _switch(shown: str) -> str:
+    """Return what leaves out the part that a path or a message names."""
+    return next((switch for part, switch in _PARTS if part.search(shown)), "")
 
 
 def crashed(number: int, lines: Sequence[Line]) -> str:
@@ -343,7 +422,8 @@ def crashed(number: int, lines: Sequence[Line]) -> str:
     package = package_of(deepest) if deepest is not None else ""
     if deepest is None or package in {"", "ray"}:
         return ""
-    switch = f", or do without it ({_SWITCHES[package]})" if package in _SWITCHES else ""
+    switch = _switch(deepest.path) or (_OF_CRASHED if package == "vllm" else "")
+    switch = f", or do without it ({switch})" if switch else ""
     return f"it crashed in {package} ({_at(deepest)}, in {deepest.function}): install {_named(package)} again for this torch and this GPU, or a newer release{switch}"
 
 
@@ -554,11 +634,23 @@ def _called(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
             f"{place.package} calls {function}{of} with arguments that it does not accept ({what.partition(' (')[0]}): they are of different releases. "
             f"Install the {owner} that {place.package} requires (pip show {place.package}), or a {place.package} for this {owner}"
         )
+    if other := _served(raised.frames, place.package):
+        return (
+            f"{place.package} calls {function} of {other} with arguments that it does not accept: they are of different releases. Install the {_named(other)} that "
+            f"{place.package} requires (pip show {place.package}), or a newer {place.package}"
+        )
     return (
         f"{place.package} calls {function} with arguments that it does not accept: the class belongs to the job or to another package, and was written for another "
         f"{_dated(place.package, lines)}. " + (f"Give the function a parameter {keyword}, or install" if keyword else "Install")
         + f" the {place.package} that it was written for"
     )  # fmt: skip
+
+
+def _served(frames: Sequence[Frame], package: str) -> str:
+    """Return the other package that a package calls in a file named after it, "" if the deepest place is in no such file."""
+    own = own_frames(frames)
+    words = re.findall(r"[a-z]\w*", own[-1].path.rpartition(f"/{package}/")[2]) if own else []
+    return next((word for word in words if word in _SERVED and word != package), "")
 
 
 def _without_attribute(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
@@ -606,6 +698,8 @@ def _of_file(raised: Raised) -> str:
         return ""
     found = _FILE.search(raised.message)
     path = (found[2] or found[3]) if found else ""
+    if not path and (absent := _ABSENT.search(raised.message)):
+        path = absent[1]
     if not path:
         return ""
     node = f" on the node of {raised.line.process}" if raised.line.process else ""
@@ -613,6 +707,11 @@ def _of_file(raised: Raised) -> str:
         return f"give the job's user permission for {path}{node} (ls -ld shows its owner)"
     if raised.name == "FileNotFoundError" and (package := _PACKAGE.search(path)):
         return f"the installation of {package[1]} is incomplete: it lacks {path.rpartition('-packages/')[2]}. Reinstall {_named(package[1])}, or install a newer release{node}"
+    if raised.name == "FileNotFoundError" and (saved := _SAVED.match(path)):
+        return (
+            f"the checkpoint {saved[1]} is incomplete, saved by a run with another number of ranks or another release, or not on this node: it lacks {path[saved.end() :]}. If saving was interrupted, remove that "
+            "folder and resume from an earlier step (trainer.resume_mode=resume_path, trainer.resume_from_path=...); otherwise resume with the number of ranks that saved it, or merge it first (python -m verl.model_merger)"
+        )
     if raised.name == "FileNotFoundError":
         return f"{path} does not exist{node}: create or mount it on every node, or correct the setting that names it"
     return f"{path} is not a {'file' if raised.name == 'IsADirectoryError' else 'folder'}{node}: correct the setting that names it"
@@ -639,11 +738,18 @@ def _of_data(raised: Raised, place: _Place) -> str:
             else ", or a custom worker, agent loop or reward must return it"
         )
         return f"the batch has no {missing[1]}, because the step that computes it did not run{with_}"
-    if found is None:
-        return ""
     setting = next(
         (match[1] for frame in reversed(raised.frames) if (match := _KEY_SETTING.search(frame.code))), ""
     )
+    if absent := _NO_COLUMNS.search(raised.message):
+        names = (absent[1] or absent[2]).replace("'", "")
+        key = f"set data.{setting} to a column of the data" if setting else "name columns that the data has"
+        return (
+            f"{key}: it has no {names} (pandas.read_parquet(FILE).columns lists them); where it lies within another column, such as extra_info, "
+            f"set {setting or 'prompt_key'} to that column, and prompt_dict_keys or response_dict_keys to [{names}]"
+        )
+    if found is None:
+        return ""
     if setting and place.package in {"verl", "pandas", "datasets"}:
         return f"set data.{setting} to a column of the data: it has no {found[1]} (pandas.read_parquet(FILE).columns lists them)"
     if place.package == "" and place.words and re.search(rf"\[[\"']{found[1]}[\"']\]", where.code):
@@ -663,6 +769,80 @@ def _of_text(raised: Raised) -> str:
     if found := _AT_LINE.search(raised.message):
         return f"correct line {found[2]} of {found[1]}"
     return ""
+
+
+def _unread(raised: Raised) -> str:
+    """Return advice on a key that the code reads and the configuration of the job does not have."""
+    found = _UNREAD.search(raised.message)
+    if (
+        found is None
+        or not raised.name.endswith(("ConfigAttributeError", "ConfigKeyError"))
+        or not own_frames(raised.frames)
+    ):
+        return ""
+    reader = next(
+        (
+            frame
+            for frame in reversed(own_frames(raised.frames))
+            if package_of(frame) not in {"omegaconf", "hydra"}
+        ),
+        None,
+    )
+    at = f" at {_at(reader)}" if reader is not None else ""
+    return (
+        f"the code{at} uses {found[1]}, which the configuration of this job lacks: they are of different releases. Start from the YAML file of the release that runs, install the verl for which "
+        f"the recipe or script was made, or a newer verl if both are verl's own; or add the key (+{found[1]}=VALUE)"
+    )
+
+
+def _never_set(raised: Raised, place: _Place) -> str:
+    """Return advice on a variable that no branch of a function has set."""
+    found = _NEVER_SET.search(raised.message) if raised.name == "UnboundLocalError" else None
+    if found is None or not place.package:
+        return ""
+    name = found[1] or found[2]
+    by = _CHOSEN_BY.get(name, "") if place.package == "verl" else ""
+    chosen = (
+        f"{by} has a value"
+        if by
+        else "a setting that selects the branch (a name, a backend, a mode) has a value, or an input is empty,"
+    )
+    return f"no branch at {place.at} sets {name}: {chosen} that {place.package} does not handle there; choose another one, or install a newer {place.package}"
+
+
+def _twice(raised: Raised, place: _Place) -> str:
+    """Return advice on an argument that a call gets twice, as it does if data has a column of the same name."""
+    found = _TWICE.search(raised.message) if raised.name == "TypeError" else None
+    if found is None:
+        return ""
+    newer = f", or install a newer {place.package}" if place.package else ""
+    return f"{found[1]} gets {found[2]} twice: if a column of the data or a key of the settings that are passed on is called {found[2]}, rename it{newer}"
+
+
+def _without_release(raised: Raised, place: _Place) -> str:
+    """Return advice on a package whose release is compared and unknown, because it is not installed."""
+    if (
+        raised.name != "TypeError"
+        or _NO_RELEASE.search(raised.message) is None
+        or not own_frames(raised.frames)
+    ):
+        return ""
+    compared = next(
+        (
+            found[0]
+            for frame in reversed(own_frames(raised.frames))
+            if package_of(frame) != "packaging" and (found := _RELEASE.search(frame.code))
+        ),
+        "",
+    )
+    if not compared or "'str'" in raised.message.partition(" and ")[0]:
+        return ""
+    engine = (
+        ": if it is the engine's, install vllm or sglang with the job's Python, and set rollout.name to the one that is installed"
+        if place.package == "verl"
+        else ""
+    )
+    return f"{compared} is empty: the package whose release {place.at} compares is not installed in this Python, or has no metadata (pip list){engine}"
 
 
 def _unset(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:

@@ -321,3 +321,31 @@ def test_the_package_that_crashed_is_named() -> None:
 def test_a_source_file_of_a_library_is_no_file_of_the_job() -> None:
     told = remedy("RuntimeError: Error at /src/kernels/gpu/pool.cu:5: it broke", f"{PACKAGES}/art/a.py")
     assert "look at" not in told
+
+
+@pytest.mark.parametrize(
+    ("error", "place", "code", "said"),
+    [
+        ("RuntimeError: Assertion error (layout.hpp:60): Unknown recipe", "vllm/utils/deep_gemm.py", "impl()", "or do without the part that failed: VLLM_USE_DEEP_GEMM=0"),
+        ("TypeError: plan() got an unexpected keyword argument 'kv_data_type'", "vllm/attention/backends/flashinfer.py", "plan()", "vllm calls plan of flashinfer with arguments that it does not accept"),
+        ("UnboundLocalError: local variable 'rollout' referenced before assignment", "verl/workers/a.py", "return rollout", "actor_rollout_ref.rollout.name has a value that verl does not handle there"),
+        ("UnboundLocalError: cannot access local variable 'x' where it is not associated with a value", "art/a.py", "return x", "no branch at a.py:12 sets x"),
+        ("TypeError: run() got multiple values for argument 'output'", "verl/loop.py", "run(o, **row)", "run gets output twice: if a column of the data"),
+        ("TypeError: '<=' not supported between instances of 'NoneType' and 'str'", "verl/a.py", 'if package_version <= "0.6.3":', "package_version is empty: the package whose release a.py:12 compares is not installed"),
+        ("omegaconf.errors.ConfigAttributeError: Key 'grouping' is not in struct\n    full_key: data.grouping\n    object_type=dict", "verl/reward.py", "config.data.grouping", "the code at reward.py:12 uses data.grouping, which the configuration of this job lacks"),
+        ("FileNotFoundError: Config file /c/global_step_50/actor/fsdp_config.json does not exist.", "verl/merger.py", "raise", "the checkpoint /c/global_step_50 is incomplete"),
+        ("KeyError: \"None of [Index(['question'], dtype='object')] are in the [columns]\"", "verl/sft.py", "self.prompts = self.dataframe[self.prompt_key]", "set data.prompt_key to a column of the data: it has no question"),
+    ],
+)  # fmt: skip
+def test_what_an_exception_shows_of_its_cause_is_used(error: str, place: str, code: str, said: str) -> None:
+    log = f'Traceback (most recent call last):\n  File "{PACKAGES}/{place}", line 12, in run\n    {code}\n{error}\n'
+    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
+    assert first is not None
+    assert said in remedy_of(first)
+
+
+def test_a_part_that_cannot_be_left_out_is_not_named() -> None:
+    assert "do without" not in remedy("RuntimeError: it broke", "/job/flashinfer_test.py")
+    assert "do without" not in remedy(
+        "ModuleNotFoundError: No module named 'flashinfer.x'", f"{PACKAGES}/vllm/a.py"
+    )
