@@ -1,6 +1,7 @@
 """Starts the construction (`probes/construction`) under the target's interpreter. It is passed as text.
 
-Called with a token and a JSON object: `package` is the folder of the construction, the rest its request.
+Called with a token and a JSON object: `package` is the folder of the construction, the rest its request. With `serve`, any number
+of similar jobs are built, which are read from standard input.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ def main(token: str, request: str) -> None:
         parent.__path__ = []
         sys.modules[name] = parent
     sys.modules[_PARENTS[-1]].__path__ = [os.path.dirname(order["package"])]  # noqa: PTH120
-    run = importlib.import_module(f"{_PARENTS[-1]}.construction.main").run
-    run(token, {**order, "private": os.getcwd()})  # noqa: PTH109
+    construction = importlib.import_module(f"{_PARENTS[-1]}.construction.main")
+    start = construction.serve if order.get("serve") else construction.run
+    start(token, {**order, "private": os.getcwd()})  # noqa: PTH109
 
 
 if __name__ == "__main__":

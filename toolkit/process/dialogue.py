@@ -1,4 +1,4 @@
-"""An exchange with a child process: a request on its stdin, then its output line by line. Closing its stdin stops it."""
+"""An exchange with a child process: requests on its stdin, and its output line by line. Closing its stdin stops it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import os
 import selectors
 import time
+from collections import deque
 from collections.abc import Iterator
 from subprocess import Popen
 from typing import IO
@@ -23,12 +24,21 @@ class Dialogue:
     def __init__(self, process: Popen[bytes], request: bytes) -> None:
         self._request = memoryview(request)
         self._errors = b""
+        self._incomplete = b""
+        self._unread: deque[bytes] = deque()
         self._in, self._out, self._err = _piped(process.stdin), _piped(process.stdout), _piped(process.stderr)
         os.set_blocking(self._in.fileno(), False)
 
+    def send(self, request: bytes) -> None:
+        """Add a request. It is written while the output is read."""
+        self._request = memoryview(bytes(self._request) + request)
+
     def lines(self, deadline: float) -> Iterator[bytes]:
-        """Yield its output line by line until it ends or the `deadline` (of time.monotonic) passes."""
-        buffered = b""
+        """Yield its output line by line until it ends or the `deadline` (of time.monotonic) passes.
+
+        Lines that are not taken come first in the next call.
+        """
+        yield from self._taken()
         with selectors.DefaultSelector() as selector:
             selector.register(self._out, selectors.EVENT_READ)
             selector.register(self._err, selectors.EVENT_READ)
@@ -46,8 +56,9 @@ class Dialogue:
                         if key.fileobj is self._out:
                             deadline = min(deadline, time.monotonic() + _LAST_WORDS)
                     elif key.fileobj is self._out:
-                        *whole, buffered = (buffered + piece).split(b"\n")
-                        yield from whole
+                        *whole, self._incomplete = (self._incomplete + piece).split(b"\n")
+                        self._unread.extend(whole)
+                        yield from self._taken()
                     else:
                         self._errors = (self._errors + piece)[-_KEPT:]
 
@@ -68,6 +79,10 @@ class Dialogue:
         """The last line of its stderr so far."""
         lines = self._errors.decode("utf-8", "replace").strip().splitlines()
         return lines[-1].strip() if lines else "it printed nothing"
+
+    def _taken(self) -> Iterator[bytes]:
+        while self._unread:
+            yield self._unread.popleft()
 
     def _has_more(self, selector: selectors.BaseSelector) -> bool:
         """Return whether more output may come."""

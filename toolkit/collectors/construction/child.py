@@ -1,4 +1,4 @@
-"""Runs the construction's child process, and a second time without the stage that ended it."""
+"""Runs the construction's child process, and a second time without the stage that ended it; or one that builds many similar jobs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import json
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,14 @@ from verl_doctor.toolkit.collectors.construction.world import read
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine, Output
 from verl_doctor.toolkit.probes import construct
+from verl_doctor.toolkit.process.collector_lock import TURNS
+from verl_doctor.toolkit.process.dialogue import Dialogue
 from verl_doctor.toolkit.system.child import ending
 
 _PACKAGE = Path(construct.__file__).with_name("construction")
 _PASSES = 3
 _NO_SUCH_FUNCTION = 127  # the loader's exit code where functions are looked up only when they are called
+_REPORTED = 5.0  # seconds until the end of a process that exceeded its limit is reported
 _SHOWN = 400  # characters of a process's output when it crashes
 
 
@@ -54,20 +57,99 @@ def constructed(
     return Construction(tuple(ended.values()), round(time.monotonic() - begun, 2), tuple(own), read(reported))
 
 
+class Builder:
+    """A child that has imported what takes long, and builds each job in a process of its own.
+
+    `deadline` (of time.monotonic) is that of everything.
+    """
+
+    def __init__(self, dialogue: Dialogue, deadline: float) -> None:
+        self._dialogue, self.deadline = dialogue, deadline
+
+    def build(self, changed: Mapping[str, Any], limit: float) -> Construction | Unknown:
+        """Build the job with these parts of the request changed, in at most `limit` seconds.
+
+        Stages that it does not reach, because `until` ended it or a process crashed, are left out.
+        """
+        begun = time.monotonic()
+        limit = min(limit, self.deadline - begun)
+        if limit < 1:
+            return Unknown("there is no time left")
+        token = _token()
+        self._dialogue.send(json.dumps({**changed, "token": token, "limit": limit}).encode() + b"\n")
+        printed: list[str] = []
+        for line in self._events(token, begun + limit + _REPORTED):
+            event = json.loads(line.removeprefix(token))
+            if event["event"] == "ended":
+                output = Output(event["code"], "\n".join(printed), "", time.monotonic() - begun)
+                return _of_events(events_of(output, token), output, limit)
+            printed.append(line)
+        return Unknown(f"the process that builds does not respond: {self._dialogue.last_error}")
+
+    def is_ready(self, token: str) -> bool:
+        """Wait until it has imported everything. Return whether it could."""
+        return next(self._events(token, self.deadline), "") != ""
+
+    def _events(self, token: str, deadline: float) -> Iterator[str]:
+        with TURNS.waiting():
+            for line in self._dialogue.lines(min(deadline, self.deadline)):
+                if (text := line.decode("utf-8", "replace")).startswith(token):
+                    yield text
+
+
+@contextlib.contextmanager
+def builder(
+    machine: Machine, python: str, request: Mapping[str, Any], limit: float
+) -> Iterator[Builder | Unknown]:
+    """Start a child that builds jobs similar to the one of `request` for at most `limit` seconds. Afterwards it is ended."""
+    deadline = time.monotonic() + limit
+    token = _token()
+    words = _command(python, token, {**request, "serve": True})
+    try:
+        with machine.open_dialogue(words, b"", env=_variables(machine), patience=0.0) as dialogue:
+            found = Builder(dialogue, deadline)
+            yield (
+                found
+                if found.is_ready(token)
+                else Unknown(f"verl could not be imported: {dialogue.last_error}")
+            )
+    except OSError as error:
+        yield Unknown(f"{python} cannot be started: {error.strerror}")
+
+
+def _of_events(events: list[Mapping[str, Any]], output: Output, limit: float) -> Construction:
+    whole = events[-1] if _is_whole(events) else {}
+    stages = stages_of(events, output, limit)
+    return Construction(
+        tuple(stages), round(output.seconds, 2), tuple(whole.get("own", ())), read(whole.get("world"))
+    )
+
+
 def _run(
     machine: Machine, python: str, request: Mapping[str, Any], limit: float
 ) -> tuple[Output, str] | Unknown:
+    token = _token()
+    try:
+        words = _command(python, token, request)
+        return machine.run(words, timeout=limit, env=_variables(machine)), token
+    except OSError as error:
+        return Unknown(f"{python} cannot be started: {error.strerror}")
+
+
+def _token() -> str:
+    return f"verl-doctor {secrets.token_hex(8)} "
+
+
+def _command(python: str, token: str, request: Mapping[str, Any]) -> list[str]:
     text = Path(construct.__file__).read_text("utf-8")
-    token = f"verl-doctor {secrets.token_hex(8)} "
-    order = json.dumps({**request, "package": str(_PACKAGE)})
+    return [python, "-c", text, token, json.dumps({**request, "package": str(_PACKAGE)})]
+
+
+def _variables(machine: Machine) -> dict[str, str]:
     home = machine.home
     seen = machine.environ
     hub = seen.get("HF_HOME") or f"{seen.get('XDG_CACHE_HOME') or f'{home}/.cache'}/huggingface"
-    env = {"PYTHONDONTWRITEBYTECODE": "1", "HOME": home, "HF_HOME": hub}
-    try:
-        return machine.run([python, "-c", text, token, order], timeout=limit, env=env), token
-    except OSError as error:
-        return Unknown(f"{python} cannot be started: {error.strerror}")
+    return {"PYTHONDONTWRITEBYTECODE": "1", "HOME": home, "HF_HOME": hub}
 
 
 def events_of(output: Output, token: str) -> list[Mapping[str, Any]]:

@@ -48,7 +48,7 @@ class Isolation:
         self.private = os.path.realpath(private)
         self.refused: list[str] = []
         self.executed: set[str] = set()
-        self._allowed = (self.private, "/dev", "/proc/self", f"/proc/{os.getpid()}")
+        self._allowed = (self.private, "/dev", "/proc/self")
 
     def begin(self) -> None:
         """Set up all layers. Those that the kernel does not support are left out."""
@@ -68,7 +68,8 @@ class Isolation:
         if not isinstance(path, (str, bytes, os.PathLike)):
             return True
         real = os.path.realpath(os.fsdecode(path))
-        return any(real == folder or real.startswith(folder + os.sep) for folder in self._allowed)
+        own = f"/proc/{os.getpid()}"  # that of a fork is another one
+        return any(real == folder or real.startswith(folder + os.sep) for folder in (*self._allowed, own))
 
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
         if event == "open":

@@ -1,18 +1,24 @@
-"""Runs the stages in sequence and prints a line of JSON after a token as each begins and ends."""
+"""Runs the stages in sequence and prints a line of JSON after a token as each begins and ends.
+
+`run` builds one job. `serve` imports what takes long, and then builds each job that it is sent in a process of its own.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
+import gc
 import importlib
 import json
 import os
+import shutil
 import signal
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Container, Mapping
+from typing import Any, NoReturn
 
 from verl_doctor.toolkit.probes.construction import assumed_gpu
 from verl_doctor.toolkit.probes.construction.isolation import (
@@ -36,42 +42,139 @@ from verl_doctor.toolkit.probes.construction.stages import (
 # The modules that declare stages, in the order in which the stages run.
 _MODULES = ("program", "model", "data", "rollout", "prompts", "reward", "training", "world", "algorithm")
 _QUIET = {NotHereError: "not there", NotNeededError: "not needed", NotJudgedError: "not judged"}
+_PASSED = frozenset({"ok", "not needed"})
+_CACHED_ROWS = "hf_datasets_cache"  # see `caches`: it grows with every job
 _GRACE = 5.0  # seconds for a stage in C code, which cannot notice its time limit
+
+
+# Modules whose import takes most of a construction's time. Importing one has no effect outside the process.
+_SLOW = (
+    "datasets", "peft", "ray", "torch.testing._internal.distributed.fake_pg", "transformers", "verl.trainer.main_ppo",
+    "verl.trainer.ppo.v1", "verl.trainer.sft_trainer", "verl.workers.engine_workers",
+    "verl.workers.rollout.vllm_rollout.vllm_async_server",
+)  # fmt: skip
+_PAUSE = 0.02  # seconds between two looks at a process
 
 
 def run(token: str, request: Mapping[str, Any]) -> None:
     """Build the job, then exit immediately: what verl has started may hang at exit."""
-    stream = os.dup(1)
-    sys.dont_write_bytecode = True  # next to the user's files
-    private = request["private"]
-    _into_file(f"{private}/output")
-    home = os.environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111
-    os.environ.update(caches(private, os.environ))
-    if request["environ"]:
-        os.environ.update(request["environ"])
-    _first_on_path(request["folder"], request["tree"])
-    assumed_gpu.assume(private)
-    tempfile.tempdir = None  # cached before
-    isolation = Isolation(private)
-    isolation.begin()
-    os.chdir(request["folder"])
-    sys.argv = [request["module"]]
-    job = Job(
-        module=request["module"],
-        folder=request["folder"],
-        private=private,
-        config_folder=request["config_folder"],
-        config_name=request["config_name"],
-        overrides=request["overrides"],
-    )
-    for name in _MODULES:
-        importlib.import_module(f"verl_doctor.toolkit.probes.construction.stage_{name}")
-    Run(job, isolation, stream, token, request["skip"], home, request.get("most")).all()
+    place = _Place(request)
+    place.begin()
+    place.build(token, request)
+
+
+def serve(token: str, request: Mapping[str, Any]) -> None:
+    """Build a job for each line of JSON on standard input: a request, its `token`, and its `limit` in seconds.
+
+    Each is built in a fork of this process, which has imported what takes long. The token's last event is `ended`, with the
+    exit code of the fork, None if it had to be killed. The first line of output, after the token of `serve`, is `ready`.
+    """
+    place = _Place(request)
+    place.begin()
+    gc.disable()
+    for name in _SLOW:
+        with contextlib.suppress(Exception):  # the job that needs it reports the error
+            importlib.import_module(name)
+    with contextlib.suppress(Exception):
+        _warm_up(request)
+    gc.freeze()  # so that the forks do not copy its pages
+    gc.enable()
+    before = set(os.listdir(place.private))  # noqa: PTH208 - names are enough
+    _report(place.stream, token, event="ready")
+    for line in sys.stdin.buffer:
+        order = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            place.build(order["token"], {**request, **order})
+        code = _ended(pid, order["limit"])
+        place.tidy(before)
+        _report(place.stream, order["token"], event="ended", code=code)
     os._exit(0)
 
 
+def _report(stream: int, token: str, **event: Any) -> None:
+    os.write(stream, f"\n{token}{json.dumps(event)}\n".encode())
+
+
+def _warm_up(request: Mapping[str, Any]) -> None:
+    """Compose a configuration, which fills the caches of the parsers of Hydra and OmegaConf, and look through the models of transformers."""
+    from hydra import compose, initialize_config_dir
+    from omegaconf import OmegaConf
+    from transformers import AutoModelForImageTextToText
+
+    with initialize_config_dir(config_dir=request["config_folder"], version_base=None):
+        OmegaConf.resolve(compose(config_name=request["config_name"], overrides=["++any.key=1"]))
+    AutoModelForImageTextToText._model_mapping.keys()
+
+
+def _ended(pid: int, limit: float) -> int | None:
+    """Wait for a process, at most `limit` seconds. Return its exit code, None if it had to be killed."""
+    deadline = time.monotonic() + limit
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(_PAUSE)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return None
+
+
+class _Place:
+    """Where jobs are built: the private folder, the variables, and the isolation of the process."""
+
+    def __init__(self, request: Mapping[str, Any]) -> None:
+        self.private: str = request["private"]
+        self.stream = os.dup(1)
+        self._request = request
+        self._home = os.environ.get("HOME") or os.path.expanduser("~")  # noqa: PTH111
+        self._isolation = Isolation(self.private)
+
+    def begin(self) -> None:
+        """Isolate the process, and change to the job's folder."""
+        request = self._request
+        sys.dont_write_bytecode = True  # next to the user's files
+        _into_file(f"{self.private}/output")
+        os.environ.update(caches(self.private, os.environ))
+        if request["environ"]:
+            os.environ.update(request["environ"])
+        _first_on_path(request["folder"], request["tree"])
+        assumed_gpu.assume(self.private)
+        tempfile.tempdir = None  # cached before
+        self._isolation.begin()
+        os.chdir(request["folder"])
+        sys.argv = [request["module"]]
+        for name in _MODULES:
+            importlib.import_module(f"verl_doctor.toolkit.probes.construction.stage_{name}")
+
+    def build(self, token: str, request: Mapping[str, Any]) -> NoReturn:
+        """Build a job, and exit."""
+        job = Job(
+            module=request["module"],
+            folder=request["folder"],
+            private=self.private,
+            config_folder=request["config_folder"],
+            config_name=request["config_name"],
+            overrides=request["overrides"],
+        )
+        options = request.get("skip", []), self._home, request.get("most"), request.get("until")
+        Run(job, self._isolation, self.stream, token, *options).all()
+        os._exit(0)
+
+    def tidy(self, before: Container[str]) -> None:
+        """Remove what a job has left in the private folder."""
+        for name in os.listdir(self.private):  # noqa: PTH208 - names are enough
+            if name not in before or name == _CACHED_ROWS:
+                shutil.rmtree(os.path.join(self.private, name), ignore_errors=True)  # noqa: PTH118
+
+
 class Run:
-    """One pass over the stages. `skip` are those that ended an earlier pass; `most` is the time limit in seconds for any stage."""
+    """One pass over the stages.
+
+    `skip` are those that ended an earlier pass, `most` is the time limit in seconds for any stage. The pass ends if the stage
+    `until` does not succeed.
+    """
 
     def __init__(
         self,
@@ -82,9 +185,10 @@ class Run:
         skip: list[str],
         home: str,
         most: float | None = None,
+        until: str | None = None,
     ) -> None:
         self.job, self.isolation, self.skip = job, isolation, set(skip)
-        self._most = most
+        self._most, self._until = most, until
         self._stream, self._token = stream, token
         self._private_home, self._home = json.dumps(home_in(job.private))[1:-1], json.dumps(home)[1:-1]
         self.states: dict[str, str] = {}
@@ -100,6 +204,8 @@ class Run:
         """Run all stages that can run."""
         for stage in STAGES.values():
             self._run_stage(stage)
+            if stage.name == self._until and self.states[stage.name] not in _PASSED:
+                return
         own = sorted(files_of_user(self.isolation.executed, self.job.folder))
         self.emit(event="whole", own=own, world=self.job.notes.get("world"))
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.miniatures.buildable_verl import REWARD, write
 
-from verl_doctor.toolkit.collectors.construction.child import constructed
+from verl_doctor.toolkit.collectors.construction.child import builder, constructed
 from verl_doctor.toolkit.collectors.construction.construction import Construction
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
@@ -18,8 +20,8 @@ VALIDATION = "site-packages/verl/utils/config.py"
 VALIDATE = "import os, signal, time\ndef validate_config(config, use_reference_policy, use_critic):\n    {}\n"
 
 
-def run(folder: Path, *words: str, most: float = 20.0) -> Construction:
-    request = {
+def request(folder: Path, *words: str, most: float = 20.0) -> dict[str, Any]:
+    return {
         "folder": str(folder / "job"),
         "tree": str(folder / "site-packages"),
         "module": "verl.trainer.main_ppo",
@@ -29,7 +31,10 @@ def run(folder: Path, *words: str, most: float = 20.0) -> Construction:
         "environ": {},
         "most": most,
     }
-    found = constructed(Machine(), sys.executable, request, 60.0)
+
+
+def run(folder: Path, *words: str, most: float = 20.0) -> Construction:
+    found = constructed(Machine(), sys.executable, request(folder, *words, most=most), 60.0)
     assert isinstance(found, Construction), found
     return found
 
@@ -229,3 +234,75 @@ def test_what_an_installer_put_on_the_path_is_no_code_of_the_users(
     monkeypatch.setenv("PYTHONPATH", str(target))
     write(tmp_path, {VALIDATION: VALIDATE.format("import thing")})
     assert run(tmp_path).own_code == (str(tmp_path / "job" / "reward.py"),)
+
+
+# What the validation does is what the setting says.
+_BY_SETTING = (
+    "code = config.custom_reward_function.path; config.custom_reward_function.path = 'reward.py'; exec(code)"
+)
+_DO = "custom_reward_function.path="
+
+
+def in_turn(folder: Path, *does: str, limit: float = 60.0, **more: str) -> list[tuple[str, str]]:
+    """Return the state of the validation and of the reward when one child builds these jobs one after the other."""
+    write(folder, {VALIDATION: VALIDATE.format(_BY_SETTING)})
+    states = []
+    with builder(Machine(), sys.executable, request(folder), 120.0) as child:
+        assert not isinstance(child, Unknown), child
+        for code in does:
+            found = child.build({"overrides": [f"{_DO}{code}"], **more}, limit)
+            assert isinstance(found, Construction), found
+            stages = ended(found)
+            states.append((stages["validation"], stages.get("reward manager", "")))
+    return states
+
+
+def test_a_job_that_is_built_after_another_has_nothing_of_it(tmp_path: Path) -> None:
+    changes = "import sys; sys.mark = 1; os.environ['MARK'] = '1'"
+    looks = "import sys; assert not hasattr(sys, 'mark') and 'MARK' not in os.environ"
+    wrong = "raise ValueError('no')"
+    assert in_turn(tmp_path, changes, wrong, looks) == [("ok", "ok"), ("breaks", "ok"), ("ok", "ok")]
+
+
+def test_files_of_one_job_are_not_there_for_the_next(tmp_path: Path) -> None:
+    private = "p = os.environ['HOME'] + '/../excerpt'; assert not os.path.exists(p); os.mkdir(p)"
+    assert in_turn(tmp_path, private, private) == [("ok", "ok")] * 2
+
+
+@pytest.mark.slow
+def test_a_job_that_ends_its_process_or_takes_too_long_does_not_end_the_others(tmp_path: Path) -> None:
+    crash, hang = "os.kill(os.getpid(), signal.SIGSEGV)", "time.sleep(1000)"
+    assert in_turn(tmp_path, crash, "pass") == [("crashes", ""), ("ok", "ok")]
+    assert in_turn(tmp_path, hang, limit=1.5) == [("hangs", "")]
+
+
+def test_a_job_is_built_no_further_than_to_the_stage_that_matters(tmp_path: Path) -> None:
+    does = "raise ValueError('no')", "pass"
+    assert in_turn(tmp_path, *does, until="validation") == [("breaks", ""), ("ok", "ok")]
+
+
+def test_the_jobs_of_one_child_write_nothing_outside_either(tmp_path: Path) -> None:
+    write_it = f"open('{tmp_path}/new', 'w')"
+    assert in_turn(tmp_path, write_it, write_it) == [("not judged", "ok")] * 2
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_process_of_a_job_ends_with_the_child(tmp_path: Path) -> None:
+    """What it has started is ended too, and nothing is waited for."""
+    leaves = "import subprocess; open(os.environ['HOME'] + '/../output', 'a').write(str(subprocess.Popen(['sleep', '1000']).pid)); raise ValueError(open(os.environ['HOME'] + '/../output').read())"
+    write(tmp_path, {VALIDATION: VALIDATE.format(_BY_SETTING)})
+    with builder(Machine(), sys.executable, request(tmp_path), 120.0) as child:
+        assert not isinstance(child, Unknown), child
+        found = child.build({"overrides": [f"{_DO}{leaves}"]}, 60.0)
+        assert isinstance(found, Construction), found
+        (fault,) = found.bad("validation")
+        number = int(fault.text.split()[-1])
+        os.kill(number, 0)
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)
+
+
+def test_a_missing_interpreter_builds_nothing(tmp_path: Path) -> None:
+    with builder(Machine(), str(tmp_path / "python"), {}, 5.0) as child:
+        assert isinstance(child, Unknown)
+        assert "cannot be started" in child.reason
