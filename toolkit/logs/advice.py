@@ -135,6 +135,9 @@ _OF_CLASS = (
     ("transformers", re.compile(r"Trainer|TrainingArguments|Seq2Seq\w+|PreTrained\w+|PretrainedConfig|Auto\w+|\w+(?:RotaryEmbedding|DecoderLayer|ForCausalLM|ForConditionalGeneration|Tokenizer(?:Fast)?|Processor)|DynamicCache|\w+Cache|GenerationMixin|GenerationConfig")),
     ("peft", re.compile(r"LoraConfig|Peft\w+|LoraModel")),
     ("accelerate", re.compile(r"Accelerator\w*|\w+Plugin")),
+    ("qwen_vl_utils", re.compile(r"process_vision_info|fetch_(?:image|video)")),
+    ("megatron", re.compile(r"GPTModel|TransformerConfig|\w*TransformerConfig|DistributedDataParallel\w*|initialize_model_parallel|get_gpt_\w+")),
+    ("flash_attn", re.compile(r"flash_attn_\w+|(?:un)?pad_input|index_first_axis")),
     ("sglang", re.compile(r"ServerArgs|ModelRunner|TokenizerManager|Scheduler")),
 )  # fmt: skip
 # Packages after which others name the file that calls them.
@@ -195,6 +198,10 @@ _KEY_SETTING = re.compile(r"\[(?:self|config|data_config|self\.config)\.(\w+_key
 _PIP = re.compile(
     r"[`'\"]?((?:uv )?pip3? install [^`;|\n]{2,80}?)(?:[`\"]|'?\.(?:\s|$)|'(?:\s|$)|\.?$)", re.MULTILINE
 )
+# A command of pip that a message gives, with requirements that have a release: the words around it may not be part of it.
+_COMMAND = re.compile(
+    r"((?:uv )?pip3? install (?:-{1,2}[\w-]+ )*(?:['\"]?[A-Za-z][\w.\[\]-]*(?:[=<>!~]=?[\w.,<>=!*]+)['\"]?)(?: ['\"]?[A-Za-z][\w.\[\]-]*[=<>!~]=?[\w.,<>=!*]+['\"]?)*)"
+)
 _NOT_INSTALLED = re.compile(
     r"the package (?:for )?(\w[\w-]*) (?:seems to be not installed|doesn't seem to be installed)|requires? the following packages? [^:]*: ([\w-]+)|[Rr]equires the (\w[\w-]*) (?:library|package)|"
     r"No package metadata was found for ([\w-]+)|[Pp]lease install (?:the )?`?([\w-]+)`? (?:first|to )|"
@@ -213,7 +220,7 @@ _ASKS = re.compile(
     r"(?<!-)\b(?:[Pp]lease|[Tt]ry|[Cc]onsider|[Mm]ake sure|[Ee]nsure|[Uu]se (?!of)|[Ss]et |[Ii]ncrease|[Dd]ecrease|[Rr]educe|(?:[Rr]e)?[Ii]nstall|[Uu]pgrade|[Dd]owngrade|[Uu]pdate|[Ss]pecify|"
     r"[Dd]id you (?:mean|forget)|[Yy]ou (?:can|may|could|need|have) (?!see|find)|[Aa]lternatively|[Ss]witch to|as a workaround|(?:to|[Tt]o) (?:fix|solve|resolve|avoid|enable|disable|bypass|override) )\b|"
     r"^(?:[Pp]ass|[Aa]dd|[Rr]un|[Ee]nable|[Dd]isable|[Rr]emove|[Pp]rovide|[Cc]hoose|[Cc]all|[Cc]hange|[Cc]heck)\b|\bby (?:passing|setting|using|adding|specifying|installing|running)\b|"
-    r"\bmust\b|\b[Ss]hould (?:be|have|match)\b|\b(?:needs?|has|have) to\b|\brequires?\b|\b(?:is|are) required\b|\bonly (?:supports?|supported|available|works?)\b|\binstead\b|"
+    r"\bmust\b|\bMUST\b|\b[Ss]hould (?:be|have|match)\b|\b(?:needs?|has|have) to\b|\brequires?\b|\b(?:is|are) required\b|\bonly (?:supports?|supported|available|works?)\b|\binstead\b|"
     r"\b(?:[Vv]alid|[Aa]llowed|[Pp]ossible|[Ss]upported|[Aa]vailable|current) (?:values?|options?|choices?|columns?|keys?|dtypes?|types?|methods?|backends?|modes?|formats?|versions?|names?)\b|\b[Cc]hoo?se from\b|\b[Aa]vailable: "
 )
 _MOST_WORDS = 400  # characters of the demands that are repeated
@@ -546,6 +553,11 @@ def _missing(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
         return ""
     module = found[1]
     top, dot, _ = module.partition(".")
+    if place.package == "ray" and top not in _PLAIN and top not in _DISTRIBUTIONS:
+        return (
+            f"Ray's worker does not find {top}, which an object or a function of the job comes from: install it on every node, or add its folder to PYTHONPATH before ray start on every "
+            "node, or to working_dir or py_modules of the job's runtime_env (ray job submit --runtime-env)"
+        )
     if shipped := _SHIPPED.get(".".join(module.split(".")[:2])):
         return f"pip install {shipped} with the job's Python, on every node: it provides {module}, which {place.words or 'the importer'} imports"
     if dot and top == place.package:
@@ -860,6 +872,10 @@ def _demanded(raised: Raised) -> str:
     text = _VALIDATED.sub("", " ".join(raised.plain.split()))
     if raised.name in _SILENT or len(text) > _LONGEST or _OF_PYTHON.search(text):
         return ""
+    if raised.name not in _OUTSIDE and (command := _COMMAND.search(text)):
+        return (
+            f"{_for_shell(command[1].strip())}, as the message requests, with the job's Python, on every node"
+        )
     demands = [
         sentence.strip(" .;")
         for sentence in _SENTENCE.findall(text)
