@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
-from verl_doctor.toolkit.collectors.host.checkpoint_folder import (
+from verl_doctor.toolkit.collectors.host.output_folders import (
     HYDRA_FOLDER,
     CheckpointFolder,
     DatasetsCache,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from verl_doctor.toolkit.machine import Machine
@@ -45,6 +45,7 @@ _OF_THE_KERNEL = frozenset(
     ["proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "devpts", "bpf", "fusectl"]
 )
 _IN_MEMORY = frozenset(["tmpfs", "ramfs", "devtmpfs"])
+Obstacle = Literal["", "a file is in the way", "no permission to write", "read-only", "of the kernel"]
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
@@ -141,19 +142,36 @@ def _by_permissions(folder: Path) -> str:
 
 def why_not_writable(machine: Machine, path: str) -> str:
     """Return why no file can be created at a path, naming the folder; "" if nothing prevents it."""
+    folder, trouble = obstacle(machine, path)
+    if trouble == "of the kernel":
+        system = file_system_of(machine, folder)
+        return (
+            f"{folder} is the kernel's own ({system.kind if system else ''}), where no files can be created"
+        )
+    return {
+        "": "",
+        "a file is in the way": f"{folder} is not a folder",
+        "read-only": f"{folder} is mounted read-only",
+        "no permission to write": f"user {os.geteuid()} cannot write to {folder}",
+    }[trouble]
+
+
+def obstacle(machine: Machine, path: str) -> tuple[str, Obstacle]:
+    """Return the nearest existing part of a path, and what prevents creating files there; "" if nothing does."""
     # A dangling link also exists.
-    there = next(part for part in (Path(path), *Path(path).parents) if os.path.lexists(machine.at(str(part))))
-    place = machine.at(str(there))
+    nearest_part = next(
+        str(part) for part in (Path(path), *Path(path).parents) if os.path.lexists(machine.at(str(part)))
+    )
+    place = machine.at(nearest_part)
     if not os.path.isdir(place):
-        return f"{there} is not a folder"
-    system = file_system_of(machine, str(there))
+        return nearest_part, "a file is in the way"
+    system = file_system_of(machine, nearest_part)
     if system is not None and system.of_kernel:
-        return f"{there} is the kernel's own ({system.kind}), where no files can be created"
+        return nearest_part, "of the kernel"
     if may_write(place):
-        return ""
-    if system is not None and system.read_only:
-        return f"{there} is mounted read-only"
-    return f"user {os.geteuid()} cannot write to {there}"
+        return nearest_part, ""
+    read_only = system is not None and system.read_only
+    return nearest_part, "read-only" if read_only else "no permission to write"
 
 
 def file_system_of(

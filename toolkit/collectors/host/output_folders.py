@@ -1,11 +1,10 @@
-"""Whether the folder for the job's checkpoints can be created."""
+"""Whether the folders that the job writes to can be created: for checkpoints, for Hydra, for cached tables."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.roles import trains
@@ -14,23 +13,37 @@ from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING
-from verl_doctor.toolkit.system.file_systems import file_system_of, may_write
+from verl_doctor.toolkit.system.file_systems import Obstacle, obstacle
 
 HYDRA_FOLDER = "hydra.run.dir"
 _KEY = "trainer.default_local_dir"
 _FREQUENCY = "trainer.save_freq"
-_OF_THE_KERNEL = frozenset({"proc", "sysfs"})
-
-Trouble = Literal["", "a file is in the way", "no permission to write", "read-only", "of the kernel"]
 
 
 @dataclass(frozen=True)
-class CheckpointFolder:
+class OutputFolder:
     """The `path` as the job names it, the nearest existing folder `above`, and why nothing can be written in it."""
 
     path: str
     above: str
-    trouble: Trouble = ""
+    trouble: Obstacle = ""
+
+
+@dataclass(frozen=True)
+class CheckpointFolder(OutputFolder):
+    """The folder for the job's checkpoints."""
+
+
+@dataclass(frozen=True)
+class HydraFolder(OutputFolder):
+    """The folder in which Hydra writes before the program begins."""
+
+
+@dataclass(frozen=True)
+class DatasetsCache(OutputFolder):
+    """The folder in which `datasets` keeps the tables that it reads, and the variable that sets it."""
+
+    variable: str = ""
 
 
 @collector(timeout=5)
@@ -46,16 +59,7 @@ def checkpoint_folder(
         return Absent("the job names no absolute path for checkpoints")
     if launch.is_elsewhere:
         return Absent("the job runs on another machine")
-    return CheckpointFolder(path, *_above(path, machine))
-
-
-@dataclass(frozen=True)
-class HydraFolder:
-    """Like `CheckpointFolder`, for the folder in which Hydra writes before the program begins."""
-
-    path: str
-    above: str
-    trouble: Trouble = ""
+    return CheckpointFolder(path, *obstacle(machine, path))
 
 
 @collector(timeout=5)
@@ -71,17 +75,7 @@ def hydra_folder(configuration: Configuration, launch: Launch, machine: Machine)
         return Absent("the job names no absolute folder for Hydra")
     if launch.is_elsewhere:
         return Absent("the job runs on another machine")
-    return HydraFolder(word.value, *_above(word.value, machine))
-
-
-@dataclass(frozen=True)
-class DatasetsCache:
-    """Like `CheckpointFolder`, for the folder in which `datasets` keeps the tables that it reads, and the variable that sets it."""
-
-    path: str
-    above: str
-    trouble: Trouble = ""
-    variable: str = ""
+    return HydraFolder(word.value, *obstacle(machine, word.value))
 
 
 @collector(timeout=5)
@@ -103,26 +97,8 @@ def datasets_cache(
             unsure = any(setting.name == variable and setting.conditional for setting in launch.settings)
             if unsure or variable in job.undetermined or not path.startswith("/") or "$" in path:
                 return Absent(f"{variable} is no known absolute path")
-            above, trouble = _above(path, machine)
+            above, trouble = obstacle(machine, path)
             return DatasetsCache(
                 path, above, "" if above == path and os.path.isdir(machine.at(path)) else trouble, variable
             )
     return Absent("no variable names a folder for datasets")
-
-
-def _above(path: str, machine: Machine) -> tuple[str, Trouble]:
-    real = machine.at(path)
-    there = next(folder for folder in (real, *real.parents) if os.path.lexists(folder))
-    above = f"/{there.relative_to(machine.root)}" if there != machine.root else "/"
-    return above, _trouble(there, above, machine)
-
-
-def _trouble(folder: Path, above: str, machine: Machine) -> Trouble:
-    if not os.path.isdir(folder):
-        return "a file is in the way"
-    system = file_system_of(machine, above)
-    if system is not None and system.kind in _OF_THE_KERNEL:
-        return "of the kernel"
-    if system is not None and system.read_only:
-        return "read-only"
-    return "" if may_write(folder) else "no permission to write"

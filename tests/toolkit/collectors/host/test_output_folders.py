@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from verl_doctor.checks.shared.configuration import TREE, configured
-from verl_doctor.toolkit.collectors.host.checkpoint_folder import (
+from verl_doctor.toolkit.collectors.host.output_folders import (
     CheckpointFolder,
     DatasetsCache,
     checkpoint_folder,
@@ -41,6 +41,14 @@ def test_a_file_is_in_the_way(tmp_path: Path) -> None:
 
 def test_the_kernels_own_folders_take_no_files() -> None:
     assert look("/proc/ckpt") == CheckpointFolder("/proc/ckpt", "/proc", "of the kernel")
+
+
+@pytest.mark.parametrize("kind", ["proc", "cgroup2", "devpts"])
+def test_every_file_system_of_the_kernel_is_recognised(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "mount").mkdir()
+    (tmp_path / "proc" / "self").mkdir(parents=True)
+    (tmp_path / "proc" / "self" / "mountinfo").write_text(f"22 27 0:21 / /mount rw - {kind} {kind} rw\n")
+    assert look("/mount/x", root=tmp_path) == CheckpointFolder("/mount/x", "/mount", "of the kernel")
 
 
 def test_a_folder_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
