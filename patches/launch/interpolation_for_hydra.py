@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from verl_doctor.patches.shared.edited_files import edited_file
 from verl_doctor.toolkit.change import Change, Refusal, fix
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
+from verl_doctor.toolkit.edit.launch_text import first_line, last_line, launch_text
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.rule import Finding
-from verl_doctor.toolkit.sources.python.edit import CannotEdit
 
 _INTERPOLATION = re.compile(r"\$\{[A-Za-z_]\w*(?:\.\w+)+(?::[^{}]*)?\}")
 
@@ -26,11 +26,7 @@ def interpolation_for_hydra(finding: Finding, sources: SourceFiles, marker: Mark
         return Refusal("the finding names no line")
 
     def escaped(path: str, before: bytes) -> bytes:
-        try:
-            text = before.decode("utf-8")
-        except UnicodeDecodeError:
-            raise CannotEdit(f"{path} is not valid UTF-8") from None
-        return _edited(text, line, marker.comment("CFG116")).encode()
+        return _edited(launch_text(before, path), line, marker.comment("CFG116")).encode()
 
     changes = edited_file(finding, sources, escaped)
     return changes or Refusal(f"{finding.location}: there is no interpolation outside single quotes")
@@ -39,16 +35,12 @@ def interpolation_for_hydra(finding: Finding, sources: SourceFiles, marker: Mark
 def _edited(text: str, line: int, comment: str) -> str:
     """Return the text with the command on this line (from 1) corrected. Its old lines stay as comments above it."""
     lines = text.split("\n")
-    first = last = line - 1
-    while first and lines[first - 1].endswith("\\"):
-        first -= 1
-    while last < len(lines) - 1 and lines[last].endswith("\\"):
-        last += 1
-    old = lines[first : last + 1]
+    first, last = first_line(lines, line), last_line(lines, line)
+    old = lines[first - 1 : last]
     new = "".join(_escaped("\n".join(old))).split("\n")
     indent = old[0][: len(old[0]) - len(old[0].lstrip())]
     kept = [f"{indent}# {was.strip()}  {comment}" for was, now in zip(old, new, strict=True) if was != now]
-    return "\n".join([*lines[:first], *kept, *new, *lines[last + 1 :]])
+    return "\n".join([*lines[: first - 1], *kept, *new, *lines[last:]])
 
 
 def _escaped(command: str) -> Iterator[str]:

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from verl_doctor.patches.shared.edited_files import edited_file
 from verl_doctor.toolkit.change import Change, Refusal, fix
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
+from verl_doctor.toolkit.edit.launch_text import continues, launch_text
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.rule import Finding
-from verl_doctor.toolkit.sources.python.edit import CannotEdit
 
-_BROKEN_OFF = re.compile(r"(?P<line>.*\\)[ \t]+(?:#.*)?")
+_BROKEN_OFF = re.compile(r"(?P<line>.*(?<!\\)(?:\\\\)*\\)[ \t]+(?:#.*)?")
 _SETTING = re.compile(r"\s*[\"']?(?:\+{0,2}|~)[A-Za-z_]\w*(?:[./]\w+)+=")
 _COMMENT = re.compile(r"\s*#")
 
@@ -25,10 +25,7 @@ def joined_lines(finding: Finding, sources: SourceFiles, marker: Marker) -> list
     """
 
     def joined(path: str, before: bytes) -> bytes:
-        try:
-            lines = before.decode("utf-8").split("\n")
-        except UnicodeDecodeError:
-            raise CannotEdit(f"{path} is not valid UTF-8") from None
+        lines = launch_text(before, path).split("\n")
         return "\n".join(_joined(lines, marker.comment("CFG104"))).encode()
 
     changes = edited_file(finding, sources, joined)
@@ -49,7 +46,7 @@ def _joined(lines: Sequence[str], comment: str) -> Iterator[str]:
         if broken and _goes_on(lines[number + 1 :]):
             kept.append(f"# {line.strip()}  {comment}")
         command.append(broken["line"] if broken and _goes_on(lines[number + 1 :]) else line)
-        if not command[-1].endswith("\\"):
+        if not continues(command[-1]):
             yield from (*kept, *command)
             command, kept = [], []
     yield from (*kept, *command)

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from verl_doctor.toolkit.edit.launch_text import continues, first_line, launch_text
 from verl_doctor.toolkit.sources.python.edit import CannotEdit
 
 Syntax = Literal["shell script", "runtime_env", "Dockerfile"]
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
-_CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\$")
 # What may follow the only line of a block. The shell allows no empty block.
 _CLOSES = re.compile(r"(?:fi|elif|else|done|esac|;;|\}|\))(?![\w-])|(?:fi|elif|else|done|esac)$")
 
@@ -39,10 +39,7 @@ def edited(source: bytes, path: str, syntax: Syntax, edits: Iterable[LineEdit], 
     """Apply edits, and keep the old lines as comments that end in `comment`. Raises CannotEdit, with the line, for unsafe edits."""
     from verl_doctor.toolkit.edit.line_proof import proven  # noqa: PLC0415 - the readers of what is edited, and only then
 
-    try:
-        text = source.decode("utf-8")
-    except UnicodeDecodeError:
-        raise CannotEdit(f"{path} is not valid UTF-8") from None
+    text = launch_text(source, path)
     lines = _LINE.findall(text)
     todo = sorted(set(edits), key=lambda edit: edit.line)
     after: list[str] = []
@@ -51,7 +48,7 @@ def edited(source: bytes, path: str, syntax: Syntax, edits: Iterable[LineEdit], 
         named = len(_where(edit.old, lines[edit.line - 1])) if 0 < edit.line <= len(lines) else 0
         if named != 1 and not (named and edit.extends):
             raise CannotEdit(f"{path}:{edit.line}: this line does not contain {edit.old} exactly once")
-        first = _first_line(lines, edit.line)
+        first = first_line(lines, edit.line)
         if first < written:
             raise CannotEdit(f"{path}:{edit.line}: two edits of one command")
         after += lines[written : first - 1]
@@ -74,26 +71,19 @@ def _replaced(
     indent = lines[first - 1][: len(lines[first - 1]) - len(lines[first - 1].lstrip())]
     kept = f"{indent}# {body.strip()}  {comment}{end or chr(10)}"
     if edit.new is None:
-        if first != edit.line or _CONTINUED.search(body):
+        if first != edit.line or continues(body):
             raise CannotEdit(f"{path}:{edit.line}: this line is part of a longer command; edit it by hand")
         missed = syntax == "shell script" and _is_missed(lines[edit.line :])
         return [kept, f"{indent}:  {comment}{end}"] if missed else [kept if end else kept.rstrip("\n")]
     position = _where(edit.old, body)[0]
     new = body[:position] + edit.new + body[position + len(edit.old) :]
     # After a backslash, and in a Dockerfile, a comment would be part of the command.
-    alone = first == edit.line and not _CONTINUED.search(body) and syntax != "Dockerfile"
+    alone = first == edit.line and not continues(body) and syntax != "Dockerfile"
     return [kept, *lines[first - 1 : edit.line - 1], f"{new}  {comment}{end}" if alone else new + end]
 
 
 def _where(word: str, line: str) -> list[int]:
     return [found.start() for found in re.finditer(rf"(?<![\w.]){re.escape(word)}(?![\w.])", line)]
-
-
-def _first_line(lines: Sequence[str], number: int) -> int:
-    """Return the first line (from 1) of a command that continues after backslashes."""
-    while number > 1 and _CONTINUED.search(lines[number - 2].rstrip("\r\n")):
-        number -= 1
-    return number
 
 
 def _is_missed(following: Sequence[str]) -> bool:

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+from verl_doctor.toolkit.edit.launch_text import continues, first_line, launch_text
 from verl_doctor.toolkit.sources.python.edit import CannotEdit
 from verl_doctor.toolkit.sources.shell.syntax import Node, Parameter, Part, Simple, Text, Written, below
 
-_CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\$")
 _LEAD = re.compile(r"(?:[ \t\n]|\\\n)*$")
 _REST = re.compile(r"[ \t]*(\n?)")
 _KEY = re.compile(r"(?P<quote>[\"']?)(?P<key>(?:\+{0,2}|~)[\w./@-]+)=")
@@ -44,10 +44,7 @@ def edited_words(source: bytes, path: str, edits: Sequence[WordEdit], comment: s
     """Apply all edits or none. Raises CannotEdit, with the line, for unsafe edits."""
     from verl_doctor.toolkit.sources.shell.parse import parse  # noqa: PLC0415 - only for a script that is edited
 
-    try:
-        text = source.decode("utf-8")
-    except UnicodeDecodeError:
-        raise CannotEdit(f"{path} is not valid UTF-8") from None
+    text = launch_text(source, path)
     if "\r" in text:
         raise CannotEdit(f"{path} has Windows line endings; correct these first")
     nodes = parse(text)
@@ -223,9 +220,7 @@ def _span(text: str, word: Written, edit: WordEdit) -> tuple[int, int, str]:
     if edit.new:
         return word.at, word.end, " ".join(edit.new)
     start = _line_start(text, word.at)
-    if not text[start : word.at].strip() and not _CONTINUED.search(
-        text[: max(start - 1, 0)].rpartition("\n")[2]
-    ):
+    if not text[start : word.at].strip() and not continues(text[: max(start - 1, 0)].rpartition("\n")[2]):
         # The first word of a continuation line without a backslash before it, as in an array: a comment will go there.
         rest = _REST.match(text, word.end)
         return (
@@ -245,7 +240,7 @@ def _comments(
         note = f"added: {' '.join(edit.new)}" if edit.follows else lines[word.line - 1].strip()
         starts = [node.line for node in below(nodes) if isinstance(node, Simple) and node.line <= word.line]
         line = word.line if word.parts else max(starts, default=word.line)
-        notes.setdefault(_first_line(lines, line), []).append(note)
+        notes.setdefault(first_line(lines, line), []).append(note)
     spans = []
     for first, rows in notes.items():
         start = sum(len(line) + 1 for line in lines[: first - 1])
@@ -261,12 +256,6 @@ def _line_start(text: str, at: int) -> int:
 def _indent(text: str, at: int) -> str:
     line = text[_line_start(text, at) :]
     return line[: len(line) - len(line.lstrip(" \t"))]
-
-
-def _first_line(lines: Sequence[str], number: int) -> int:
-    while number > 1 and _CONTINUED.search(lines[number - 2]):
-        number -= 1
-    return number
 
 
 def _expected(word: Written, edit: WordEdit) -> tuple[Any, ...]:

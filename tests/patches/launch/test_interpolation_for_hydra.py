@@ -49,6 +49,13 @@ def test_bash_hands_it_on(tmp_path: Path, written: str, given: str) -> None:
     assert (ran.returncode, ran.stdout.strip()) == (0, given)
 
 
+def test_the_second_of_two_backslashes_continues_no_command(tmp_path: Path) -> None:
+    text = after(tmp_path / "run.sh", f"echo {INTERPOLATION} \\\\\necho {INTERPOLATION}\n", 2)
+    assert isinstance(text, str)
+    assert text.splitlines()[0] == f"echo {INTERPOLATION} \\\\"
+    assert text.splitlines()[2] == f"echo \\{INTERPOLATION}"
+
+
 def test_other_commands_stay_as_they_are(tmp_path: Path) -> None:
     text = after(tmp_path / "run.sh", f"echo '{INTERPOLATION}'\n# {INTERPOLATION}\necho {INTERPOLATION}\n", 3)
     assert isinstance(text, str)

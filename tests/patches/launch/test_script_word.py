@@ -251,9 +251,10 @@ def test_a_command_that_is_cut_apart_is_joined(tmp_path: Path, before: str, afte
     assert change.after.decode() == after.format(mark=Marker().comment("CFG104"))
 
 
-def test_nothing_is_joined_where_another_command_follows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("script", ["train a.b=1 \\ \necho done\n", "train a.b=1 \\\\ \n  c.d=2\n"])
+def test_nothing_is_joined_where_another_command_follows(tmp_path: Path, script: str) -> None:
     path = tmp_path / "run.sh"
-    path.write_text("train a.b=1 \\ \necho done\n")
+    path.write_text(script)
     finding = Finding("cut", Evidence("x"), Location(str(path), 1))
     assert isinstance(joined_lines.plan(finding, sources=SourceFiles(), marker=Marker()), Refusal)
 

@@ -19,11 +19,11 @@ from verl_doctor.toolkit.collectors.launch.launch import Command
 from verl_doctor.toolkit.commands.script.place import Call, Place, Script, read
 from verl_doctor.toolkit.commands.script.value import override
 from verl_doctor.toolkit.commands.script.variant import ValueChange
+from verl_doctor.toolkit.edit.launch_text import continues, first_line
 from verl_doctor.toolkit.sources.python.edit import CannotEdit
 from verl_doctor.toolkit.sources.shell.parse import parse
 from verl_doctor.toolkit.sources.shell.syntax import Simple, Written
 
-_CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\$")
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _WIDTH = 100  # columns of a comment
 _MOST_CALLS = 20
@@ -142,10 +142,7 @@ class _Lines:
 
     def first(self, at: int) -> int:
         """Return the first line of the command at a place, which may be continued by backslashes."""
-        index = self.number(at)
-        while index > 0 and _CONTINUED.search(self.lines[index - 1].rstrip("\n")):
-            index -= 1
-        return index
+        return first_line(self.lines, self.number(at) + 1) - 1
 
 
 def _draft(edits: _Edits, comment: str, head: str) -> Draft:
@@ -171,7 +168,7 @@ def _edited(edits: _Edits, there: _Lines, comment: str) -> list[str]:
         unmarked[here] = unmarked.get(here, False) or there.number(piece.word.top.end - 1) != here
     for here, in_string in unmarked.items():
         body = after[here].rstrip("\n")
-        if not in_string and not _CONTINUED.search(body):
+        if not in_string and not continues(body):
             after[here] = f"{body}  {comment}{after[here][len(body) :]}"
     return after
 
