@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
+from verl_doctor.toolkit.sources.hydra.words import bare
 from verl_doctor.toolkit.text import counted, in_bytes, wrapped
 from verl_doctor.toolkit.tiny.shape import SHAPES
 from verl_doctor.toolkit.tiny.tiny import Tiny
 
-# What Hydra's grammar accepts without quotes: https://hydra.cc/docs/advanced/override_grammar/basic/
-_BARE = re.compile(r"[\w./+-]+", re.ASCII)
 _LONGEST_PROMPT, _LONGEST_ANSWER = 256, 64  # tokens
 
 
@@ -31,7 +29,7 @@ def lines(made: Tiny, width: int | None, arguments: Iterable[str] = ()) -> list[
             f"random {shape.title}, {shape.parameters / 1e6:.1f} million parameters",
         )
     ]
-    climb = [*arguments, "--model", str(made.model), "--data", str(made.train)]
+    smoke_arguments = [*arguments, "--model", str(made.model), "--data", str(made.train)]
     of_rows = counted(made.rows, "row")
     named += [(path.name, path, f"{of_rows} for {_purpose(path)}") for path in tables]
     return [
@@ -41,7 +39,7 @@ def lines(made: Tiny, width: int | None, arguments: Iterable[str] = ()) -> list[
         *wrapped("Use it with these overrides of main_ppo:", width),
         *_continued([shlex.quote(word) for word in overrides(made)]),
         *wrapped("Or run the smoke test with it:", width),
-        *_command("verl-doctor smoke", climb, width),
+        *_command("verl-doctor smoke", smoke_arguments, width),
     ]
 
 
@@ -57,15 +55,7 @@ def overrides(made: Tiny) -> list[str]:
         "actor_rollout_ref.actor.ppo_mini_batch_size": made.rows,
     }
     values |= dict(made.settings)
-    return [f"{key}={_hydra_value(str(value))}" for key, value in values.items()]
-
-
-def _hydra_value(text: str) -> str:
-    """Return a text in Hydra's grammar."""
-    if _BARE.fullmatch(text):
-        return text
-    # In quotes a backslash is literal, except before a quote.
-    return '"' + re.sub(r'(\\*)"', r'\1\1\\"', re.sub(r"(\\+)$", r"\1\1", text)) + '"'
+    return [f"{key}={bare(str(value))}" for key, value in values.items()]
 
 
 def _command(program: str, options: list[str], width: int | None) -> Iterator[str]:
@@ -78,9 +68,9 @@ def _command(program: str, options: list[str], width: int | None) -> Iterator[st
     yield from _continued([program, *(shlex.join(options[at:end]) for at, end in pairwise(begins))])
 
 
-def _continued(words: list[str]) -> Iterator[str]:
-    for index, word in enumerate(words):
-        yield f"  {word}" + (" \\" if index < len(words) - 1 else "")
+def _continued(lines: list[str]) -> Iterator[str]:
+    for index, line in enumerate(lines):
+        yield f"  {line}" + (" \\" if index < len(lines) - 1 else "")
 
 
 def _purpose(path: Path) -> str:

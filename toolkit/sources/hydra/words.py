@@ -6,6 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+# What Hydra's grammar accepts without quotes: https://hydra.cc/docs/advanced/override_grammar/basic/
+_BARE = re.compile(r"[\w./+-]+", re.ASCII)
+
 
 def word(key: str, value: Any, sign: str = "") -> str:
     """Return an override, such as `++a.b=[1,'x']`."""
@@ -23,10 +26,18 @@ def written(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return "[" + ",".join(map(written, value)) + "]"
     if isinstance(value, str):
-        return f"'{_escaped(value)}'"
+        return _quoted(value, "'")
     return str(value)
 
 
-def _escaped(text: str) -> str:
-    """Escape a text for quotes, in which Hydra 1.3 treats a backslash as an escape only before a quote or the end."""
-    return re.sub(r"(\\*)('|\Z)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), text)
+def bare(text: str) -> str:
+    """Return a text without quotes if Hydra accepts it, otherwise in double quotes, which shell words can contain in single ones."""
+    return text if _BARE.fullmatch(text) else _quoted(text, '"')
+
+
+def _quoted(text: str, quote: str) -> str:
+    """Return a text in quotes, in which Hydra 1.3 treats a backslash as an escape only before a quote or the end."""
+    escaped = re.sub(
+        rf"(\\*)({quote}|\Z)", lambda found: found[1] * 2 + (f"\\{quote}" if found[2] else ""), text
+    )
+    return f"{quote}{escaped}{quote}"
