@@ -25,7 +25,6 @@ _ENGINE_STARTS = frozenset({"launch_server", "launch_servers", "_initialize_llm_
 _ENGINE_NAME = re.compile(
     r"(?:vLLM|SGLang)\w*(?:Server|Replica)|^(?:EngineCore|APIServer|Worker(?:_[TPD]P\d+\w*)?)[ _]"
 )
-_WORKER_NAME = re.compile(r"TaskRunner|main_task|WorkerDict|FusedWorker|RewardLoopWorker|RewardManager|^rank")
 _UPDATES = frozenset({"update_actor", "update_critic", "_update_actor", "_update_critic", "update_policy", "train_mini_batch", "train_batch"})  # fmt: skip
 _VALIDATES = frozenset({"_validate", "validate"})
 _SAVES = frozenset({"save_checkpoint", "_save_checkpoint"})

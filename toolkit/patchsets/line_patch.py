@@ -224,12 +224,5 @@ def applied(patch: LinePatch, place: Place, lines: Sequence[str]) -> list[str]:
     return [*lines[: place.start], *new, *lines[place.end :]]
 
 
-def stands_in(patch: LinePatch, lines: Sequence[str]) -> bool:
-    """Return whether a text contains the lines of a patch, whatever their indentation."""
-    texts = [line.strip() for line in lines if line.strip()]
-    new = [line.strip() for line in patch.new if line.strip()]
-    return any(texts[at : at + len(new)] == new for at in range(len(texts) - len(new) + 1))
-
-
 def _essence(lines: Sequence[str]) -> str:
     return "".join("".join(lines).split())

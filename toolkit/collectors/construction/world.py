@@ -75,16 +75,6 @@ class Share:
         own = self.weights + (self.states or 0)
         return max(own + self.gradients + self.temporary, own + self.gathered)
 
-    @property
-    def in_host_memory(self) -> int:
-        """Bytes that this rank keeps in host memory while the model is not in use."""
-        grads = self.gradients * (self.weights_away == "always")
-        return (
-            self.weights * (self.weights_away != "no")
-            + (self.states or 0) * (self.states_away != "no")
-            + grads
-        )
-
 
 @dataclass(frozen=True)
 class Engine:

@@ -26,7 +26,6 @@ _PATH_BENEATH = 1
 # landlock.h: writing a file, removing and making entries (bits 1, 4 to 12), from ABI 2 on moving (13), from ABI 3 truncating (14).
 _WRITES = {1: 0x1FF2, 2: 0x3FF2}
 _WRITES_NOW = 0x7FF2
-_WRITE_FILE = 0x2
 _MOVES = frozenset({"os.rename", "os.link", "os.symlink", "shutil.move"})
 _REMOVES = frozenset(
     {"os.mkdir", "os.remove", "os.rmdir", "os.truncate", "os.chmod", "os.chown", "shutil.rmtree"}

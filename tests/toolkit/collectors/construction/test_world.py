@@ -16,21 +16,18 @@ ENGINE = Engine("vllm", 2, 1, 400, 3, 10, 0.5, apart=False, sleeps=True)
 
 
 @pytest.mark.parametrize(
-    ("share", "working", "resident", "at_start", "in_host_memory"),
+    ("share", "working", "resident", "at_start"),
     [
-        (ACTOR, 500, 300, 100, 0),
-        (OFFLOADED, 500, 0, 0, 300),
-        (AWAY, 30, 0, 0, 400),
-        (REFERENCE, 30, 0, 0, 100),
-        (dataclasses.replace(ACTOR, states=None), 300, 100, 100, 0),
-        (dataclasses.replace(ACTOR, gradients=0, temporary=0, states=0), 130, 100, 100, 0),
+        (ACTOR, 500, 300, 100),
+        (OFFLOADED, 500, 0, 0),
+        (AWAY, 30, 0, 0),
+        (REFERENCE, 30, 0, 0),
+        (dataclasses.replace(ACTOR, states=None), 300, 100, 100),
+        (dataclasses.replace(ACTOR, gradients=0, temporary=0, states=0), 130, 100, 100),
     ],
 )
-def test_what_is_on_the_gpu_and_when(
-    share: Share, working: int, resident: int, at_start: int, in_host_memory: int
-) -> None:
-    found = (share.working, share.resident, share.at_start, share.in_host_memory)
-    assert found == (working, resident, at_start, in_host_memory)
+def test_what_is_on_the_gpu_and_when(share: Share, working: int, resident: int, at_start: int) -> None:
+    assert (share.working, share.resident, share.at_start) == (working, resident, at_start)
 
 
 def test_others_stay_while_one_works() -> None:
