@@ -221,6 +221,11 @@ class Example:
     expect: str | None = None
 
 
+def family_of(code: str) -> str:
+    """Return the letters of a code."""
+    return code.rstrip("0123456789")
+
+
 @dataclass(frozen=True)
 class Check:
     """A rule: its judgement and everything that the engine and the documentation need to know about it."""
@@ -265,7 +270,7 @@ class Check:
     @property
     def family(self) -> str:
         """The letters of the code."""
-        return self.code.rstrip("0123456789")
+        return family_of(self.code)
 
     @property
     def documentation(self) -> str:

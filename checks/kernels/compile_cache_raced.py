@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from verl_doctor.checks.shared.configuration import composed
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.kernels.compile_cache import SWITCHED_OFF_BY, CompileCache
 from verl_doctor.toolkit.collectors.variables.effective_environment import (
@@ -24,7 +25,7 @@ _NOT_SET = EffectiveEnvironment()
 def _job(gpus: int, tensor: int, *, eager: bool = False) -> Configuration:
     rollout = {"name": "vllm", "tensor_model_parallel_size": tensor, "enforce_eager": eager}
     tree = {"actor_rollout_ref": {"rollout": rollout}, "trainer": {"nnodes": 1, "n_gpus_per_node": gpus}}
-    return Configuration("main_ppo", "/env/verl/trainer/config", "ppo_trainer", (), tree, tree)
+    return composed(tree)
 
 
 def _set_to(text: str) -> EffectiveEnvironment:

@@ -86,6 +86,11 @@ def engine_reads(configuration: Configuration | Unknown) -> bool:
     return bool(format_) and not format_.startswith("dummy")
 
 
+def not_in_shared_memory(configuration: Configuration) -> str | None:
+    """Why a rule about copies in shared memory is irrelevant; None if the job makes one."""
+    return None if configuration.get(SHARED_MEMORY) is True else f"{SHARED_MEMORY} is not set"
+
+
 def copies_once(configuration: Configuration | Unknown) -> bool:
     """Whether `use_shm` lets one process copy before the others look: verl's driver, on the only node (see LOAD116)."""
     return not isinstance(configuration, Unknown) and configuration.number(NODES) == 1

@@ -9,6 +9,7 @@ from verl_doctor.checks.loading._loading import (
     SHARED_MEMORY,
     copies_once,
     job,
+    not_in_shared_memory,
     storage,
     warmup,
 )
@@ -25,14 +26,10 @@ _AS_RELEASED = ModelCopy(guarded=False, read_from="/env/verl/utils/fs.py")
 _LOCKED = ModelCopy(guarded=True, read_from="/env/verl/utils/fs.py")
 
 
-def _irrelevant(configuration: Configuration) -> str | None:
-    return None if configuration.get(SHARED_MEMORY) is True else f"{SHARED_MEMORY} is not set"
-
-
 @check(
     "LOAD116",
     severity="warning",
-    applies=_irrelevant,
+    applies=not_in_shared_memory,
     examples=lambda: [
         Example("not set", (job(f"{NODES}=4"), SEVEN_BILLION, storage(), _AS_RELEASED)),
         Example("on one node the driver copies first", (job(_REQUESTED), SEVEN_BILLION, storage(), _AS_RELEASED)),

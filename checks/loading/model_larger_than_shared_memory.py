@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks.loading._loading import GIB, SEVEN_BILLION, SHARED_MEMORY, job, storage
+from verl_doctor.checks.loading._loading import (
+    GIB,
+    SEVEN_BILLION,
+    SHARED_MEMORY,
+    job,
+    not_in_shared_memory,
+    storage,
+)
 from verl_doctor.checks.loading._weights import shard
 from verl_doctor.checks.shared.configuration import place
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
@@ -22,14 +29,10 @@ _MEMORY = HostMemory(256 * GIB, 200 * GIB)
 _TWICE = replace(SEVEN_BILLION, files=(*SEVEN_BILLION.files, shard("consolidated.safetensors", 16 * GIB)), indexed=tuple(file.name for file in SEVEN_BILLION.files))  # fmt: skip
 
 
-def _irrelevant(configuration: Configuration) -> str | None:
-    return None if configuration.get(SHARED_MEMORY) is True else f"{SHARED_MEMORY} is not set"
-
-
 @check(
     "LOAD106",
     phase="workers",
-    applies=_irrelevant,
+    applies=not_in_shared_memory,
     examples=lambda: [
         Example("not set", (job(), SEVEN_BILLION, storage(), _SMALL, _MEMORY)),
         Example("enough space", (_REQUESTED, SEVEN_BILLION, storage(), _LARGE, _MEMORY)),

@@ -76,6 +76,16 @@ def configured(*words: str, verl: str = "0.6.1", tree: Mapping[str, Any] = TREE)
     return (with_overrides(there, [Word(text, SCRIPT, line) for line, text in enumerate(words, 2)]),)
 
 
+def composed(tree: Mapping[str, Any]) -> Configuration:
+    """A job of main_ppo with exactly this configuration."""
+    return Configuration("main_ppo", "/env/verl/trainer/config", "ppo_trainer", (), tree, tree)
+
+
+def with_rollout(**settings: Any) -> Configuration:
+    """A job of main_ppo whose configuration consists of these settings of the rollout."""
+    return composed({"actor_rollout_ref": {"rollout": settings}})
+
+
 def number_of(configuration: Configuration | Unknown, key: str) -> int:
     """A whole number of the job's configuration; 0 if unknown."""
     return 0 if isinstance(configuration, Unknown) else int(configuration.number(key) or 0)

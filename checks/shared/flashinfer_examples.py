@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from verl_doctor.checks.shared.configuration import with_rollout
 from verl_doctor.toolkit.collectors.compiled.torch_build import TorchBuild
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.kernels.cuda_toolkit import CudaToolkit
@@ -38,5 +39,4 @@ TORCH = TorchBuild("/env/torch", "2.11.0+cu130", cuda="13.0")
 
 def job(mode: str) -> Configuration:
     """A job that requests log probabilities of this mode."""
-    tree = {"actor_rollout_ref": {"rollout": {"logprobs_mode": mode}}}
-    return Configuration("main_ppo", "/env/verl/trainer/config", "ppo_trainer", (), tree, tree)
+    return with_rollout(logprobs_mode=mode)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from verl_doctor.checks.shared.configuration import with_rollout
 from verl_doctor.checks.shared.variables import Place, places
 from verl_doctor.checks.variables._allocator import is_expandable, without_expandable
 from verl_doctor.checks.variables._variable_examples import SCRIPT
@@ -23,8 +24,7 @@ _ON = "expandable_segments:True"
 _CUDA = VllmPlatform("cuda", "torch 2.9.0+cu128")
 _REFUSES = SleepAllocator("0.12.0", "/env/vllm/device_allocator/cumem.py", "refuses", (_OLD,))
 _SWITCHES = SleepAllocator("0.24.0", "/env/vllm/device_allocator/cumem.py", "switches", (_OLD,))
-_AWAKE = {"actor_rollout_ref": {"rollout": {"name": "vllm", "free_cache_engine": False}}}
-_NO_SLEEP = Configuration("main_ppo", "/env/verl/trainer/config", "ppo_trainer", (), _AWAKE, _AWAKE)
+_NO_SLEEP = with_rollout(name="vllm", free_cache_engine=False)
 
 
 def _shell(**values: str) -> tuple[Variables, JobVariables]:

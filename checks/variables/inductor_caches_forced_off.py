@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from packaging.version import InvalidVersion, Version
 
+from verl_doctor.checks.shared.configuration import with_rollout
 from verl_doctor.checks.shared.variables import places
 from verl_doctor.checks.variables._variable_examples import SCRIPT
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
@@ -22,20 +23,15 @@ _FIXED_IN = Version("2.8")
 _SET = Launch(((SCRIPT, "shell script"),), (Setting(_NAME, "1", SCRIPT, 3),))
 
 
-def _job(eager: bool) -> Configuration:
-    tree = {"actor_rollout_ref": {"rollout": {"enforce_eager": eager}}}
-    return Configuration("main_ppo", "/env/verl/trainer/config", "ppo_trainer", (), tree, tree)
-
-
 @check(
     "ENV119",
     phase="engine",
     examples=lambda: [
         Example("a newer torch", (CompileCache("2.8.0"), Variables(), _SET)),
-        Example("nothing is compiled", (CompileCache("2.7.1"), Variables(), _SET, _job(eager=True))),
+        Example("nothing is compiled", (CompileCache("2.7.1"), Variables(), _SET, with_rollout(enforce_eager=True))),
         Example("it is set to 0", (CompileCache("2.7.1"), Variables({_NAME: "0"}))),
         Example("an older torch", (CompileCache("2.7.1+cu126"), Variables(), _SET), "vLLM cannot compile a model with torch 2.7.1"),
-        Example("in this shell", (CompileCache("2.6.0"), Variables({_NAME: "1"}), _job(eager=False)), "cannot compile"),
+        Example("in this shell", (CompileCache("2.6.0"), Variables({_NAME: "1"}), with_rollout(enforce_eager=False)), "cannot compile"),
     ],
 )  # fmt: skip
 def inductor_caches_forced_off(

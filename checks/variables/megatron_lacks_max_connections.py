@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from verl_doctor.checks.shared.configuration import composed
 from verl_doctor.checks.shared.effective import own, row, value_text
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
@@ -27,10 +28,7 @@ def _needs_it(configuration: Configuration) -> str | None:
 
 
 def _job(strategy: str) -> Configuration:
-    actor = {"actor_rollout_ref": {"actor": {"strategy": strategy}}}
-    return Configuration(
-        "/env/verl/trainer/main_ppo.py", "/env/verl/trainer/config", "ppo_trainer", (), actor, actor
-    )
+    return composed({"actor_rollout_ref": {"actor": {"strategy": strategy}}})
 
 
 _WORKER = Assigned(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from verl_doctor.checks.shared.configuration import with_rollout
 from verl_doctor.checks.shared.variables import places
 from verl_doctor.checks.variables._variable_examples import SCRIPT
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
@@ -46,11 +47,6 @@ def _by_verl(value: str) -> EffectiveEnvironment:
     return EffectiveEnvironment((row,))
 
 
-def _job(eager: bool) -> Configuration:
-    tree = {"actor_rollout_ref": {"rollout": {"enforce_eager": eager}}}
-    return Configuration("main_ppo", "/env/verl/trainer/config", "ppo_trainer", (), tree, tree)
-
-
 @check(
     "ENV104",
     severity="warning",
@@ -58,12 +54,12 @@ def _job(eager: bool) -> Configuration:
         Example("an older torch needs it", (_ALONE, _SHELL, _script("1"), _OLD)),
         Example("it is switched off", (_ALONE, _SHELL, _script("0"), _SOUND)),
         Example("nothing reads it", (_UNREAD, _SHELL, _script("1"), _SOUND)),
-        Example("nothing is compiled", (_ALONE, _SHELL, _script("1"), _SOUND, _job(True))),
-        Example("verl's own, and nothing is compiled", (_ALONE, _SHELL, _by_verl("1"), _SOUND, _job(True))),
+        Example("nothing is compiled", (_ALONE, _SHELL, _script("1"), _SOUND, with_rollout(enforce_eager=True))),
+        Example("verl's own, and nothing is compiled", (_ALONE, _SHELL, _by_verl("1"), _SOUND, with_rollout(enforce_eager=True))),
         Example("torch no longer needs it", (_ALONE, _SHELL, _script("1"), _SOUND), "is no longer needed with torch 2.11.0"),
         Example("vLLM writes the cache safely with an older torch", (_ALONE, _SHELL, _script("1"), CompileCache("2.9.1", "vLLM 0.18.1")), "no longer needed with vLLM 0.18.1"),
         Example("torch's own switch, which its table of options names", (_FORCED, Variables({_FORCE: "1"}), _SOUND), "TORCHINDUCTOR_FORCE_DISABLE_CACHES=1 is no longer needed"),
-        Example("verl sets it by itself", (VariableReaders(), _SHELL, _by_verl("1"), _SOUND, _job(False)), "verl sets VLLM_DISABLE_COMPILE_CACHE=1"),
+        Example("verl sets it by itself", (VariableReaders(), _SHELL, _by_verl("1"), _SOUND, with_rollout(enforce_eager=False)), "verl sets VLLM_DISABLE_COMPILE_CACHE=1"),
     ],
 )  # fmt: skip
 def workaround_needless(

@@ -10,7 +10,7 @@ from itertools import groupby
 from verl_doctor.toolkit.commands.explain import documentation
 from verl_doctor.toolkit.engine.registry import Registry
 from verl_doctor.toolkit.logs.signature import Signature, of_code, of_logs_alone, signatures
-from verl_doctor.toolkit.rule import Check, Finding
+from verl_doctor.toolkit.rule import Check, Finding, family_of
 from verl_doctor.toolkit.testing import run_check
 
 FAMILIES: Mapping[str, str] = {
@@ -113,7 +113,7 @@ def _block(lines: Sequence[str]) -> Iterator[str]:
 
 def index(known: Registry) -> str:
     """The list of all rules, family by family."""
-    rows = sorted(documentation.rows(known), key=lambda row: (_family(row[0]), row[0]))
+    rows = sorted(documentation.rows(known), key=lambda row: (family_of(row[0]), row[0]))
     lines = [
         "# Rules",
         "",
@@ -130,7 +130,7 @@ def index(known: Registry) -> str:
         "```",
         "",
     ]
-    for family, of_family in groupby(rows, key=lambda row: _family(row[0])):
+    for family, of_family in groupby(rows, key=lambda row: family_of(row[0])):
         lines += [f"## {family}", "", f"{_capital(FAMILIES.get(family, 'rules of a plugin'))}.", ""]
         lines += ["| code | severity | what it finds | fix |", "|---|---|---|---|"]
         for code, severity, _, fixes, title in of_family:
@@ -192,10 +192,6 @@ def _linked_words(words: str) -> str:
     words = re.sub(r"<(?!https?:)", "&lt;", words)
     words = _LINK.sub(lambda found: f"<{found[0]}>", words)
     return _ISSUE.sub(r"[\1#\2](https://github.com/\1/issues/\2)", words)
-
-
-def _family(code: str) -> str:
-    return code.rstrip("0123456789")
 
 
 def _capital(words: str) -> str:

@@ -15,7 +15,7 @@ from verl_doctor.toolkit.engine.collect import Collection, Facts
 from verl_doctor.toolkit.engine.config import Ignore
 from verl_doctor.toolkit.facts import Absent, Broken, Collector, FactReference, Need, Unknown, arguments_from
 from verl_doctor.toolkit.result import CheckResult, ReasonKind, Status, status_of
-from verl_doctor.toolkit.rule import SEVERITIES, Check, Finding, Unjudged
+from verl_doctor.toolkit.rule import SEVERITIES, Check, Finding, Unjudged, family_of
 from verl_doctor.toolkit.system.restore import restored
 
 DEEP = frozenset({"live", "gpu"})
@@ -68,7 +68,7 @@ class Selection:
 
 def _matches(word: str, code: str) -> bool:
     """Return whether a word matches a code: the code, the letters of its family, or these with the first digits: VLLM101, VLLM, VLLM1."""
-    return word.startswith(code.rstrip("0123456789")) and code.startswith(word)
+    return word.startswith(family_of(code)) and code.startswith(word)
 
 
 def unknown_words(words: Iterable[str], checks: Iterable[Check]) -> list[str]:

@@ -16,7 +16,7 @@ from verl_doctor.toolkit.logs.signature import Kind, Signature
 from verl_doctor.toolkit.logs.stage import STAGES
 from verl_doctor.toolkit.logs.timeline.timeline import How, Span, Timeline
 from verl_doctor.toolkit.result import STATUSES
-from verl_doctor.toolkit.rule import WHEN, Phase
+from verl_doctor.toolkit.rule import WHEN, Phase, family_of
 
 OK, FIRST_CAUSE, NOT_DETERMINED = "OK", "FIRST CAUSE", "NOT DETERMINED"
 YOUR_CODE, YOUR_CONFIGURATION = "YOUR CODE", "YOUR CONFIGURATION"
@@ -255,7 +255,7 @@ def confirming(signature: Signature) -> str:
     """Return the command that confirms the fault on this machine, "" if there is none."""
     if not signature.rules:
         return ""
-    family = signature.rules[0].rstrip("0123456789")
+    family = family_of(signature.rules[0])
     deep = " --deep" if signature.deep else ""
     return f"verl-doctor check {_SUBJECTS.get(family, '')}--select {','.join(signature.rules)}{deep}"
 

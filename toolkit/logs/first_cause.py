@@ -244,7 +244,7 @@ def cause_of(raised: Raised, lines: Sequence[Line]) -> Cause:
     """Return an exception as text, with the lines that show it."""
     more = len(raised.message.split("\n"))
     at = lines.index(raised.line, _place(lines, raised.line.number))
-    near = (line for line in lines[at : at + _NEAR] if _same_labels(line, raised.line))
+    near = (line for line in lines[at : at + _NEAR] if line.has_labels_of(raised.line))
     following = list(islice(near, min(more, _MOST - 1)))
     return Cause(
         clipped(raised.words, _LONGEST),
@@ -253,10 +253,6 @@ def cause_of(raised: Raised, lines: Sequence[Line]) -> Cause:
         raised.line.process,
         raised.frame.text.strip() if raised.frame else "",
     )
-
-
-def _same_labels(line: Line, other: Line) -> bool:
-    return (line.process, line.level, line.place) == (other.process, other.level, other.place)
 
 
 def _shown(lines: Sequence[Line]) -> tuple[str, ...]:

@@ -104,6 +104,10 @@ class Line:
     text: str
     written: str
 
+    def has_labels_of(self, other: Line) -> bool:
+        """Return whether process, level and place are those of another line."""
+        return (self.process, self.level, self.place) == (other.process, other.level, other.place)
+
 
 def decoded(raw: bytes) -> str:
     """Decode a line: as UTF-8, otherwise as GBK if the result is Chinese, as on systems configured for GBK."""

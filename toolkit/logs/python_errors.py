@@ -10,7 +10,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import takewhile
 
 from verl_doctor.toolkit.logs.lines import Line
@@ -131,13 +130,9 @@ def bare_errors(lines: Sequence[Line]) -> Iterator[Raised]:
         match = _RAISED.fullmatch(line.text.strip())
         if match is not None and match["type"].endswith(("Error", "Exception", "Interrupt", "Exit")):
             near = (other for other in lines[at + 1 : at + 4] if other.number > line.number)
-            below = takewhile(partial(_continues, line), near)
+            below = takewhile(line.has_labels_of, near)
             more = [other.text for other in takewhile(lambda line: not _is_over(line), below)]
             yield Raised(match["type"], "\n".join([match["said"] or "", *more]), line, line.number)
-
-
-def _continues(line: Line, other: Line) -> bool:
-    return (line.process, line.level, line.place) == (other.process, other.level, other.place)
 
 
 def _read(lines: Sequence[Line]) -> Iterator[Raised]:

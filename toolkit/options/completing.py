@@ -39,9 +39,11 @@ def _title(documentation: str) -> str:
 
 def rules_behind_commas(incomplete: str) -> list[CompletionItem]:
     """Complete the last of several codes or families that commas separate."""
+    from verl_doctor.toolkit.rule import family_of  # noqa: PLC0415 - only when a code is completed
+
     given, comma, last = incomplete.rpartition(",")
     rules = [(code, title) for code, title in codes_with_titles() if not code.startswith("LOG")]
-    families = {code.rstrip("0123456789"): "" for code, _ in rules}
+    families = {family_of(code): "" for code, _ in rules}
     begun = [
         (word, title)
         for word, title in (*families.items(), *rules)
@@ -56,11 +58,6 @@ def rules_behind_commas(incomplete: str) -> list[CompletionItem]:
 def complete_files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Leave the completion of files to the shell."""
     return [CompletionItem(incomplete, type="file")]
-
-
-def complete_folders(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Leave the completion of folders to the shell."""
-    return [CompletionItem(incomplete, type="dir")]
 
 
 def complete_repairs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -6,7 +6,6 @@ import ast
 
 from verl_doctor.toolkit.collectors.api.value import Scope
 from verl_doctor.toolkit.collectors.api.values import Reader
-from verl_doctor.toolkit.sources.python.answers import External
 
 _PARTIAL = frozenset({"functools.partial", "functools.partialmethod"})
 _PASSES_ON = frozenset({"asyncio.to_thread"})
@@ -19,12 +18,12 @@ def forwarded(node: ast.Call, reader: Reader, scope: Scope) -> tuple[ast.Call, b
         case ast.Attribute(value=ast.Call(args=[remote]) as made, attr="remote"):
             return (
                 (_call(remote, node, node.args), False)
-                if _name(made, reader, scope) == "ray.remote"
+                if reader.callee(made, scope) == "ray.remote"
                 else None
             )
         case ast.Attribute(attr="run_in_executor") if len(node.args) > 1:
             return _call(node.args[1], node, node.args[2:]), False
-    name = _name(node, reader, scope)
+    name = reader.callee(node, scope)
     if name in _PARTIAL and node.args:
         return _call(node.args[0], node, node.args[1:]), True
     if name in _PASSES_ON and node.args:
@@ -48,8 +47,3 @@ def _call(
 ) -> ast.Call:
     made = ast.Call(function, places, node.keywords if keywords is None else keywords)
     return ast.copy_location(made, node)
-
-
-def _name(node: ast.Call, reader: Reader, scope: Scope) -> str:
-    callee = reader.value(node.func, scope)
-    return callee.dotted if isinstance(callee, External) else ""

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from verl_doctor.toolkit.collectors.api.value import Scope
 from verl_doctor.toolkit.collectors.api.values import Reader
-from verl_doctor.toolkit.sources.python.answers import External
 
 _PATCH = ("unittest.mock.patch", "mock.patch")
 _PATCH_OBJECT = ("unittest.mock.patch.object", "mock.patch.object")
@@ -20,7 +19,7 @@ def paths_patched(node: ast.Call, reader: Reader, scope: Scope) -> Iterator[tupl
     A path may be a literal, a variable, or come from a loop over a table: `for path, new in TABLE: patch(path,
     new)`.
     """
-    if not node.args or _callee(node, reader, scope) not in _PATCH or _creates(node):
+    if not node.args or reader.callee(node, scope) not in _PATCH or _creates(node):
         return
     given = node.args[0]
     text = reader.value(given, scope)
@@ -32,15 +31,10 @@ def paths_patched(node: ast.Call, reader: Reader, scope: Scope) -> Iterator[tupl
 
 def attribute_patched(node: ast.Call, reader: Reader, scope: Scope) -> tuple[ast.expr, str] | None:
     """Return the owner and name that `patch.object(owner, "name")` replaces."""
-    if len(node.args) < 2 or _callee(node, reader, scope) not in _PATCH_OBJECT or _creates(node):
+    if len(node.args) < 2 or reader.callee(node, scope) not in _PATCH_OBJECT or _creates(node):
         return None
     name = reader.value(node.args[1], scope)
     return (node.args[0], name) if isinstance(name, str) else None
-
-
-def _callee(node: ast.Call, reader: Reader, scope: Scope) -> str:
-    callee = reader.value(node.func, scope)
-    return callee.dotted if isinstance(callee, External) else ""
 
 
 def _creates(node: ast.Call) -> bool:

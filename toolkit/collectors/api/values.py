@@ -110,6 +110,11 @@ class Reader:
             self._known[key] = (node, scope, value)
         return value
 
+    def callee(self, node: ast.Call, scope: Scope) -> str:
+        """Return the dotted name of the function of another package that is called; "" for any other."""
+        callee = self.value(node.func, scope)
+        return callee.dotted if isinstance(callee, External) else ""
+
     def _value(self, node: ast.expr, scope: Scope, *, awaited: bool) -> Value:
         match node:
             case ast.Name(id=name):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from stat import S_ISREG
 from typing import NamedTuple
 
@@ -74,7 +75,7 @@ def _listed(folder: str) -> Listing:
             elif entry.is_symlink() and entry.is_dir():
                 links.append(name)
             elif name.endswith(".py"):
-                sources[name] = _status(entry)
+                sources[name] = status_of(entry)
             elif name.endswith(".so"):
                 compiled.append(name)
     except OSError as error:
@@ -84,7 +85,8 @@ def _listed(folder: str) -> Listing:
     return Listing(sources, compiled, folders, links)
 
 
-def _status(entry: os.DirEntry[str]) -> os.stat_result | int:
+def status_of(entry: os.DirEntry[str] | Path) -> os.stat_result | int:
+    """Return the stat result of a file, or the error number."""
     try:
         return entry.stat()
     except OSError as error:

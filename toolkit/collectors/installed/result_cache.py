@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import platformdirs
 
-from verl_doctor.toolkit.collectors.installed.listings import Listings
+from verl_doctor.toolkit.collectors.installed.listings import Listings, status_of
 from verl_doctor.toolkit.facts import F, Unknown
 from verl_doctor.toolkit.system import cache
 from verl_doctor.toolkit.system.own_files import TOOLKIT
@@ -90,7 +90,7 @@ def fingerprint(places: Iterable[Path], listings: Listings | None = None) -> str
     digest = hashlib.sha256()
     for place in places:
         lines = (
-            _seen_below(str(place), known) if os.path.isdir(place) else [_line(str(place), _status(place))]
+            _seen_below(str(place), known) if os.path.isdir(place) else [_line(str(place), status_of(place))]
         )
         digest.update("".join(sorted(lines)).encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
@@ -122,10 +122,3 @@ def _line(path: str, status: os.stat_result | int) -> str:
         return f"{path}\0{status}\n"
     # The ctime also reveals a change of permissions: a readable file may be unreadable now.
     return f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ino}\0{status.st_ctime_ns}\n"
-
-
-def _status(file: Path) -> os.stat_result | int:
-    try:
-        return file.stat()
-    except OSError as error:
-        return error.errno or -1

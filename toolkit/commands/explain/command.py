@@ -182,6 +182,7 @@ def _page(subject: str, topic: str) -> str:
 def _rule(code: str) -> str:
     """The page of a rule, or of what only logs show. Raises UsageError."""
     from verl_doctor.toolkit.commands.explain import documentation  # noqa: PLC0415 - see _registry
+    from verl_doctor.toolkit.rule import family_of  # noqa: PLC0415
 
     known = _registry()
     check = known.check(code.upper())
@@ -191,7 +192,7 @@ def _rule(code: str) -> str:
         else documentation.explain(check, known)
     )
     if page is None:
-        family = documentation.family_of(code.upper())
+        family = family_of(code.upper())
         hint = f"{family} for those of that family" if documentation.rows(known, family) else "--list for all"
         raise UsageError(
             f"unknown rule or topic {code}; run verl-doctor explain {hint}; topics: {', '.join(TOPICS)}"

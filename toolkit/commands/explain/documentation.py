@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from verl_doctor.toolkit.engine.registry import Registry
 from verl_doctor.toolkit.logs.signature import Limit, Signature, of_code, of_logs_alone
 from verl_doctor.toolkit.logs.stage import STAGES
-from verl_doctor.toolkit.rule import Check
+from verl_doctor.toolkit.rule import Check, family_of
 from verl_doctor.toolkit.system.website import page_of
 
 _COSTS = {
@@ -26,11 +26,6 @@ _CERTAIN = {
     "ended": "certain, if nothing else failed before",
     "raised": "certain, from where the exception was raised and what it names, whatever its text",
 }
-
-
-def family_of(code: str) -> str:
-    """Return the letters of a code."""
-    return code.rstrip("0123456789")
 
 
 def rows(known: Registry, family: str = "") -> list[tuple[str, str, str, str, str]]:
