@@ -30,7 +30,7 @@ def _shell(before: str, after: str, wanted: Wanted) -> bool:
     for line, (word, instead) in wanted.items():
         if instead is None:
             found = sum(node.line == line and _is_to_go(node, wanted) for node in commands)
-        else:  # trees do not contain here-documents either
+        else:  # of a here-document only the first line counts
             found = sum(_holds(node, line, word) for node in commands)
         if found != 1:
             return False

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
-from verl_doctor.toolkit.sources.shell.walk import Argument
+from verl_doctor.toolkit.sources.shell.walk import Argument, Lines
 
 _PYTHON = re.compile(r"(?:pypy|python)[\d.]*")
 _SHELL = frozenset({"bash", "sh", "zsh", "dash"})
+_ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 _SLURM = (
         "-N", "-n", "-c", "-p", "-w", "-x", "-J", "-t", "-A", "-o", "-e", "-G", "-D", "-q", "--nodes", "--ntasks",
         "--gpus-per-node", "--cpus-per-task", "--nodelist", "--partition", "--container-image", "--container-mounts",
         "--job-name", "--output", "--error", "--ntasks-per-node", "--mem", "--time", "--gres", "--container-workdir",
-        "--container-name", "--jobid", "--account", "--export", "--het-group",
+        "--container-name", "--jobid", "--account", "--export", "--het-group", "--wrap", "--gpus", "--exclude", "--chdir", "--qos",
+        "--constraint", "--dependency", "--array", "--begin", "--comment", "--mail-type", "--mail-user", "--reservation", "--signal",
+        "--cpu-bind", "--mpi", "--distribution", "--input", "-a", "-b", "-C", "-d", "-i", "-L", "-m",
     )  # fmt: skip
+_SUDO = ("-u", "-g", "-h", "-p", "-C", "-D", "-R", "-r", "-t", "-T", "-U", "--user", "--group", "--chdir")
 # Options that take the next word as their value, for the wrappers whose own options are skipped.
 _WITH_VALUE = {
     "nohup": (),
@@ -23,19 +30,24 @@ _WITH_VALUE = {
     "command": (),
     "time": ("-f", "-o"),
     "setsid": (),
-    "sudo": ("-u", "-g"),
-    "nice": ("-n",),
-    "ionice": ("-c", "-n"),
-    "stdbuf": ("-o", "-e", "-i"),
+    "sudo": _SUDO,
+    "doas": ("-u", "-C"),
+    "nice": ("-n", "--adjustment"),
+    "ionice": ("-c", "-n", "--class", "--classdata"),
+    "stdbuf": ("-o", "-e", "-i", "--output", "--error", "--input"),
     "unbuffer": (),
-    "timeout": ("-k", "-s"),
-    "taskset": ("-c",),
+    "timeout": ("-k", "-s", "--kill-after", "--signal"),
+    "taskset": ("-c", "--cpu-list"),
     "numactl": ("-C", "-N", "-m", "-i", "-p"),
-    "uv": ("--with", "--python", "-p", "--project", "--directory", "--extra", "--group"),
-    "conda": ("-n", "--name", "-p", "--prefix"),
-    "mamba": ("-n", "--name", "-p", "--prefix"),
-    "micromamba": ("-n", "--name", "-p", "--prefix"),
+    "uv": (
+        "--with", "--python", "-p", "--project", "--directory", "--extra", "--group", "--env-file", "--with-editable",
+        "--with-requirements", "--index", "--index-url", "--package", "--only-group", "--no-group", "--no-extra",
+    ),
+    "conda": ("-n", "--name", "-p", "--prefix", "--cwd"),
+    "mamba": ("-n", "--name", "-p", "--prefix", "--cwd"),
+    "micromamba": ("-n", "--name", "-p", "--prefix", "--cwd"),
     "poetry": (),
+    "pipenv": (),
     "accelerate": (),
     "verl-doctor": ("--python", "--verl", "--lock", "--wait", "--when-unsure", "--format"),
     "torchrun": (),
@@ -51,10 +63,44 @@ _SUBCOMMAND = {
     "mamba": "run",
     "micromamba": "run",
     "poetry": "run",
+    "pipenv": "run",
     "accelerate": "launch",
     "verl-doctor": "guard",
 }
-CONTAINERS = frozenset({"docker", "podman", "nerdctl", "apptainer", "singularity", "enroot", "kubectl"})
+CONTAINERS = frozenset(
+    {"docker", "docker-compose", "podman", "nerdctl", "apptainer", "singularity", "enroot", "kubectl"}
+)
+# Programs that start a job without the variables of the shell.
+OWN_VARIABLES = frozenset({"docker", "docker-compose", "podman", "nerdctl", "kubectl", "ssh"})
+# Programs that take a command as the text of a shell, and their options with values; the command of ssh is the rest of its words.
+_WITH_TEXT = {
+    "su": ("-g", "-G", "-s", "-w", "--group", "--shell"),
+    "runuser": ("-u", "-g", "-G", "-s", "-w", "--user", "--group", "--shell"),
+    "sg": (),
+    "script": ("-E", "-I", "-O", "-B", "-T", "-m", "-o"),
+    "flock": ("-w", "-E", "--timeout", "--wait"),
+    "ssh": tuple(f"-{letter}" for letter in "BbcDEeFIiJLlmOoPpQRSWw"),
+}
+_TMUX = {"-c", "-e", "-F", "-f", "-n", "-s", "-t", "-x", "-y", "-l", "-p", "-L", "-S", "-T"}
+_TMUX_STARTS = {"new-session", "new", "new-window", "neww", "split-window", "splitw"}
+_SCREEN = {"-S", "-c", "-e", "-h", "-p", "-T", "-s", "-t", "-Logfile"}
+_XARGS = (
+    "-I",
+    "-n",
+    "-P",
+    "-L",
+    "-s",
+    "-d",
+    "-a",
+    "-E",
+    "--arg-file",
+    "--max-args",
+    "--max-procs",
+    "--max-lines",
+    "--delimiter",
+    "--replace",
+)
+_PARALLEL = ("-j", "--jobs", "--delay", "--timeout", "--joblog", "--results", "--tmpdir", "-S", "--sshlogin")
 # Programs whose own options end where a Python, a shell or a launcher is called.
 _AROUND = CONTAINERS | {
     "nsys", "ncu", "py-spy", "strace", "gdb", "perf", "xvfb-run", "proxychains", "proxychains4", "tini", "dumb-init", "chrt", "flock",
@@ -67,6 +113,9 @@ _FLAGS_OF_LAUNCHERS = frozenset(
         "--no_local_rank", "--enable_each_rank_log",
     }
 )  # fmt: skip
+
+
+Inherits = Literal["all", "none", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -83,11 +132,12 @@ class PythonProgram:
 
 @dataclass(frozen=True)
 class ShellProgram:
-    """A shell with a command text (`bash -c text`) or the path of a script, and its arguments."""
+    """A shell with a command text (`bash -c text`) or the path of a script, and its arguments. `read`: it is text from the input."""
 
     text: str | None
     path: str | None
     words: tuple[Argument, ...]
+    read: Lines | None = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +147,8 @@ class Unwrapped:
     `assigned` are `name=value` words of `env`, `dropped` the names that `env -u` removes, `runtime_env` the `ray job
     submit` options for it, `working_dir` its `--working-dir`, `starts_ray` the words after `ray start`; `stops_ray`:
     the program is `ray stop`. `names` are all programs on the way, the last included, as they are called. `folder` is
-    the one that `env -C` enters.
+    the one that `env -C` enters. `inherits` is what the program gets of the variables around it: none after `env -i`, and after
+    `sudo` nobody can tell, but for those that are `passed`.
     """
 
     program: PythonProgram | ShellProgram | None
@@ -111,10 +162,12 @@ class Unwrapped:
     stops_ray: bool = False
     names: tuple[str, ...] = ()
     folder: Argument | None = None
+    inherits: Inherits = "all"
+    passed: tuple[str, ...] = ()
 
 
-def unwrap(argv: Sequence[Argument]) -> Unwrapped:
-    """Strip the wrappers. The program is None if it is neither Python nor a shell."""
+def unwrap(argv: Sequence[Argument], stdin: Lines | None = None) -> Unwrapped:
+    """Strip the wrappers. The program is None if it is neither Python nor a shell. `stdin` is what it reads."""
     assigned: list[Argument] = []
     dropped: list[Argument] = []
     files: list[Argument] = []
@@ -127,9 +180,14 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
     program: PythonProgram | ShellProgram | None = None
     names: list[str] = []
     entered: list[Argument] = []
+    inherits: Inherits = "all"
+    passed: list[str] = []
     while rest:
         name = _name(rest[0])
         names.append(rest[0].text or "")
+        found, more = _inherited(name, rest)
+        if found != "all":
+            inherits, assigned, passed = found, [], list(more)
         if rest[0].text is None and len(rest) > 2 and rest[1].text == "-m":
             program, rest = _python(rest[1:])  # `$PYTHON -m module`
             break
@@ -153,8 +211,18 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
                 continue
             break
         elif name in _SHELL:
-            program = _shell(rest[1:])
+            program = _shell(rest[1:], stdin)
             break
+        elif name in _WITH_TEXT:
+            program, rest = _with_text(rest, name, stdin)
+            if program is not None:
+                break
+        elif name in ("tmux", "screen"):
+            program, rest = _in_terminal(rest, name)
+            if program is not None:
+                break
+        elif name in ("xargs", "parallel"):
+            rest = _with_input(rest, name, stdin)
         elif name in ("torchrun", "accelerate", "deepspeed"):
             program = _launcher(rest)
             break
@@ -163,9 +231,13 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
             if name == "uv" and rest and rest[0].text in ("-m", "--module"):
                 program, rest = _python([replace(rest[0], text="-m"), *rest[1:]])
                 break
-            if name == "sbatch" and rest:
-                program = ShellProgram(None, rest[0].text, tuple(rest[1:]))
+            if name == "sbatch":
+                program = _batch(argv, rest, stdin)
                 break
+            while name in ("sudo", "doas") and rest and _ASSIGNED.match(rest[0].text or ""):
+                assigned.append(rest.pop(0))
+            if name in ("srun", "sbatch"):
+                assigned += _exported(argv)
         elif name in _AROUND:
             rest = _inside(rest)
         elif name.endswith(".sh"):
@@ -188,7 +260,149 @@ def unwrap(argv: Sequence[Argument]) -> Unwrapped:
         stops_ray,
         tuple(names),
         entered[-1] if entered else None,
+        inherits,
+        tuple(passed),
     )
+
+
+def _inherited(name: str, words: Sequence[Argument]) -> tuple[Inherits, Sequence[str]]:
+    """Return what a wrapper passes on of the variables around it, and the names that it passes in any case."""
+    texts = [word.text or "" for word in words[1:]]
+    own = list(itertools.takewhile(lambda text: text.startswith("-"), texts))
+    if name == "env":
+        return (
+            "none" if any(re.fullmatch(r"-\w*i\w*|-|--ignore-environment", text) for text in own) else "all"
+        ), ()
+    if name == "exec":
+        return ("none" if any(re.fullmatch(r"-[cl]*c[cl]*", text) for text in own) else "all"), ()
+    if name in ("sudo", "doas"):
+        kept = [text for text in texts if re.fullmatch(r"-[A-Za-z]*E[A-Za-z]*|--preserve-env(=.*)?", text)]
+        listed = [name for text in kept for name in text.partition("=")[2].split(",") if name]
+        return ("all" if kept and not listed else "unknown"), listed
+    if name in ("su", "runuser") and any(text in ("-", "-l", "--login") for text in texts):
+        return "unknown", ()
+    if name in OWN_VARIABLES:
+        return "unknown", [text for before, text in itertools.pairwise(texts) if before in ("-e", "--env")]
+    if name == "tmux":
+        return "unknown", ()
+    if name in ("srun", "sbatch"):
+        exported = _export_option(words)
+        if exported is None or "ALL" in exported.split(","):
+            return "all", ()
+        # sbatch reads the variables of a login shell instead.
+        return ("none" if name == "srun" else "unknown"), exported.split(",")
+    return "all", ()
+
+
+def _export_option(words: Sequence[Argument]) -> str | None:
+    """Return the value of Slurm's `--export`; None without one."""
+    for place, word in enumerate(words):
+        if (word.text or "").startswith("--export="):
+            return (word.text or "").partition("=")[2]
+        if word.text == "--export" and place + 1 < len(words):
+            return words[place + 1].text or ""
+    return None
+
+
+def _exported(words: Sequence[Argument]) -> list[Argument]:
+    """Return the assignments in Slurm's `--export=ALL,A=1`."""
+    parts = (_export_option(words) or "").split(",")
+    return [replace(words[0], text=part) for part in parts if _ASSIGNED.match(part)]
+
+
+def _batch(argv: Sequence[Argument], rest: list[Argument], stdin: Lines | None) -> ShellProgram | None:
+    """Parse what `sbatch` submits: the text after `--wrap`, a script, or its input."""
+    for place, word in enumerate(argv):
+        text = word.text or ""
+        if text.startswith("--wrap=") or (text == "--wrap" and place + 1 < len(argv)):
+            wrapped = text.partition("=")[2] if "=" in text else argv[place + 1].text
+            return ShellProgram(wrapped, None, ())
+    if rest:
+        return ShellProgram(None, rest[0].text, tuple(rest[1:]))
+    return ShellProgram(stdin.text, None, (), stdin) if stdin else None
+
+
+def _with_text(
+    words: list[Argument], name: str, stdin: Lines | None
+) -> tuple[ShellProgram | None, list[Argument]]:
+    """Parse `su -c TEXT`, `script -qc TEXT`, `ssh HOST TEXT`: a shell with a text, or the words of a command."""
+    place = 1
+    while place < len(words):
+        text = words[place].text
+        if text is None or (name == "ssh" and not text.startswith("-")):
+            break
+        if text == "--":
+            return None, words[place + 1 :]
+        if name != "ssh" and re.fullmatch(r"-\w*c|--command", text) and place + 1 < len(words):
+            return ShellProgram(words[place + 1].text, None, ()), []
+        if name != "ssh" and text.startswith("--command="):
+            return ShellProgram(text.partition("=")[2], None, ()), []
+        if name == "flock" and _starts_program(words[place]):
+            return None, words[place:]
+        place += 2 if text in _WITH_TEXT[name] else 1
+    if name != "ssh":
+        return None, []
+    remote = [word.text for word in words[place + 1 :]]
+    if remote and None not in remote:
+        return ShellProgram(" ".join(text or "" for text in remote), None, (), stdin), []
+    return (ShellProgram(stdin.text, None, (), stdin) if stdin and not remote else None), []
+
+
+def _in_terminal(words: list[Argument], name: str) -> tuple[ShellProgram | None, list[Argument]]:
+    """Parse `tmux new-session -d TEXT` and `screen -dm PROGRAM`: what the terminal starts."""
+    place, starts = 1, name == "screen"
+    while place < len(words):
+        text = words[place].text or ""
+        if text in _TMUX_STARTS and name == "tmux":
+            starts = True
+        elif text in (_TMUX if name == "tmux" else _SCREEN) or re.fullmatch(r"-\w*[dDm]\w*S", text):
+            place += 1
+        elif not text.startswith("-") or words[place].text is None:
+            break
+        place += 1
+    inner = list(itertools.takewhile(lambda word: word.text != ";", words[place:] if starts else []))
+    if name == "tmux" and len(inner) == 1:  # a single word is the text of a shell
+        return ShellProgram(inner[0].text, None, ()), []
+    return None, inner
+
+
+def _with_input(words: list[Argument], name: str, stdin: Lines | None) -> list[Argument]:
+    """Return the command that `xargs` or `parallel` starts, with the words that it gets from its input: unknown ones if that is unknown."""
+    place, mark, read_elsewhere, limited = 1, "{}" if name == "parallel" else "", False, name == "parallel"
+    while place < len(words) and (words[place].text or "").startswith("-"):
+        text = words[place].text or ""
+        has_value = text in (_XARGS if name == "xargs" else _PARALLEL)
+        if name == "xargs":
+            value = (words[place + 1].text or "") if has_value and place + 1 < len(words) else ""
+            mark = (
+                value or text.partition("=")[2] or text[2:] or "{}"
+                if text.startswith(("-I", "-i", "--replace"))
+                else mark
+            )
+            read_elsewhere = read_elsewhere or text.startswith(("-a", "--arg-file", "-d", "-0", "-E"))
+            limited = limited or text.startswith(("-n", "-L", "--max-args", "--max-lines"))
+        place += 2 if has_value else 1
+    command = list(itertools.takewhile(lambda word: not (word.text or "").startswith(":::"), words[place:]))
+    if not command or (name == "parallel" and len(command) == 1 and " " in (command[0].text or "")):
+        return []
+    if mark and any(mark in (word.text or "") for word in command):
+        return [replace(word, text=None) if mark in (word.text or "") else word for word in command]
+    unknown = Argument(None, words[0].path, words[0].line, f"the words that {name} reads")
+    try:
+        read = shlex.split(stdin.text) if stdin and not read_elsewhere and not mark and not limited else None
+    except ValueError:
+        read = None
+    return [
+        *command,
+        *([unknown] if read is None else [replace(unknown, text=word, written=word) for word in read]),
+    ]
+
+
+def _starts_program(word: Argument) -> bool:
+    """Return whether a word is a Python, a shell or a launcher."""
+    name = _name(word)
+    is_shell = name in _SHELL
+    return is_shell or _PYTHON.fullmatch(name) is not None or name in ("torchrun", "accelerate", "ray")
 
 
 def _name(word: Argument) -> str:
@@ -198,11 +412,7 @@ def _name(word: Argument) -> str:
 
 def _inside(words: list[Argument]) -> list[Argument]:
     """Return what runs in a container or below a profiler: from the first word that is a Python, a shell or a launcher. Empty if there is none."""
-    for place, word in enumerate(words[1:], 1):
-        name = _name(word)
-        if _PYTHON.fullmatch(name) or name in _SHELL or name in ("torchrun", "accelerate", "ray"):
-            return words[place:]
-    return []
+    return next((words[place:] for place, word in enumerate(words) if place and _starts_program(word)), [])
 
 
 def _env(
@@ -211,7 +421,17 @@ def _env(
     place = 0
     while place < len(words):
         text = words[place].text or ""
-        if text in ("-u", "--unset", "-C", "--chdir", "-S"):
+        split = re.match(r"-\w*S|--split-string=?", text)
+        if split:
+            attached = text[split.end() :]
+            rest = words[place + 1 :] if attached else words[place + 2 :]
+            line = attached or (words[place + 1].text if place + 1 < len(words) else "") or ""
+            try:
+                found = [replace(words[place], text=word, written=word) for word in shlex.split(line)]
+            except ValueError:
+                return []
+            return _env([*found, *rest], assigned, dropped, entered)
+        if text in ("-u", "--unset", "-C", "--chdir"):
             if text in ("-u", "--unset") and place + 1 < len(words):
                 dropped.append(words[place + 1])
             if text in ("-C", "--chdir"):
@@ -220,12 +440,12 @@ def _env(
         elif text.startswith("--chdir="):
             entered.append(replace(words[place], text=text.partition("=")[2]))
             place += 1
-        elif text.startswith("--unset="):
-            dropped.append(words[place])
+        elif text.startswith("--unset=") or re.match(r"-u\w", text):
+            dropped.append(replace(words[place], text=text.removeprefix("--unset=").removeprefix("-u")))
             place += 1
         elif text.startswith("-"):
             place += 1
-        elif re.match(r"[A-Za-z_]\w*=", text):
+        elif _ASSIGNED.match(text):
             assigned.append(words[place])
             place += 1
         else:
@@ -332,8 +552,8 @@ def _python(words: list[Argument]) -> tuple[PythonProgram | None, list[Argument]
     return None, []
 
 
-def _shell(words: list[Argument]) -> ShellProgram | None:
-    place = 0
+def _shell(words: list[Argument], stdin: Lines | None) -> ShellProgram | None:
+    place, reads = 0, False
     while place < len(words):
         text = words[place].text
         if text is None:
@@ -342,12 +562,16 @@ def _shell(words: list[Argument]) -> ShellProgram | None:
             if place + 1 >= len(words):
                 return None
             return ShellProgram(words[place + 1].text, None, tuple(words[place + 2 :]))
-        if text == "-s":
-            return None
-        if text in ("-o", "-O", "+o", "--rcfile", "--init-file"):
+        if text in ("-s", "-", "/dev/stdin"):
+            reads = reads or text != "-"
+            place += 1
+        elif text in ("-o", "-O", "+o", "--rcfile", "--init-file"):
             place += 2
         elif text.startswith(("-", "+")):
+            reads = reads or "s" in text[1:]
             place += 1
+        elif reads:
+            break
         else:
             return ShellProgram(None, text, tuple(words[place + 1 :]))
-    return None
+    return ShellProgram(stdin.text, None, tuple(words[place:]), stdin) if stdin else None

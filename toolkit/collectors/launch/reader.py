@@ -14,9 +14,11 @@ from pathlib import Path
 import yaml
 
 from verl_doctor.toolkit.collectors.launch.dockerfile import variables_in
+from verl_doctor.toolkit.collectors.launch.environment import is_listed
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, WorkingDir
 from verl_doctor.toolkit.collectors.launch.program import (
     CONTAINERS,
+    OWN_VARIABLES,
     PythonProgram,
     ShellProgram,
     Unwrapped,
@@ -24,7 +26,7 @@ from verl_doctor.toolkit.collectors.launch.program import (
 )
 from verl_doctor.toolkit.collectors.launch.working_dir import folder_of_overrides, submitted_folder
 from verl_doctor.toolkit.sources.shell.builtins import BUILTINS
-from verl_doctor.toolkit.sources.shell.expand import Scope, Unset, Value
+from verl_doctor.toolkit.sources.shell.expand import UNSET, Scope, Unset, Value
 from verl_doctor.toolkit.sources.shell.printed import printed
 from verl_doctor.toolkit.sources.shell.walk import Argument, Call, Given, Stop, Walk, passed
 from verl_doctor.toolkit.system.secret import secrets_in, without_secrets
@@ -78,6 +80,7 @@ _OVERRIDE = re.compile(r"(?:\+{0,2}|~)[A-Za-z_][\w/.@-]*=|~[A-Za-z_][\w./]*$")
 _HYDRA_OPTION = re.compile(r"--config-(?:name|path|dir)(?:=|$)|-c[npd]$")
 # A dotted override in the place of a command: the rest of a command that was cut off.
 _LOST = re.compile(r"(?:\+{0,2}|~)[A-Za-z_]\w*(?:\.\w+)+=")
+_BATCH_EXPORTS = re.compile(r"\A(?:#.*\n|\s*\n)*?#SBATCH\s+(?:.*\s)?--export(?:=|\s+)(\S+)")
 # Programs that only read, and those that may create whatever an archive or a file of rules specifies.
 _LOOKS = frozenset({
     "ls", "test", "[", "which", "type", "grep", "du", "df", "head", "tail", "wc", "stat", "file", "find", "sleep", "pip", "pip3", "date",
@@ -89,8 +92,7 @@ _COPIES = frozenset({"cp", "mv", "ln", "install", "rsync", "scp"})
 _OTHER_FILES = CONTAINERS | {"ssh"}
 _ELSEWHERE = _OTHER_FILES | {"srun", "sbatch"}
 _SLURM_CONTAINER = "--container-image"
-# Programs that start a job without the variables of the shell, and the variables that their options name.
-_OWN_VARIABLES = frozenset({"docker", "podman", "nerdctl", "kubectl"})
+# Variables that the options of a program name which starts the job without those of the shell.
 _NAMED = re.compile(r"(?<![^\s=])([A-Za-z_]\w*)(?==|\s)")
 _UNPACKS = frozenset({"tar", "unzip", "7z", "make", "dvc", "git", "git-lfs", "just"})
 _PYTHON = re.compile(r"python[\d.]*")
@@ -190,6 +192,13 @@ class Reader:
         )
         walk = self.walk(scope, path)
         walk.is_there = self.is_there
+        exported = _BATCH_EXPORTS.search(text)
+        if exported and "ALL" not in exported[1].split(
+            ","
+        ):  # Slurm reads the variables of a login shell instead
+            line = text.count("\n", 0, exported.start()) + 1
+            scope.variables |= dict.fromkeys(self.environ)
+            walk.given += [Given(name, None, path, line) for name in self.environ if is_listed(name)]
         walk.script(text)
         self.stops += walk.stops
         self.follow(walk)
@@ -226,7 +235,7 @@ class Reader:
 
     def call(self, walk: Walk, call: Call) -> None:
         """Record a Python program; follow a shell."""
-        unwrapped, original = unwrap(call.argv), call
+        unwrapped, original = unwrap(call.argv, call.stdin), call
         first = call.argv[0]
         if _LOST.match(first.text if first.text is not None else first.written):
             self.lost += call.argv
@@ -234,7 +243,7 @@ class Reader:
         if unwrapped.folder is not None:
             moved = unwrapped.folder.text
             call = replace(call, folder=_path(call.folder, moved) if moved and call.folder else "")
-        given = (*call.given, *self.from_env(unwrapped, call.conditional))
+        given = (*self.inherited(unwrapped, call), *self.from_env(unwrapped, call.conditional))
         reaching = self.from_job(unwrapped, call.conditional)
         if unwrapped.submits and (folder := submitted_folder(unwrapped, self.load, self.cwd)):
             self.working_dirs.append(folder)
@@ -269,8 +278,10 @@ class Reader:
         elif isinstance(program, ShellProgram):
             call, around = replace(call, given=given), self.around
             self.around = (*around, *names)
+            environ = self.environ
+            self.environ = environ if unwrapped.inherits == "all" else {}
             self.shell(walk, program, call, reaching, original, submitted=unwrapped.submits)
-            self.around = around
+            self.around, self.environ = around, environ
         if self.training is None:
             self.made += self.may_make(call, unwrapped)
             self.installs = self.installs or _installs(call)
@@ -375,7 +386,10 @@ class Reader:
         words = passed(program.words)
         first = call.argv[0]
         line = 1
-        if program.text is not None:
+        if program.read is not None and program.read.text == program.text:
+            text, path, line = program.read.text, program.read.path, program.read.line
+            name, arguments = unwrap(call.argv).names[-1], words
+        elif program.text is not None:
             line = first.line
             text, path, name, arguments = (
                 program.text,
@@ -385,29 +399,33 @@ class Reader:
             )
         elif program.path is not None:
             path = _path(call.folder or self.cwd, program.path)
-            loaded = self.load(path)
+            found = walk.text_at(path, before=original)
             why = ""
-            if loaded is None:
-                why = "does not exist"
-            elif path in self.calling:
+            if path in self.calling:
                 why = "calls itself"
-            elif walk.has_written(path, before=original):
-                why = "the script changes it before"
-            if loaded is None or why:
+            elif found is None:
+                why = "does not exist" if self.load(path) is None else "the script changes it before"
+            if found is None or why:
                 self.unread.append(f"{first.path}:{first.line}: {program.path} is called, but {why}")
                 return
-            text, name, arguments = loaded, path, words
+            text, name, arguments, path, line = found.text, path, words, found.path, found.line
         else:
             self.unread.append(f"{first.path}:{first.line}: the text that a shell runs is unknown")
             return
         if walk.depth >= 8:
             return
-        known = {given.name: given.value for given in call.given if not given.removed}
+        known: dict[str, Value | Unset] = {}
+        for given in call.given:
+            value = UNSET if given.removed else given.value
+            is_certain = call.conditional or not given.conditional or known.get(given.name) == value
+            known[given.name] = value if is_certain else None
         scope = self.scope(call, known)
         scope.arguments, scope.script = list(arguments), name
         scope.is_zsh = _is_zsh(unwrap(call.argv).names, text)
         inner = self.walk(scope, path)
-        inner.given, inner.exported = list(call.given), set(known)
+        inner.given = list(call.given)
+        inner.piped = program.read if program.read is not None and text != program.read.text else None
+        inner.exported = {name for name, value in known.items() if not isinstance(value, Unset)}
         inner.is_login = walk.may_have_called_functions()
         inner.depth, inner.conditions = walk.depth + 1, int(call.conditional)
         inner.script(text, line)
@@ -425,16 +443,33 @@ class Reader:
         ]
         self.unread += inner.unread
 
-    def scope(self, call: Call, known: Mapping[str, str | None]) -> Scope:
+    def scope(self, call: Call, known: Mapping[str, Value | Unset]) -> Scope:
         """Return the variables in which a shell starts: this shell's and the `known` ones.
 
         In a container there are none of this shell's; those that its options name have unknown values.
         """
         folder = call.folder or self.cwd
-        if _OWN_VARIABLES.isdisjoint(_base_names(self.around)):
-            return Scope(self.environ, dict[str, Value | Unset](known), cwd=folder)
+        if OWN_VARIABLES.isdisjoint(_base_names(self.around)):
+            return Scope(self.environ, dict(known), cwd=folder)
         options = " ".join(word.text or "" for word in call.argv)
         return Scope({}, dict.fromkeys((*known, *_NAMED.findall(options))), cwd=folder)
+
+    def inherited(self, unwrapped: Unwrapped, call: Call) -> Iterable[Given]:
+        """Yield what a program gets of the variables given so far, and what it does not get of this shell's."""
+        if unwrapped.inherits == "all":
+            yield from call.given
+            return
+        first, is_known = call.argv[0], unwrapped.inherits == "none"
+        for given in call.given:
+            if given.name in unwrapped.passed:
+                yield given
+            elif not is_known:
+                yield replace(given, value=None)
+        for name in self.environ:
+            if is_listed(name) and name not in unwrapped.passed and not name.startswith("SLURM_"):
+                yield Given(
+                    name, None, first.path, first.line, removed=is_known, conditional=call.conditional
+                )
 
     def from_env(self, unwrapped: Unwrapped, conditional: bool) -> Iterable[Given]:
         """Yield what `env` sets and removes."""
@@ -442,9 +477,8 @@ class Reader:
             name, _, value = (word.text or "").partition("=")
             yield Given(name, value, word.path, word.line, conditional=conditional)
         for word in unwrapped.dropped:
-            name = (word.text or "").removeprefix("--unset=")
-            if name:
-                yield Given(name, None, word.path, word.line, removed=True, conditional=conditional)
+            if word.text:
+                yield Given(word.text, None, word.path, word.line, removed=True, conditional=conditional)
 
     def from_job(self, unwrapped: Unwrapped, conditional: bool) -> tuple[Given, ...]:
         """Return what `ray job submit` gives to the job and its workers."""

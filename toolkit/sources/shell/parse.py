@@ -15,6 +15,7 @@ from verl_doctor.toolkit.sources.shell.syntax import (
     Function,
     Group,
     If,
+    Input,
     Loop,
     Node,
     Pipeline,
@@ -327,6 +328,7 @@ class _Parser(WordReader):
         words: list[Written | Assignment] = []
         declares = False
         start, before = self.at, len(self._written)
+        self._input, self._appends = None, False
         while True:
             self.blanks()
             if self.redirection():
@@ -349,7 +351,14 @@ class _Parser(WordReader):
                 else "the script ends here"
             )
         written, self._written = self._written[before:], self._written[:before]
-        return Simple(tuple(words), line, tuple(assignments), tuple(written))
+        return Simple(
+            tuple(words),
+            line,
+            tuple(assignments),
+            tuple(written),
+            self._appends and bool(written),
+            self._input,
+        )
 
     def at_break(self) -> bool:
         """Return whether the command ends here. `<(...)` is a word."""
@@ -400,12 +409,22 @@ class _Parser(WordReader):
         self.blanks()
         if self.at >= len(self.text) or self.text[self.at] in "\n;&|)":
             raise NoShellError(f"the target of `{match.group()}` is missing")
-        target = self.word()
+        target, read = self.word(), None
         if match.group(1) in ("<<", "<<-"):
             word = "".join(part.text if isinstance(part, Text) else "" for part in target.parts)
-            self._waiting.append((word, match.group(1) == "<<-"))
+            is_literal = any(part.quoted for part in target.parts)
+            document = Input(None, self.line)
+            self._waiting.append((word, match.group(1) == "<<-", is_literal, document))
+            read = document
+        elif match.group(1) == "<<<":
+            read = Input((*target.parts, Text("\n", quoted=True)), target.line)
+        elif match.group(1) == "<":
+            read = Input(target.parts, target.line, is_file=True)
         elif match.group(1) in _WRITES:
             self._written.append(target)
+            self._appends = self._appends or ">>" in match.group(1)
+        if read is not None and match.group().rstrip("<-") in ("", "0"):
+            self._input = read
         return True
 
     def parenthesised(self) -> str:

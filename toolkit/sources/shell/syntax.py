@@ -77,17 +77,31 @@ class Assignment:
     index: ShellWord | None = None
 
 
+@dataclass(unsafe_hash=True)
+class Input:
+    """What a command reads: a here-document whose text begins on `line`, a here-string, or the file that `parts` name (`is_file`).
+
+    `parts` is None until the text has been parsed, and if it cannot be.
+    """
+
+    parts: ShellWord | None
+    line: int
+    is_file: bool = False
+
+
 @dataclass(frozen=True)
 class Simple:
     """Assignments, then a command word with its arguments. `written` are the files that its output goes to.
 
-    Other redirections and here-documents are dropped.
+    `appends`: the output is added to one of them. `input` is what the command reads. Other redirections are dropped.
     """
 
     words: tuple[Written | Assignment, ...]
     line: int
     assignments: tuple[Assignment, ...] = ()
     written: tuple[Written, ...] = ()
+    appends: bool = False
+    input: Input | None = None
 
 
 @dataclass(frozen=True)

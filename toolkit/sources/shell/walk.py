@@ -108,10 +108,19 @@ class Given:
 
 
 @dataclass(frozen=True)
+class Lines:
+    """A text that a script contains or prints, or that of a file: where its first line is written."""
+
+    text: str
+    path: str
+    line: int = 1
+
+
+@dataclass(frozen=True)
 class Call:
     """A program that is called: `argv[0]` is its name. `given` are the environment changes made until then.
 
-    `folder` is where it starts, "" where unknown. `written` are the files that its output goes to.
+    `folder` is where it starts, "" where unknown. `written` are the files that its output goes to, `stdin` is what it reads.
     """
 
     argv: tuple[Argument, ...]
@@ -119,6 +128,7 @@ class Call:
     conditional: bool
     folder: str = ""
     written: tuple[str, ...] = ()
+    stdin: Lines | None = None
 
 
 @dataclass(frozen=True)
@@ -142,8 +152,9 @@ class Walk:
     `status` is whether the last command succeeded, None if undetermined. `functions` have several bodies if a condition
     decides. `ended`: commands after a `return` or `exit` do not run; `exited`: it was `exit`. `made` are the paths that
     redirections and programs may have created, each with the number of calls until then, `outputs` those of redirections;
-    `creates` yields those of a program, `substituted` are the texts of command substitutions. `aliases` are the names that
-    stand for other text. `is_login`: bash has read the user's profile.
+    `creates` yields those of a program, `texts` are what a command has certainly written to a file, each with the length of `made`
+    then, `substituted` are the texts of command substitutions. `piped` is what the next command reads from a pipe. `aliases` are the
+    names that stand for other text. `is_login`: bash has read the user's profile.
     """
 
     scope: Scope
@@ -180,7 +191,9 @@ class Walk:
     made: list[tuple[int, str]] = field(default_factory=list)
     outputs: set[str] = field(default_factory=set)
     creates: Callable[[Call], Iterable[str]] = lambda _: ()
+    texts: dict[str, tuple[int, Lines]] = field(default_factory=dict)
     substituted: list[str] = field(default_factory=list)
+    piped: Lines | None = None
 
     def script(self, source: str, line: int = 1) -> None:
         """Follow the text of a script whose first line has this number."""
@@ -251,12 +264,17 @@ class Walk:
             self.node(node.commands[0])
         else:
             *before, last = node.commands
+            printed = None
             for command in before:
+                self.piped = printed
+                printed = self.output_of(command)
                 self.apart((command,))
+            self.piped = printed
             if self.last_of_pipe_here:
                 self.node(last)
             else:
                 self.apart((last,))
+            self.piped = None
         self.tested -= node.negated
         if node.negated and self.status is not None:
             self.status = not self.status
@@ -484,14 +502,59 @@ class Walk:
         count = len(list(itertools.takewhile(lambda call: call is not before, self.calls)))
         return path in self.outputs or any(number <= count and place == path for number, place in self.made)
 
-    def writes(self, targets: Iterable[Written]) -> None:
-        """Note the files that output goes to."""
+    def writes(self, targets: Iterable[Written], printed: Lines | None = None) -> None:
+        """Note the files that output goes to, and the text if all of it is known and certain."""
         for target in self.expanded(targets):
             if target is None or not target.startswith("/dev/"):
                 known = target is not None and self.scope.cwd
                 path = os.path.normpath(Path(self.scope.cwd, target or "")) if known else _ANYWHERE
                 self.made.append((len(self.calls), path))
+                if printed is None or self.conditions:
+                    self.texts.pop(path, None)
+                else:
+                    self.texts[path] = (len(self.made), printed)
                 self.outputs.add(path)
+
+    def text_at(self, path: str, before: Call) -> Lines | None:
+        """Return the text of a file at a call, None if it is unknown: the one that a command has written, or that on the disk."""
+        if not self.has_written(path, before):
+            source = self.load(path)
+            return None if source is None else Lines(source, path)
+        count = len(list(itertools.takewhile(lambda call: call is not before, self.calls)))
+        written, found = self.texts.get(path, (0, None))
+        later = (place for number, place in self.made[written:] if number <= count)
+        return None if any(_leads_to(place, path) for place in later) else found
+
+    def read_by(self, node: Simple) -> Lines | None:
+        """Return what a command reads: a here-document, a here-string, a file or a pipe; None if unknown."""
+        if node.input is None:
+            return self.piped
+        found = None if node.input.parts is None else text(node.input.parts, self.scope)
+        if found is None or not node.input.is_file:
+            return None if found is None else Lines(found, self.path, node.input.line)
+        return self.file(found)
+
+    def file(self, name: str) -> Lines | None:
+        """Return the text of a file; None if it is unknown or may have been written by the script."""
+        path = os.path.normpath(Path(self.scope.cwd, name)) if self.scope.cwd else ""
+        source = self.load(path) if path and not self.may_have_made(path) else None
+        return None if source is None else Lines(source, path)
+
+    def output_of(self, node: Node) -> Lines | None:
+        """Return what `cat`, `echo` or `printf` prints; None for all else."""
+        if not isinstance(node, Simple) or node.assignments or not node.words:
+            return None
+        words = [argument.text for argument in self.arguments(node.words)]
+        name, *rest = [word or "" for word in words]
+        if None in words or name in self.functions or any(word.startswith("-") for word in rest):
+            return None
+        if name == "cat" and len(rest) < 2:
+            return self.file(rest[0]) if rest else self.read_by(node)
+        if name == "echo" and not any("\\" in word for word in rest):
+            return Lines(" ".join(rest) + "\n", self.path, node.line)
+        if name == "printf" and len(rest) == 1 and "%" not in rest[0] and not re.search(r"\\[^n]", rest[0]):
+            return Lines(rest[0].replace("\\n", "\n"), self.path, node.line)
+        return None
 
     def _simple(self, node: Simple) -> None:
         words = node.words
@@ -546,19 +609,24 @@ class Walk:
             return
         builtin = self.builtins.get(name or "")
         if builtin:
-            self.writes(node.written)
+            self.writes(node.written, self.printed_by(node))
             builtin(self, node, argv)
         elif argv:
             written = tuple(filter(None, self.expanded(node.written)))
             given = (*self.given, *for_this)
-            call = Call(tuple(argv), given, self.conditions > 0, self.scope.cwd, written)
+            call = Call(tuple(argv), given, self.conditions > 0, self.scope.cwd, written, self.read_by(node))
+            printed = self.printed_by(node)
             self.calls.append(call)
             self.made += [(len(self.calls), path) for path in self.creates(call)]
-            self.writes(node.written)
+            self.writes(node.written, printed)
             if name in ("pushd", "popd"):
                 self.scope.cwd = ""
             if name == "exec" and len(argv) > 1:
                 self.ended = self.exited = True
+
+    def printed_by(self, node: Simple) -> Lines | None:
+        """Return what a command writes to its only file, as the whole text of that."""
+        return self.output_of(node) if len(node.written) == 1 and not node.appends else None
 
     def arguments(self, words: tuple[Written | Assignment, ...]) -> list[Argument]:
         """Expand the words of a command."""
@@ -708,6 +776,7 @@ class Walk:
         """Follow a function at its call. `given` are the variables set for it alone."""
         path, bodies = self.functions[name or ""]
         before, here = self.scope.arguments, self.path
+        self.piped = None
         start = len(self.given)
         self.locals.append({})
         for variable in given:

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 
 from verl_doctor.toolkit.sources.shell.syntax import (
     Arithmetic,
+    Input,
     Parameter,
     Part,
     ShellWord,
@@ -59,8 +60,11 @@ class WordReader(ABC):
         self.at = 0
         self.first_line = line
         self.depth = 0
-        self._waiting: list[tuple[str, bool]] = []  # here-documents that begin after this line
+        # Here-documents that begin after this line: the word at the end, whether tabs are dropped, whether the text is literal.
+        self._waiting: list[tuple[str, bool, bool, Input]] = []
         self._written: list[Written] = []  # the targets of redirections of the command that is being read
+        self._input: Input | None = None  # what that command reads
+        self._appends = False
         self._counted = (0, line)
 
     def blanks(self) -> None:
@@ -89,17 +93,31 @@ class WordReader(ABC):
             self.blanks()
 
     def end_line(self) -> None:
-        """Skip an end of line, and the here-documents that were announced in it."""
+        """Skip an end of line, and read the here-documents that were announced in it."""
         self.at += 1
-        for word, tabs in self._waiting:
+        for word, tabs, is_literal, document in self._waiting:
+            document.line = self.line
+            lines = []
             while self.at < len(self.text):
                 end = self.text.find("\n", self.at)
                 end = len(self.text) if end < 0 else end
                 found = self.text[self.at : end]
                 self.at = min(end + 1, len(self.text))
-                if (found.lstrip("\t") if tabs else found) == word:
+                found = found.lstrip("\t") if tabs else found
+                if found == word:
                     break
+                lines.append(f"{found}\n")
+            document.parts = self.parts_of_document("".join(lines), document.line, is_literal=is_literal)
         self._waiting.clear()
+
+    def parts_of_document(self, text: str, line: int, *, is_literal: bool) -> ShellWord | None:
+        """Parse the text of a here-document; None if it cannot be followed."""
+        if is_literal or not re.search(r"[$`\\]", text):
+            return (Text(text, quoted=True),)
+        try:
+            return type(self)(text, line).quoted_text()
+        except (NoShellError, RecursionError):
+            return None
 
     def peek(self, operator: str) -> bool:
         """Return whether this text is here."""
@@ -314,18 +332,19 @@ class WordReader(ABC):
         self.depth += 1
         if self.depth > DEEPEST:
             raise NoShellError("this is nested too deeply")
-        parts = self.quoted_argument() if quoted else self.parts(frozenset("}"))
+        parts = self.quoted_text("}") if quoted else self.parts(frozenset("}"))
         self.depth -= 1
         return parts
 
-    def quoted_argument(self) -> ShellWord:
-        """Like `argument`, inside double quotes, where single quotes are literal."""
+    def quoted_text(self, end: str = "") -> ShellWord:
+        """Return a text in which single quotes are literal: a word within double quotes up to `end`, or a here-document, to whose end double quotes are literal, too."""
         text = self.text
+        quotes = '"' if end else ""
         parts: list[Part] = []
         plain = ""
-        while self.at < len(text) and text[self.at] != "}":
+        while self.at < len(text) and text[self.at] != end:
             sign = text[self.at]
-            if sign in "$`" or sign == '"':
+            if sign in "$`" or sign == quotes:
                 if plain:
                     parts.append(Text(plain, quoted=True))
                     plain = ""
@@ -334,7 +353,7 @@ class WordReader(ABC):
                     parts += self.double_quoted()
                 else:
                     parts.append(self.expansion(quoted=True))
-            elif sign == "\\" and self.at + 1 < len(text) and text[self.at + 1] in '$`"\\\n}':
+            elif sign == "\\" and self.at + 1 < len(text) and text[self.at + 1] in f"$`\\\n{quotes}{end}":
                 plain += "" if text[self.at + 1] == "\n" else text[self.at + 1]
                 self.at += 2
             else:

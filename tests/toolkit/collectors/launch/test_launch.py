@@ -120,6 +120,17 @@ KNOWN = {
     "a forgotten function": "f() { n=2; }\nn=1\nunset -f f\nf\npython3 -m verl.trainer.main_ppo n=$n",
     "quoted patterns": 'n=x\ncase abc in "a*") n=1;; a*) n=2;; esac\nif [[ abc == "a*" ]]; then m=1; fi\npython3 -m verl.trainer.main_ppo n=$n m=${m:-2}',
     "no files of this name": "shopt -s nullglob\nshopt -u nullglob\nL='[a,b]'\npython3 -m verl.trainer.main_ppo files=[a,b] l=$L",
+    "a here-document for bash": "export N=3\nM=4\nbash -s x 'y z' <<EOF\npython3 -m verl.trainer.main_ppo n=\\$N m=$M h='$HOME' b=\\\\ q=\"1\" \"\\$2\"\nEOF",
+    "a literal here-document for bash": "export N=3\nbash <<-'EOF'\n\tM=5\n\tpython3 -m verl.trainer.main_ppo n=$N m=$M\n\tEOF",
+    "a here-string for bash": 'N=3\nbash <<< "python3 -m verl.trainer.main_ppo n=$N"',
+    "a script in a pipe": "N=3\ncat <<EOF | bash -s 7\npython3 -m verl.trainer.main_ppo n=$N m=\\$1\nEOF",
+    "an echo in a pipe": 'N=3\necho "python3 -m verl.trainer.main_ppo n=$N" | sh',
+    "a script that is written": "N=3\ncat > go.sh <<EOF\nM=\\${M:-2}\npython3 -m verl.trainer.main_ppo n=$N m=\\$M\nEOF\nchmod +x go.sh\n./go.sh",
+    "a script that is written twice": "echo 'python3 -m verl.trainer.main_ppo n=1' > go.sh\necho 'python3 -m verl.trainer.main_ppo n=2' > go.sh\nbash go.sh",
+    "env that splits": "N=3\nenv -S 'A=1 python3 -m verl.trainer.main_ppo' n=$N",
+    "arguments from a pipe": "echo a=1 'b=2' | xargs python3 -m verl.trainer.main_ppo c=3",
+    "a text for another program": "export N=3\nflock lock -c 'python3 -m verl.trainer.main_ppo n=$N'",
+    "long options": "timeout --signal=KILL --kill-after 5 1.5h nice --adjustment 1 python3 -m verl.trainer.main_ppo a=1",
     "a substitution changes nothing": "n=1\nx=$(n=2; echo ${m:=3})\npython3 -m verl.trainer.main_ppo n=$n m=${m:-none}",
 }  # fmt: skip
 
@@ -164,6 +175,16 @@ CUNNING: dict[str, tuple[str, dict[str, str]]] = {
     "a folder that is not there": ("A=$(cd gone && pwd)\n{} a=x$A", {}),
     "a file of variables": ("A=1\nexport $(cat v)\n{} a=$A", {"v": "A=5"}),
     "names from a file": ('A=1\nwhile read -r l; do eval "$l"; done < v\n{} a=$A', {"v": "A=5\n"}),
+    "variables that env removes": ("export A=1\nenv -i PATH=$PATH bash i.sh", {"i.sh": "{} a=$A h=$HOME b=1"}),
+    "a variable that env removes": ("export A=1\nenv -uA B=2 bash i.sh", {"i.sh": "{} a=$A b=$B"}),
+    "an environment that exec empties": ("export A=1\nexec -c /usr/bin/env PATH=$PATH bash i.sh", {"i.sh": "{} a=$A"}),
+    "exported under a condition": ("if [ -e i.sh ]; then export A=1; else export A=2; fi\nbash i.sh", {"i.sh": "{} a=$A"}),
+    "text that is appended": ("echo '{} a=1' >> go.sh\nbash go.sh", {"go.sh": "A=1\n"}),
+    "text that is written under a condition": ("[ -e i.sh ] && echo '{} a=1' > i.sh\nbash i.sh", {"i.sh": "{} a=2"}),
+    "text that another program changes": ("echo '{} a=1' > go.sh\nsed -i s/1/2/ go.sh\nbash go.sh", {}),
+    "one word of the input for each run": ("echo 3 | xargs -n 1 bash i.sh", {"i.sh": "{} a=$1"}),
+    "a place for the input": ("echo 3 | xargs -I@ {} a=@ b=1", {}),
+    "input for two programs": ("bash <<'EOF'\ncat > /dev/null\nA=1\nEOF\n{} a=${{A:-2}}", {}),
     "upper case of some letters": ("X=abc\n{} a=${{X^^[a]}} b=$[2+3]", {}),
 }  # fmt: skip
 
@@ -367,6 +388,49 @@ def test_the_program_behind_its_wrappers(line: str, module: str, tmp_path: Path)
     assert found.command
     assert found.command.module == module
     assert words_of(found) == ["a=1"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "variables"),
+    [
+        ("env -i A=1 {}", ["n=3"], {"A": "1", "NCCL_DEBUG": "gone"}),
+        ("sudo A=1 {}", ["n=3"], {"A": "1", "N": None, "NCCL_DEBUG": None}),
+        ("sudo -E {}", ["n=3"], {"N": "3"}),
+        ("sudo --preserve-env=N {}", ["n=3"], {"N": "3", "NCCL_DEBUG": None}),
+        ("su -c '{}' me", ["n=3"], {"N": "3"}),
+        ("su - me -c '{}'", [None], {"N": None, "NCCL_DEBUG": None}),
+        ("srun --export=NONE {}", ["n=3"], {"NCCL_DEBUG": "gone"}),
+        ("srun --export=ALL,A=1 {}", ["n=3"], {"N": "3", "A": "1"}),
+        ("sbatch --export NONE --wrap '{}'", [None], {"N": None, "NCCL_DEBUG": None}),
+        ("sbatch --wrap='{}'", ["n=3"], {"N": "3"}),
+        ("sbatch -J x <<'EOF'\n#!/bin/bash\n{}\nEOF", ["n=3"], {"N": "3"}),
+        ("tmux new-session -d -s x '{}'", [None], {"N": None, "NCCL_DEBUG": None}),
+        ("screen -dmS x bash -c '{}'", ["n=3"], {"N": "3"}),
+        ("script -qefc '{}' /dev/null", ["n=3"], {"N": "3"}),
+        ("ssh -p 22 host 'cd /x && {}'", [None], {"N": None, "NCCL_DEBUG": None}),
+        ("ssh host bash -s <<'EOF'\n{}\nEOF", [None], {"N": None, "NCCL_DEBUG": None}),
+        ("docker compose run --rm trainer {}", ["n=3"], {"N": None, "NCCL_DEBUG": None}),
+        ("parallel {} a={{}} ::: 1 2", ["n=3", None], {"N": "3"}),
+    ],
+)  # fmt: skip
+def test_what_a_wrapper_passes_on(
+    line: str, words: list[str | None], variables: dict[str, str | None], tmp_path: Path
+) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(f"export N=3\n{line.format('python3 -m verl.trainer.main_ppo n=$N')}\n")
+    target = Target(Path("/env/bin/python"), "--python", files=(path,))
+    found = launch.collect(target, Machine(environ={**ENVIRON, "NCCL_DEBUG": "INFO"}, cwd=tmp_path))
+    assert isinstance(found, Launch)
+    assert words_of(found) == words
+    seen = {setting.name: "gone" if setting.removed else setting.value for setting in found.settings}
+    assert {name: value for name, value in seen.items() if name != "PATH" and name in variables} == variables
+    assert ("N" in seen) == ("N" in variables)
+
+
+def test_a_batch_script_that_inherits_nothing(tmp_path: Path) -> None:
+    start = "python3 -m verl.trainer.main_ppo h=$HOME"
+    assert words_of(read(tmp_path, f"#!/bin/bash\n#SBATCH --export=NONE\n{start}\n")) == [None]
+    assert words_of(read(tmp_path, f"#!/bin/bash\n#SBATCH --export=ALL\n{start}\n")) == ["h=/home/u"]
 
 
 def test_preparing_data_is_not_training(tmp_path: Path) -> None:
