@@ -98,6 +98,7 @@ def test_a_value_from_any_other_variable_is_edited_at_the_word(script: str) -> N
 @pytest.mark.parametrize(
     ("script", "change", "after"),
     [
+        ("bash <<EOF\ntrain \\\\\n  a=1\nEOF\n", WordEdit(3, "a=1", ("a=3",)), "bash <<EOF\ntrain \\\\\n  a=3\nEOF\n"),
         ("bash -c 'train a=1 b=2'\n", WordEdit(1, "a=1", ("a=3",)), "bash -c 'train a=3 b=2'\n"),
         ('srun bash -c "train \\\n  a=1 \\\n  b=2"\n', WordEdit(1, "b=2", ("b=3",)), 'srun bash -c "train \\\n  a=1 \\\n  b=3"\n'),
         ('if x; then\n  E="a=1 b=2"\nfi\ntrain $E\n', WordEdit(4, "a=1", ("a=3",)), 'if x; then\n  E="a=3 b=2"\nfi\ntrain $E\n'),
@@ -131,7 +132,7 @@ def test_the_old_line_stays_as_a_comment_above_its_command() -> None:
         ("X='a=1'\nY='a=1'\ntrain $X\n", WordEdit(3, "a=1"), "does not occur there exactly once"),
         ("X='a=1'\ntrain $X\n", WordEdit(2, "a=1", ("a='x y'",)), "does not occur there exactly once"),
         ("# a=1\ntrain $X\n", WordEdit(2, "a=1"), "does not occur there exactly once"),
-        ("cat <<EOF\na=1\nEOF\n", WordEdit(2, "a=1"), "does not occur there exactly once"),
+        ("cat <<EOF\na=1 a=1\nEOF\n", WordEdit(2, "a=1"), "does not occur there exactly once"),
         ("train a=1\n", WordEdit(1, "a=1", ("a=$(rm x",)), "not a single shell word"),
         ("train a=1\n", WordEdit(1, "a=1", ("a=1; rm x",)), "not a single shell word"),
         ("train a=1\r\n", WordEdit(1, "a=1"), "Windows line endings"),
