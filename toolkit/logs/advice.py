@@ -325,6 +325,23 @@ _NO_RELEASE = re.compile(
     r"between instances of '(?:NoneType' and 'str|str' and 'NoneType|NoneType' and 'Version)'|expected string or bytes-like object"
 )
 _RELEASE = re.compile(r"\w*[vV]ersion\w*")
+_UNPACKED = re.compile(r"(too many|not enough) values to unpack \(expected (?:at least )?(\d+)")
+_ASSIGNS = re.compile(r"(?:for )?[\w.]+(?:, ?[\w.]+)+ (?:=|in) (?:await )?([\w.]+)\(")
+_ENCODED = re.compile(
+    r"'(?:tokenizers\.Encoding|BatchEncoding)' object has no attribute|unsupported operand .*'BatchEncoding'|not '?BatchEncoding"
+)
+_EMPTY = re.compile(
+    r"[Ii]nvalid (\w[\w ]*): (?:None|''|\"\")(?:, |\. ?)(?:[Ee]xpected|[Mm]ust be|[Ss]hould be) (.+)"
+)
+_BUILT = re.compile(r"(/\S*torch_extensions/\S+/)\w+\.so: cannot open shared object file")
+_CONDITION = re.compile(
+    r"\b(?:[Ww]hen|[Ii]f) `?([a-z]+(?:_[a-z]+)+)`? (?:is|=|==) ?`?(?:True|enabled|set to True)\b"
+)
+_NOT_PASSED = re.compile(
+    r"^`?(\w+)`? (?:must be|is|should be|has to be) (?:passed|provided|a kwarg|given|specified)\b|\b(?:must|should|need to) (?:pass|provide) `?(\w+)`?"
+)
+# Engines and compilers, whose checks are of their own state: what their input must be, they check where they take it.
+_ENGINES = frozenset({"vllm", "vllm_ascend", "sglang", "torch", "triton", "flashinfer", "lmcache", "fla"})
 _NO_COLUMNS = re.compile(r"None of \[Index\(\[(.+?)\]|\[(.+?)\] not in index")
 _ABSENT = re.compile(
     r"(?<![\w.])['\"`]?(~?/[^'\"`\s]+?)['\"`]?,? (?:does not exist|doesn't exist|(?:was |is )?not found|cannot be found)"
@@ -374,6 +391,9 @@ def advised(
         partial(_never_set, raised, place),
         partial(_twice, raised, place),
         partial(_without_release, raised, place),
+        partial(_unpacked, raised, place, lines),
+        partial(_empty, raised),
+        partial(_not_passed, raised, place, lines),
         partial(_of_recipe, raised),
         partial(_asserted, place, raised),
         partial(_unset, raised, place, lines),
@@ -678,6 +698,11 @@ def _without_attribute(raised: Raised, place: _Place, lines: Sequence[Line]) -> 
             f"file or folder called {top} in the working directory hides it, start the job from another folder "
             f"(python -c 'import {top}; print({top}.__file__)' shows which one is imported)"
         )
+    if _ENCODED.search(raised.message):
+        return (
+            "transformers 5 returns a BatchEncoding, not token ids, from apply_chat_template(tokenize=True): pip install 'transformers<5', or install a newer "
+            f"{place.package or 'release of the code'}, or pass return_dict=False there"
+        )
     if found := _NO_MEMBER.search(raised.message):
         cls, name = found[1] or found[3] or found[5], found[2] or found[4] or found[6]
         owner = next((package for package, names in _OF_CLASS if names.fullmatch(cls)), "")
@@ -699,6 +724,11 @@ def _unlinked(raised: Raised) -> str:
         if re.search(r"c10|torch|aten|_ZN2at", found[1]):
             return f"{package} was built for another torch: reinstall {named} for the installed torch (pip install --force-reinstall --no-cache-dir --no-build-isolation {named}), or rebuild it"
         return ""
+    if found := _BUILT.search(raised.message):
+        return (
+            f"it is compiled when it is first used, and that failed: remove {found[1]}, install ninja and a CUDA toolkit of torch's CUDA (nvcc, CUDA_HOME) with the job's Python on every node, and read the first "
+            "error of the next run; or install a newer release of the package that compiles it, which may bring it compiled or do without"
+        )
     if found := _LIBRARY.search(raised.message):
         return f"the loader does not find {found[1]}: add its folder to the process's LD_LIBRARY_PATH (find / -name '{found[1]}*'), or install the package that contains it"
     return ""
@@ -770,6 +800,8 @@ def _of_data(raised: Raised, place: _Place) -> str:
         return f"the rows of the data have no {found[1]}, which {place.package} reads at {where.path.rpartition('/')[2]}:{where.line}: rename the column, or map the data set to it"
     if place.package != "verl" or not _IN_DATA.search(where.path):
         return ""
+    if re.search(rf"(?:meta_info|metrics|timing\w*)\[[\"']{found[1]}[\"']\]", where.code):
+        return f"the step before {place.at} does not return {found[1]} in this mode of the rollout: install a newer verl, or a custom agent loop or worker must return it; or use the mode of verl's examples (actor_rollout_ref.rollout.mode)"
     return (
         f"the rows of the data have no {found[1]}, which verl reads at {where.path.rpartition('/')[2]}:{where.line}: prepare the files of data.train_files and "
         f"data.val_files with this column (the scripts in examples/data_preprocess show which ones), or name the column that holds it"
@@ -831,6 +863,42 @@ def _twice(raised: Raised, place: _Place) -> str:
     return f"{found[1]} gets {found[2]} twice: if a column of the data or a key of the settings that are passed on is called {found[2]}, rename it{newer}"
 
 
+def _unpacked(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
+    """Return advice on a call that returns more or fewer values than its caller takes."""
+    found = _UNPACKED.search(raised.message) if raised.name == "ValueError" else None
+    call = _ASSIGNS.match(place.code)
+    if found is None or call is None or call[1].startswith(("zip", "enumerate", "range")):
+        return ""
+    function = call[1].rpartition(".")[2]
+    owner = next((package for package, names in _OF_CLASS if names.fullmatch(function)), "")
+    of = f" of the installed {_dated(owner, lines)}" if owner else ""
+    count = f"{'more' if found[1] == 'too many' else 'fewer'} than {found[2]} values"
+    rest = (
+        f" Take the rest too where it is called (a, b, *_ = {function}(...)),"
+        if found[1] == "too many"
+        else ""
+    )
+    newer = f" install a {place.package} for this release" if place.package else " change the call"
+    return f"{function}{of} returns {count}, which {place.at} does not expect: they are of different releases.{rest}{newer}, or install the {owner or 'release'} that the code was written for".replace(
+        ".  ", ". "
+    )
+
+
+def _not_passed(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
+    """Return advice on an argument that one package does not pass to another, which needs it."""
+    found = _NOT_PASSED.search(raised.message) if raised.name in {"AssertionError", "ValueError"} else None
+    if found is None or not place.package or place.caller in {"", "verl"} or ":" in place.caller:
+        return ""
+    both = f"{place.caller} does not pass {found[1] or found[2]}, which {_dated(place.package, lines)} needs here"
+    return f"{both}: install a newer {place.caller}, or the {place.package} that it was made for (pip show {place.caller})"
+
+
+def _empty(raised: Raised) -> str:
+    """Return advice on a value that a message calls invalid because it is empty."""
+    found = _EMPTY.search(raised.plain[:_LONGEST])
+    return f"set the {found[1]}, which is empty: {found[2].strip(' .')}" if found is not None else ""
+
+
 def _without_release(raised: Raised, place: _Place) -> str:
     """Return advice on a package whose release is compared and unknown, because it is not installed."""
     if (
@@ -886,6 +954,8 @@ def _demanded(raised: Raised) -> str:
     if not demands:
         return ""
     request = f"do what the message requests: {'. '.join(demands)}"
+    if condition := next(filter(None, map(_CONDITION.search, demands)), None):
+        request += f"; or set {condition[1]}=False"
     if variable := next(filter(None, map(_VARIABLE.search, demands)), None):
         request += f"; set {variable[1] or variable[2]} before ray start on every node, or in env_vars of the runtime_env: workers do not get it from the shell that submits the job"
     return request
@@ -999,11 +1069,13 @@ def _of_releases(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
         return ""
     if raised.name not in _INTERNAL | _ON_INPUT and (package not in KNOWN or raised.name in _OUTSIDE):
         return ""
-    if is_check and raised.message.strip():
+    if is_check and raised.message.strip() and package not in _ENGINES:
         return ""
     code = f": {place.code}" if _is_telling(place.code) else ""
     by = f", called by {place.caller}" if place.caller else ""
-    if is_check:
+    if is_check and raised.message.strip():
+        fact = f"the exception states what is wrong, a check in {package} at {place.at}{by}; if nothing that the job gave it explains this"
+    elif is_check:
         fact = f"a check in {package} fails at {place.at}{code}{by}"
     elif _NONE in raised.message:
         fact = f"a value that {package} needs at {place.at} was never set{code}{by}"
@@ -1014,8 +1086,8 @@ def _of_releases(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
     if place.caller and ":" not in place.caller:
         both = f"{place.caller} and {_dated(package, lines)}"
         shown = "verl-doctor matrix" if place.caller == "verl" else f"pip check, pip show {place.caller}"
-        return f"{fact}; install releases of {both} that work together ({shown}), or newer ones of both; search their trackers for these words"
-    return f"{fact}; install a newer release of {_dated(package, lines)}, or, if it came with an upgrade, the one before; search its tracker for these words"
+        return f"{fact}{',' if fact.endswith('this') else ';'} install releases of {both} that work together ({shown}), or newer ones of both; search their trackers for these words"
+    return f"{fact}{',' if fact.endswith('this') else ';'} install a newer release of {_dated(package, lines)}, or, if it came with an upgrade, the one before; search its tracker for these words"
 
 
 def _named(top: str) -> str:

@@ -36,7 +36,8 @@ _INSTALLED = re.compile(
 )
 # Paths inside the package itself, in a checkout of the same name.
 _OF_VERL = re.compile(
-    r"(?:trainer|workers|utils|single_controller|experimental|models|tools|third_party|interactions|checkpoint_engine|plugin)/|(?:protocol|base_config|__init__)\.py"
+    r"(?:trainer|workers|utils|single_controller|experimental|models|model_merger|tools|third_party|interactions|checkpoint_engine|plugin)/|(?:protocol|base_config|__init__)\.py|"
+    r"scripts/(?:(?:legacy_)?model_merger|converter_hf_to_mcore|megatron_merge_lora)\.py"
 )
 STANDARD = re.compile(
     r"/lib/python3[^/]*/(?!(?:site|dist)-packages/)|^<|^\w+/.*\.py[xi]$|\.pxi$|"
@@ -59,7 +60,7 @@ _ANNOUNCED = re.compile(
     r"not (?:be )?(?:installed|found|available|import)|[Pp]lease install|pip3? install|No module named"
 )
 _KEY = re.compile(
-    r"(?<![\w/.-])(?:actor_rollout_ref|data|trainer|algorithm|critic|reward|reward_model|custom_reward_function|ray_kwargs|model|optim|engine|checkpoint|profiler|global_profiler)(?:\.[A-Za-z_]\w*)+(?![\w(/])"
+    r"(?<![\w/.-])(?:actor_rollout_ref|data|trainer|algorithm|critic|reward|reward_model|custom_reward_function|ray_kwargs|model|optim|engine|checkpoint|profiler|global_profiler)(?:\.[A-Za-z_]\w*)+(?![\w(/]|\.\d)"
 )
 _OF_CONFIG = re.compile(r"\bconfig\.([a-z_]\w*(?:\.[a-z_]\w*)*)(?![\w.(])")
 _IN_CODE = re.compile(

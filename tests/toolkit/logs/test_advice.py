@@ -335,6 +335,14 @@ def test_a_source_file_of_a_library_is_no_file_of_the_job() -> None:
         ("omegaconf.errors.ConfigAttributeError: Key 'grouping' is not in struct\n    full_key: data.grouping\n    object_type=dict", "verl/reward.py", "config.data.grouping", "the code at reward.py:12 uses data.grouping, which the configuration of this job lacks"),
         ("FileNotFoundError: Config file /c/global_step_50/actor/fsdp_config.json does not exist.", "verl/merger.py", "raise", "the checkpoint /c/global_step_50 is incomplete"),
         ("KeyError: \"None of [Index(['question'], dtype='object')] are in the [columns]\"", "verl/sft.py", "self.prompts = self.dataframe[self.prompt_key]", "set data.prompt_key to a column of the data: it has no question"),
+        ("ValueError: too many values to unpack (expected 4)", "art/a.py", "q, index, lengths, longest = unpad_input(q, mask)", "unpad_input of the installed flash_attn returns more than 4 values, which a.py:12 does not expect"),
+        ("ValueError: not enough values to unpack (expected 3, got 2)", "art/a.py", "a, b, c = self.model.run(q)", "run returns fewer than 3 values"),
+        ("AttributeError: 'tokenizers.Encoding' object has no attribute 'copy'", "verl/a.py", "ids.copy()", "pip install 'transformers<5'"),
+        ("AssertionError: When overlap_grad_reduce is True, config.no_sync_func must be None", "megatron/a.py", "assert x", "or set overlap_grad_reduce=False"),
+        ("ValueError: Invalid backend: None, expected sglang or vllm", "areal/a.py", "raise ValueError(backend)", "set the backend, which is empty: sglang or vllm"),
+        ("KeyError: 'timing'", "verl/trainer/ppo/ray_trainer.py", 'raw.update(batch.meta_info["timing"])', "the step before ray_trainer.py:12 does not return timing in this mode of the rollout"),
+        ("ImportError: /home/u/.cache/torch_extensions/py312_cu124/xgrammar/xgrammar.so: cannot open shared object file: No such file or directory", "xgrammar/a.py", "load()", "remove /home/u/.cache/torch_extensions/py312_cu124/xgrammar/, install ninja"),
+        ("AssertionError: a state that was unheard of", "vllm/a.py", "assert state", "the exception states what is wrong, a check in vllm at a.py:12; if nothing that the job gave it explains this, install a newer release"),
     ],
 )  # fmt: skip
 def test_what_an_exception_shows_of_its_cause_is_used(error: str, place: str, code: str, said: str) -> None:
@@ -342,6 +350,16 @@ def test_what_an_exception_shows_of_its_cause_is_used(error: str, place: str, co
     first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
     assert first is not None
     assert said in remedy_of(first)
+
+
+def test_an_argument_that_one_package_does_not_pass_to_another_is_a_matter_of_their_releases() -> None:
+    error = "AssertionError: vp_stage must be passed if virtual pipeline is enabled"
+    told = remedy(error, f"{PACKAGES}/swift/a.py", f"{PACKAGES}/megatron/core/b.py")
+    assert "swift does not pass vp_stage, which megatron needs here: install a newer swift" in told
+
+
+def test_the_name_of_a_weight_is_no_setting() -> None:
+    assert "correct model" not in remedy("KeyError: 'model.layers.0.self_attn.attn'", f"{PACKAGES}/vllm/a.py")
 
 
 def test_a_part_that_cannot_be_left_out_is_not_named() -> None:
