@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 EMPTY_NAMES = (
     "one", "said", "told", "asked", "say", "says", "saying", "tells", "telling", "ask", "asks", "asking", "asker", "asked_for",
-    "hear", "hears", "heard", "talk", "speaker", "spoken", "knows", "wish", "wishes", "people", "somebody",
+    "hear", "hears", "heard", "talk", "speaker", "spoken", "knows", "wish", "wishes", "people", "somebody", "there",
 )  # fmt: skip
 # Of code that only a person could do, where a message of ours means: determined, queried, printed, reported.
 _OF_PERSONS = re.compile(
@@ -34,6 +34,9 @@ def bound_names(tree: ast.Module) -> Counter[str]:
             names.append(node.name)
     return Counter(name.lstrip("_") for name in names)
 
+# Facts that keep their names, because files hold them.
+_IN_FACTS = Counter({"there": 2})  # Unmet.there, and one in refusals.py
+
 
 @pytest.fixture(scope="module")
 def sources() -> dict[Path, str]:
@@ -53,7 +56,7 @@ def found(sources: dict[Path, str]) -> Counter[str]:
 
 @pytest.mark.parametrize("name", EMPTY_NAMES)
 def test_no_name_states_nothing(name: str, found: Counter[str]) -> None:
-    assert not found[name], f"name what it is instead of {name!r}; CONTRIBUTING has a list of words"
+    assert found[name] <= _IN_FACTS[name], f"name what it is instead of {name!r}; CONTRIBUTING has a list of words"
 
 
 def test_no_text_describes_code_as_a_person(sources: dict[Path, str]) -> None:

@@ -141,8 +141,8 @@ def discover(options: Options, machine: Machine) -> Target:
         libraries=tuple((name, folder) for name, folder in libraries.items() if folder is not None),
         files=files,
         words=words,
-        model=_there(options.model, "--model", machine),
-        data=tuple(path for named in options.data if (path := _there(named, "--data", machine))),
+        model=_existing(options.model, "--model", machine),
+        data=tuple(path for named in options.data if (path := _existing(named, "--data", machine))),
         ray_address=_ray_address(options.ray_address),
         gpu_memory=options.gpu_memory,
     )
@@ -201,10 +201,10 @@ def _demand_text(path: Path, word: str) -> None:
     except OSError as error:
         raise UsageError(f"{word}: it cannot be read: {error.strerror}") from None
     if binary:
-        raise UsageError(f"{word}: not a text file; name a launch script, or a whole command behind --")
+        raise UsageError(f"{word}: not a text file; name a launch script, or a whole command after --")
     if size > LARGEST_SCRIPT:
         raise UsageError(
-            f"{word}: {size / 1e6:.1f} MB, too large for a launch script; name a launch script, or a whole command behind --"
+            f"{word}: {size / 1e6:.1f} MB, too large for a launch script; name a launch script, or a whole command after --"
         )
 
 
@@ -226,7 +226,7 @@ def _ray_address(given: str) -> str:
     return given
 
 
-def _there(path: Path | None, option: str, machine: Machine) -> Path | None:
+def _existing(path: Path | None, option: str, machine: Machine) -> Path | None:
     """Return an absolute path that exists."""
     if path is None:
         return None

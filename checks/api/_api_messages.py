@@ -96,13 +96,13 @@ def _missing(
     The message for several: "verl imports 3 names that vLLM does not have there", where `does` holds {} for the number, and `lacks`
     ends the sentence.
     """
-    there = named(uses)
+    library = named(uses)
     yield from judged(
         breaks(uses, kind),
         lambda use: use.name,
         lambda group: finding_of(group, uses),
         lambda every: (
-            f"verl {does.format(len(every))} that {there} {lacks}: "
+            f"verl {does.format(len(every))} that {library} {lacks}: "
             f"{listed((use.last for use in every), SHOWN)}"
         ),
         _other_release(uses),
@@ -111,20 +111,20 @@ def _missing(
 
 def mismatched_calls(uses: ApiUses) -> Iterator[Finding]:
     """Report the calls with arguments that the library does not accept."""
-    there = named(uses)
+    library = named(uses)
     yield from judged(
         breaks(uses, "keyword", "positional", "required", "meaning"),
         lambda use: f"{use.name} {use.kind}",
         lambda group: finding(
             group,
-            f"{_mismatch(group[0])} in {there}",
+            f"{_mismatch(group[0])} in {library}",
             found=group[0].name,
             wanted=_wanted(group[0]),
             remedy=f"change the call, or {_other_release(uses)}",
             fix="dropped-argument" if isinstance(uses, VllmUses) and all(map(dropped, group)) else None,
         ),
         lambda every: (
-            f"verl makes {len(every)} calls that {there} does not accept: "
+            f"verl makes {len(every)} calls that {library} does not accept: "
             f"{listed(('{}({})'.format(*_parts(use)) for use in every), SHOWN)}"
         ),
         _other_release(uses),

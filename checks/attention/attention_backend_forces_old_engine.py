@@ -40,8 +40,8 @@ def attention_backend_forces_old_engine(
     Unset the variable.
     """
     for place, backend in language(requested, backends):
-        there = not backends.platform or backends.platform in backend.platforms
-        if there and backends.old_engine_unless and backend.name not in backends.old_engine_unless:
+        supported = not backends.platform or backends.platform in backend.platforms
+        if supported and backends.old_engine_unless and backend.name not in backends.old_engine_unless:
             yield Finding(
                 f"{backend.name} makes vLLM {backends.version} fall back to its old engine (V0)",
                 Evidence(

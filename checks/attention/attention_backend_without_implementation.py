@@ -81,8 +81,8 @@ def _why(backend: Backend) -> str:
     return f"its class path is empty{same}"
 
 
-def _correction(there: Configuration | Unknown, key: str) -> Correction | None:
+def _correction(configuration: Configuration | Unknown, key: str) -> Correction | None:
     """Remove the setting, so that vLLM chooses."""
-    if isinstance(there, Unknown) or there.override_of(key) is None:
+    if isinstance(configuration, Unknown) or configuration.override_of(key) is None:
         return None
-    return settings(there, {key: LEAVE_OUT}, "vLLM chooses the backend")
+    return settings(configuration, {key: LEAVE_OUT}, "vLLM chooses the backend")

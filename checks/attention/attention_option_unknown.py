@@ -45,8 +45,8 @@ def attention_option_unknown(requested: AttentionAsked, backends: AttentionBacke
         if place.by == VARIABLE or place.by in backends.options:
             continue
         backend = None if place.by == VISION else backends.get(place.name.upper())
-        there = backend is not None and backends.is_usable(backend)
-        instead = f", or set {how_to_name(backends, place.name.upper())} instead" if there else ""
+        usable = backend is not None and backends.is_usable(backend)
+        instead = f", or set {how_to_name(backends, place.name.upper())} instead" if usable else ""
         yield Finding(
             f"vLLM {backends.version} has no option {place.by}",
             Evidence(written(place), _wanted(place, backends), backends.read_from),

@@ -124,23 +124,23 @@ def flash_attention_not_installed(
     yield unless_installed(found, launch)
 
 
-def _correction(there: Configuration | Unknown, attention: TrainerAttention) -> Correction | None:
+def _correction(configuration: Configuration | Unknown, attention: TrainerAttention) -> Correction | None:
     """Use torch's own attention on padded rows, which gives the same numbers more slowly, for each model that lacks the package."""
-    if isinstance(there, Unknown):
+    if isinstance(configuration, Unknown):
         return None
-    lacking = [_trained(there, attention)] if not attention.installed else []
+    lacking = [_trained(configuration, attention)] if not attention.installed else []
     if attention.critic is not None and not attention.critic.installed:
         lacking.append(_CRITIC)
     values: dict[str, object] = {}
     for model in lacking:
         values[f"{model}.{_NAME}"] = "sdpa"
-        if model != _CRITIC or there.has(f"{model}.{_PADDING}"):
+        if model != _CRITIC or configuration.has(f"{model}.{_PADDING}"):
             values[f"{model}.{_PADDING}"] = False
-    return settings(there, values, "torch's own attention needs no package; it is slower")
+    return settings(configuration, values, "torch's own attention needs no package; it is slower")
 
 
-def _trained(there: Configuration | Unknown, attention: TrainerAttention) -> str:
+def _trained(configuration: Configuration | Unknown, attention: TrainerAttention) -> str:
     """The section of the trained model: fine-tuning has it at the top."""
     if not attention.by_default:
         return attention.written.removesuffix(f".{_NAME}")
-    return _MODEL if isinstance(there, Unknown) or there.has(_MODEL) else _TUNED
+    return _MODEL if isinstance(configuration, Unknown) or configuration.has(_MODEL) else _TUNED

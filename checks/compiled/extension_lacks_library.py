@@ -171,5 +171,5 @@ def _words(
 
 
 def _lies_in(missing: tuple[MissingLibrary, ...]) -> str:
-    there = next((library for library in missing if library.lies_in), None)
-    return f"; {there.lies_in} exists, but the loader does not search it" if there else ""
+    existing = next((library for library in missing if library.lies_in), None)
+    return f"; {existing.lies_in} exists, but the loader does not search it" if existing else ""

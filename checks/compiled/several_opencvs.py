@@ -42,25 +42,25 @@ def several_opencvs(packages: Packages) -> Iterator[Finding]:
 
     Remove all of them, then install one: vLLM requires `opencv-python-headless`, which is enough on a server.
     """
-    there = [found for name in _NAMES if (found := packages.get(name)) is not None]
-    if len(there) < 2:
+    installed = [found for name in _NAMES if (found := packages.get(name)) is not None]
+    if len(installed) < 2:
         return
-    names = [distribution.name for distribution in there]
+    names = [distribution.name for distribution in installed]
     # The "contrib" variant contains everything in the other, so it serves all dependents.
     base = (
         "opencv-contrib-python-headless"
         if any("contrib" in name for name in names)
         else "opencv-python-headless"
     )
-    kept = next((distribution for distribution in there if distribution.name == base), None)
+    kept = next((distribution for distribution in installed if distribution.name == base), None)
     yield Finding(
         f"{' and '.join(names)} are installed into the same folder cv2",
         Evidence(
-            found=", ".join(f"{distribution.name} {distribution.version}" for distribution in there),
+            found=", ".join(f"{distribution.name} {distribution.version}" for distribution in installed),
             wanted="one of them",
             read_from="the installed distributions",
         ),
-        location=Location(there[0].location),
+        location=Location(installed[0].location),
         remedy=f"pip uninstall -y {' '.join(names)} && pip install {base}"
         + (f"=={kept.version}" if kept else ""),
         subject=Subject("package", names[0], ",".join(names[1:])),

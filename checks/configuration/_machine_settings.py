@@ -21,20 +21,24 @@ _LEAST_SEQUENCES = 16
 _LEAST_UTILISATION = 0.3
 
 
-def recommended(there: Configuration, resources: Resources) -> list[str]:
+def recommended(configuration: Configuration, resources: Resources) -> list[str]:
     """Overrides with which the job requests no more than this machine has, without keys that this verl lacks."""
     return [
         f"{key}={value}"
-        for key, value in _settings(there, resources)
-        if there.has(key) and there.get(key) != value
+        for key, value in _settings(configuration, resources)
+        if configuration.has(key) and configuration.get(key) != value
     ]
 
 
-def relief(there: Configuration) -> list[str]:
+def relief(configuration: Configuration) -> list[str]:
     """Overrides with which the job needs about half of the memory at a time, on the same number of GPUs."""
-    gpus = there.number(GPUS)
-    settings = [*_batches(there, int(gpus), 0.5, 0), *_rollout(there, 0.5)] if gpus else []
-    return [f"{key}={value}" for key, value in settings if there.has(key) and there.get(key) != value]
+    gpus = configuration.number(GPUS)
+    settings = [*_batches(configuration, int(gpus), 0.5, 0), *_rollout(configuration, 0.5)] if gpus else []
+    return [
+        f"{key}={value}"
+        for key, value in settings
+        if configuration.has(key) and configuration.get(key) != value
+    ]
 
 
 def workers_for(resources: Resources) -> int | None:
@@ -42,35 +46,42 @@ def workers_for(resources: Resources) -> int | None:
     return None if resources.cpus is None else max(1, int(resources.cpus / 2))
 
 
-def _settings(there: Configuration, resources: Resources) -> Iterator[tuple[str, object]]:
-    requested, gpus = there.number(GPUS), len(resources.gpus or ())
-    workers, wanted = workers_for(resources), there.number(WORKERS)
+def _settings(configuration: Configuration, resources: Resources) -> Iterator[tuple[str, object]]:
+    requested, gpus = configuration.number(GPUS), len(resources.gpus or ())
+    workers, wanted = workers_for(resources), configuration.number(WORKERS)
     if not requested or not gpus or requested <= gpus:
         return
     share = gpus / requested
     yield GPUS, gpus
-    tensor = there.number(f"{_ROLLOUT}.tensor_model_parallel_size")
+    tensor = configuration.number(f"{_ROLLOUT}.tensor_model_parallel_size")
     if tensor:
         yield (
             f"{_ROLLOUT}.tensor_model_parallel_size",
             max(n for n in range(1, gpus + 1) if n <= tensor and not gpus % n),
         )
-    if there.get(f"{_ACTOR}.strategy") in ("fsdp", "fsdp2"):
+    if configuration.get(f"{_ACTOR}.strategy") in ("fsdp", "fsdp2"):
         for key in _OFFLOAD:
             yield key, True
-    yield from _batches(there, gpus, share, min((gpu.memory for gpu in resources.gpus or ()), default=0))
-    yield from _rollout(there, share)
+    yield from _batches(
+        configuration, gpus, share, min((gpu.memory for gpu in resources.gpus or ()), default=0)
+    )
+    yield from _rollout(configuration, share)
     if workers is not None and wanted and wanted > workers:
         yield WORKERS, workers
 
 
-def _batches(there: Configuration, gpus: int, share: float, memory: int) -> Iterator[tuple[str, object]]:
+def _batches(
+    configuration: Configuration, gpus: int, share: float, memory: int
+) -> Iterator[tuple[str, object]]:
     """Yield batches in proportion to the GPUs, in powers of two so that they divide; micro batches by the GPU's memory in MiB.
 
     With a `memory` of 0 the micro batches stay as they are.
     """
-    batch, mini = there.number("data.train_batch_size"), there.number(f"{_ACTOR}.ppo_mini_batch_size")
-    micro = there.number(f"{_ACTOR}.ppo_micro_batch_size_per_gpu")
+    batch, mini = (
+        configuration.number("data.train_batch_size"),
+        configuration.number(f"{_ACTOR}.ppo_mini_batch_size"),
+    )
+    micro = configuration.number(f"{_ACTOR}.ppo_micro_batch_size_per_gpu")
     if not batch or not mini:
         return
     smaller = gpus * _power_of_two(batch * share / gpus)
@@ -84,24 +95,26 @@ def _batches(there: Configuration, gpus: int, share: float, memory: int) -> Iter
             f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu",
             "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu",
         ):
-            if there.number(key):
+            if configuration.number(key):
                 yield key, most
 
 
-def _rollout(there: Configuration, share: float) -> Iterator[tuple[str, object]]:
+def _rollout(configuration: Configuration, share: float) -> Iterator[tuple[str, object]]:
     """Yield settings with fewer samples and sequences at a time, but at least half, and with memory left for larger shards of the model."""
     part = max(share, 0.5)
-    samples = there.number(f"{_ROLLOUT}.n")
+    samples = configuration.number(f"{_ROLLOUT}.n")
     if samples and samples > _LEAST_SAMPLES:
         yield f"{_ROLLOUT}.n", max(_LEAST_SAMPLES, int(samples * part))
-    sequences = there.number(f"{_ROLLOUT}.max_num_seqs")
+    sequences = configuration.number(f"{_ROLLOUT}.max_num_seqs")
     if sequences:
         yield f"{_ROLLOUT}.max_num_seqs", max(_LEAST_SEQUENCES, int(sequences * part))
-    tokens = there.number(f"{_ROLLOUT}.max_num_batched_tokens")
-    longest = (there.number("data.max_prompt_length") or 0) + (there.number("data.max_response_length") or 0)
+    tokens = configuration.number(f"{_ROLLOUT}.max_num_batched_tokens")
+    longest = (configuration.number("data.max_prompt_length") or 0) + (
+        configuration.number("data.max_response_length") or 0
+    )
     if tokens:
         yield f"{_ROLLOUT}.max_num_batched_tokens", int(max(longest, tokens * part))
-    memory = there.number(f"{_ROLLOUT}.gpu_memory_utilization")
+    memory = configuration.number(f"{_ROLLOUT}.gpu_memory_utilization")
     if memory and memory > _LEAST_UTILISATION:
         yield f"{_ROLLOUT}.gpu_memory_utilization", round(max(_LEAST_UTILISATION, memory - 0.1), 2)
 

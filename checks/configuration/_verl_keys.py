@@ -54,7 +54,7 @@ def table() -> Mapping[str, Any]:
     return found
 
 
-def renamed(key: str, there: Configuration) -> Rename | None:
+def renamed(key: str, configuration: Configuration) -> Rename | None:
     """The key's name in the current tree, after several renames if need be; None if unknown."""
     name, notes, release = key, [], ""
     for rename in renames():
@@ -62,31 +62,31 @@ def renamed(key: str, there: Configuration) -> Rename | None:
             name = rename.new + name.removeprefix(rename.old)
             release = rename.release
             notes += [rename.note] if rename.note else []
-        if name != key and there.has(name):
+        if name != key and configuration.has(name):
             return Rename(key, name, release, "; ".join(notes))
     return None
 
 
-def certain(word: OverrideWord, there: Configuration) -> str:
+def certain(word: OverrideWord, configuration: Configuration) -> str:
     """The key, with its sign, that a word without a sign must mean in the current tree; "" if that is a guess.
 
     A rename does not count if it changed the value's meaning, or left part of it to another key.
     """
     if word.fate != "no such key" or word.sign:
         return ""
-    moved = renamed(word.key, there)
+    moved = renamed(word.key, configuration)
     if moved is not None:
         return "" if moved.note else moved.new
-    return f"+{word.key}" if is_free(word.key, there) else ""
+    return f"+{word.key}" if is_free(word.key, configuration) else ""
 
 
-def is_free(key: str, there: Configuration) -> bool:
+def is_free(key: str, configuration: Configuration) -> bool:
     """Whether the key is in a section that verl leaves to the user: one that is empty in its tree, or one for engines."""
     above = key.rpartition(".")[0]
     while above:
         if ".engine_kwargs." in f"{above}." or ".override_config" in f"{above}.":
             return True
-        if there.get(above) == {}:
+        if configuration.get(above) == {}:
             return True
         above = above.rpartition(".")[0]
     return False
@@ -110,22 +110,24 @@ def history(key: str, verl: str) -> History:
     return History(last("added", later=True), last("removed", later=False))
 
 
-def elsewhere(key: str, there: Configuration) -> list[str]:
+def elsewhere(key: str, configuration: Configuration) -> list[str]:
     """Keys of the tree with the same last name, in a section that shares a name, most similar first."""
     *sections, leaf = key.split(".")
     found = [
         other
-        for other in all_keys(there)
+        for other in all_keys(configuration)
         if other.rpartition(".")[2] == leaf
         and (not sections or not set(sections).isdisjoint(other.split(".")[:-1]))
     ]
     return sorted(found, key=lambda other: -difflib.SequenceMatcher(None, key, other).ratio())
 
 
-def alike(key: str, there: Configuration) -> str:
+def alike(key: str, configuration: Configuration) -> str:
     """The key of which this may be a typo; empty if none is similar enough."""
     above, _, leaf = key.rpartition(".")
-    values = [other for other in all_keys(there) if not isinstance(there.default(other), Mapping)]
+    values = [
+        other for other in all_keys(configuration) if not isinstance(configuration.default(other), Mapping)
+    ]
     leaves = {
         name: other
         for place, _, name, other in ((*other.rpartition("."), other) for other in values)
@@ -133,7 +135,7 @@ def alike(key: str, there: Configuration) -> str:
     }
     longer = [name for name in leaves if set(_WORD.findall(leaf)) < set(_WORD.findall(name))]
     if len(longer) > 1:  # what verl leaves unset by default is meant less often
-        unset = {name for name in longer if there.default(leaves[name]) is None}
+        unset = {name for name in longer if configuration.default(leaves[name]) is None}
         leaves = {name: other for name, other in leaves.items() if name not in unset} or leaves
     elif longer and len(leaves) == 1:
         return leaves[longer[0]]
@@ -191,9 +193,13 @@ def _same_words(key: str, other: str) -> bool:
     return difflib.SequenceMatcher(None, "".join(added), "".join(missing)).ratio() >= _CLOSE
 
 
-def without_added(there: Configuration) -> Configuration:
+def without_added(configuration: Configuration) -> Configuration:
     """The configuration without the keys that the user's own files add to verl's."""
-    return replace(there, before=_without(there.before, there.added, "")) if there.added else there
+    return (
+        replace(configuration, before=_without(configuration.before, configuration.added, ""))
+        if configuration.added
+        else configuration
+    )
 
 
 def _without(tree: Mapping[str, Any], keys: tuple[str, ...], above: str) -> dict[str, Any]:
@@ -204,9 +210,9 @@ def _without(tree: Mapping[str, Any], keys: tuple[str, ...], above: str) -> dict
     }
 
 
-def all_keys(there: Configuration) -> Iterator[str]:
+def all_keys(configuration: Configuration) -> Iterator[str]:
     """Every dotted key of the tree."""
-    return _keys(there.before, "")
+    return _keys(configuration.before, "")
 
 
 def _keys(tree: Mapping[str, Any], above: str) -> Iterator[str]:

@@ -169,37 +169,37 @@ def batch_sizes_do_not_fit(
             )
 
 
-def _gpus_here(there: Configuration, resources: Resources | Unknown) -> int:
+def _gpus_here(configuration: Configuration, resources: Resources | Unknown) -> int:
     """This machine's number of GPUs if that is less than the job requests on each node; 0 otherwise."""
     here = 0 if isinstance(resources, Unknown) else len(resources.gpus or ())
-    return here if here < (there.number(GPUS) or 0) else 0
+    return here if here < (configuration.number(GPUS) or 0) else 0
 
 
-def _correction(there: Configuration, broken: _Broken, here: int) -> Correction | None:
+def _correction(configuration: Configuration, broken: _Broken, here: int) -> Correction | None:
     """The nearest settings that meet the demand on the existing GPUs: settings for more would fail for lack of GPUs."""
     if not here or GPUS not in broken.keys:
-        first = settings(there, broken.values, broken.why) if broken.values else None
-        others = (settings(there, values) for values in broken.others)
+        first = settings(configuration, broken.values, broken.why) if broken.values else None
+        others = (settings(configuration, values) for values in broken.others)
         return first and replace(first, others=tuple(filter(None, others)))
-    after = copied(there.after)
+    after = copied(configuration.after)
     section, _, name = GPUS.rpartition(".")
     after[section][name] = here
-    left = [other for other in _broken(replace(there, after=after)) if other.demand == broken.demand]
+    left = [other for other in _broken(replace(configuration, after=after)) if other.demand == broken.demand]
     values = {key: value for other in left for key, value in other.values.items()}
     why = "; ".join([f"this machine has {counted(here, 'GPU')}", *(other.why for other in left)])
-    effects = ["the job trains on fewer GPUs than the script requests", effect_of(there, values)]
-    return settings(there, {GPUS: here, **values}, why, "; ".join(filter(None, effects)))
+    effects = ["the job trains on fewer GPUs than the script requests", effect_of(configuration, values)]
+    return settings(configuration, {GPUS: here, **values}, why, "; ".join(filter(None, effects)))
 
 
-def _broken(there: Configuration) -> Iterator[_Broken]:
-    dynamic = there.get(f"{_ACTOR}.use_dynamic_bsz")
-    gpus = _product(there, *_GPUS)
+def _broken(configuration: Configuration) -> Iterator[_Broken]:
+    dynamic = configuration.get(f"{_ACTOR}.use_dynamic_bsz")
+    gpus = _product(configuration, *_GPUS)
     if dynamic is False:
-        yield from _whole_batch(there, gpus)
-        yield from _micro_batches(there)
-        if there.get(f"{_ACTOR}.strategy") in ("fsdp", "fsdp2"):
-            yield from _mini_batch(there, gpus)
-    if isinstance(dynamic, bool) and there.get(_LOG_PROBS) is (not dynamic):
+        yield from _whole_batch(configuration, gpus)
+        yield from _micro_batches(configuration)
+        if configuration.get(f"{_ACTOR}.strategy") in ("fsdp", "fsdp2"):
+            yield from _mini_batch(configuration, gpus)
+    if isinstance(dynamic, bool) and configuration.get(_LOG_PROBS) is (not dynamic):
         yield _Broken(
             "same kind of batches",
             f"{_ACTOR}.use_dynamic_bsz is {dynamic}, and {_LOG_PROBS} is {not dynamic}: the workers of this verl need the same",
@@ -208,10 +208,10 @@ def _broken(there: Configuration) -> Iterator[_Broken]:
             values={_LOG_PROBS: dynamic},
             why="log probabilities are computed in the same kind of batches as the update",
         )
-    tensor = there.number(f"{_ROLLOUT}.tensor_model_parallel_size")
-    hybrid = there.get("actor_rollout_ref.hybrid_engine") is not False
+    tensor = configuration.number(f"{_ROLLOUT}.tensor_model_parallel_size")
+    hybrid = configuration.get("actor_rollout_ref.hybrid_engine") is not False
     if gpus and tensor and gpus % tensor == 0 and hybrid:
-        yield from _wide_groups(there, gpus, tensor)
+        yield from _wide_groups(configuration, gpus, tensor)
     if gpus and tensor and gpus % tensor and hybrid:
         yield _Broken(
             _GROUPS,
@@ -227,13 +227,13 @@ def _broken(there: Configuration) -> Iterator[_Broken]:
                 for size in _divisors_by_distance(int(gpus), int(tensor))[1:4]
             ),
         )
-    sequence = there.number(f"{_ACTOR}.ulysses_sequence_parallel_size")
+    sequence = configuration.number(f"{_ACTOR}.ulysses_sequence_parallel_size")
     padding = "actor_rollout_ref.model.use_remove_padding"
     if (
         sequence
         and sequence > 1
-        and there.get(padding) is False
-        and there.get(f"{_ACTOR}.strategy") == "fsdp"
+        and configuration.get(padding) is False
+        and configuration.get(f"{_ACTOR}.strategy") == "fsdp"
     ):
         yield _Broken(
             "remove padding",
@@ -243,7 +243,10 @@ def _broken(there: Configuration) -> Iterator[_Broken]:
             values={padding: True},
             why="sequences are split only where rows have no padding",
         )
-    if there.get(f"{_ROLLOUT}.val_kwargs.do_sample") is True and there.number(f"{_ROLLOUT}.temperature") == 0:
+    if (
+        configuration.get(f"{_ROLLOUT}.val_kwargs.do_sample") is True
+        and configuration.number(f"{_ROLLOUT}.temperature") == 0
+    ):
         yield _Broken(
             "temperature",
             f"validation samples, but {_ROLLOUT}.temperature is 0",
@@ -253,10 +256,10 @@ def _broken(there: Configuration) -> Iterator[_Broken]:
             why="at temperature 0 nothing is sampled",
         )
     if (
-        there.get(f"{_ROLLOUT}.mode") == "async"
-        and there.get("data.return_raw_chat") is False
-        and not own_prompts(there)
-        and there.program.endswith(_PROGRAM)
+        configuration.get(f"{_ROLLOUT}.mode") == "async"
+        and configuration.get("data.return_raw_chat") is False
+        and not own_prompts(configuration)
+        and configuration.program.endswith(_PROGRAM)
     ):
         yield _Broken(
             "raw chat",
@@ -268,20 +271,23 @@ def _broken(there: Configuration) -> Iterator[_Broken]:
         )
 
 
-def _dynamic_batches(there: Configuration, *, padded: bool) -> Iterator[_Broken]:
+def _dynamic_batches(configuration: Configuration, *, padded: bool) -> Iterator[_Broken]:
     """Yield batches, measured in tokens, without room for the longest row. Without padding, no row may actually be that long."""
-    prompt, response = there.number("data.max_prompt_length"), there.number("data.max_response_length")
-    sequence = there.number(f"{_ACTOR}.ulysses_sequence_parallel_size") or 1
-    if not prompt or not response or there.get(f"{_ACTOR}.strategy") not in ("fsdp", "fsdp2"):
+    prompt, response = (
+        configuration.number("data.max_prompt_length"),
+        configuration.number("data.max_response_length"),
+    )
+    sequence = configuration.number(f"{_ACTOR}.ulysses_sequence_parallel_size") or 1
+    if not prompt or not response or configuration.get(f"{_ACTOR}.strategy") not in ("fsdp", "fsdp2"):
         return
     row = prompt + response
     for switch, key in (
         (f"{_ACTOR}.use_dynamic_bsz", f"{_ACTOR}.ppo_max_token_len_per_gpu"),
         (f"{_ROLLOUT}.log_prob_use_dynamic_bsz", f"{_ROLLOUT}.log_prob_max_token_len_per_gpu"),
     ):
-        most = there.number(key)
-        own = key.startswith(_ACTOR) or there.override_of(key) is not None
-        if there.get(switch) is True and own and most and most * sequence < row:
+        most = configuration.number(key)
+        own = key.startswith(_ACTOR) or configuration.override_of(key) is not None
+        if configuration.get(switch) is True and own and most and most * sequence < row:
             tokens = f"the {row:g} tokens of a row" if padded else f"the {row:g} tokens that a row may have"
             yield _Broken(
                 "row in a batch",
@@ -294,11 +300,11 @@ def _dynamic_batches(there: Configuration, *, padded: bool) -> Iterator[_Broken]
             )
 
 
-def _wide_groups(there: Configuration, gpus: float, tensor: float) -> Iterator[_Broken]:
+def _wide_groups(configuration: Configuration, gpus: float, tensor: float) -> Iterator[_Broken]:
     """A rollout group holds each of its data-parallel and pipeline-parallel parts."""
     more = [f"{_ROLLOUT}.{name}" for name in ("data_parallel_size", "pipeline_model_parallel_size")]
-    wide = [key for key in more if (there.number(key) or 0) > 1]
-    size = tensor * math.prod(there.number(key) or 1 for key in more)
+    wide = [key for key in more if (configuration.number(key) or 0) > 1]
+    size = tensor * math.prod(configuration.number(key) or 1 for key in more)
     if wide and gpus % size:
         yield _Broken(
             _GROUPS,
@@ -310,14 +316,14 @@ def _wide_groups(there: Configuration, gpus: float, tensor: float) -> Iterator[_
         )
 
 
-def _whole_batch(there: Configuration, gpus: float | None) -> Iterator[_Broken]:
-    batch, samples = there.number("data.train_batch_size"), there.number(f"{_ROLLOUT}.n")
-    mini = there.number(f"{_ACTOR}.ppo_mini_batch_size")
+def _whole_batch(configuration: Configuration, gpus: float | None) -> Iterator[_Broken]:
+    batch, samples = configuration.number("data.train_batch_size"), configuration.number(f"{_ROLLOUT}.n")
+    mini = configuration.number(f"{_ACTOR}.ppo_mini_batch_size")
     if (
         batch
         and samples
         and gpus
-        and there.get(f"{_ACTOR}.strategy") != "megatron"
+        and configuration.get(f"{_ACTOR}.strategy") != "megatron"
         and batch * samples % gpus
     ):
         yield _Broken(
@@ -344,17 +350,17 @@ def _whole_batch(there: Configuration, gpus: float | None) -> Iterator[_Broken]:
         )
 
 
-def _micro_batches(there: Configuration) -> Iterator[_Broken]:
+def _micro_batches(configuration: Configuration) -> Iterator[_Broken]:
     wanted = [(_ACTOR, "ppo_micro_batch_size"), (_ROLLOUT, "log_prob_micro_batch_size")]
-    if has_reference(there):
+    if has_reference(configuration):
         wanted.append((_REF, "log_prob_micro_batch_size"))
     for section, name in wanted:
         old, new = f"{section}.{name}", f"{section}.{name}_per_gpu"
-        if not (there.has(old) and there.has(new)):
+        if not (configuration.has(old) and configuration.has(new)):
             continue
-        values = (there.get(old), there.get(new))
+        values = (configuration.get(old), configuration.get(new))
         if values == (None, None):
-            micro = _micro_batch_of_actor(there)
+            micro = _micro_batch_of_actor(configuration)
             yield _Broken(
                 "one of two",
                 f"neither {new} nor {old} is set",
@@ -366,13 +372,13 @@ def _micro_batches(there: Configuration) -> Iterator[_Broken]:
                 else "1 at a time takes the least memory",
             )
         elif values[1] is None and section != _REF and type(total := values[0]) is int and total > 0:
-            each = _micro_batch_on_each(there, total)
+            each = _micro_batch_on_each(configuration, total)
             yield _Broken(
                 "micro batch per GPU",
                 f"the workers of this verl need {new}: {old} is no longer divided among the GPUs",
                 (old, new),
                 f"set {new} instead of {old}",
-                values={old: LEAVE_OUT if there.override_of(old) else None, new: each},
+                values={old: LEAVE_OUT if configuration.override_of(old) else None, new: each},
                 why=f"{each} at a time on each GPU",
             )
         elif all(isinstance(value, int) for value in values):
@@ -381,16 +387,19 @@ def _micro_batches(there: Configuration) -> Iterator[_Broken]:
                 f"{old} and {new} are both set",
                 (old, new),
                 f"remove {old}, which is deprecated",
-                values={old: LEAVE_OUT if there.override_of(old) else None},
-                why=f"{new}={there.get(new)} stays",
+                values={old: LEAVE_OUT if configuration.override_of(old) else None},
+                why=f"{new}={configuration.get(new)} stays",
             )
 
 
-def _mini_batch(there: Configuration, gpus: float | None) -> Iterator[_Broken]:
+def _mini_batch(configuration: Configuration, gpus: float | None) -> Iterator[_Broken]:
     """Check the part of a mini batch on one GPU, as FSDP workers compute it."""
-    mini, samples = there.number(f"{_ACTOR}.ppo_mini_batch_size"), there.number(f"{_ROLLOUT}.n")
-    sequence = there.number(f"{_ACTOR}.ulysses_sequence_parallel_size") or 1
-    micro = there.number(f"{_ACTOR}.ppo_micro_batch_size_per_gpu")
+    mini, samples = (
+        configuration.number(f"{_ACTOR}.ppo_mini_batch_size"),
+        configuration.number(f"{_ROLLOUT}.n"),
+    )
+    sequence = configuration.number(f"{_ACTOR}.ulysses_sequence_parallel_size") or 1
+    micro = configuration.number(f"{_ACTOR}.ppo_micro_batch_size_per_gpu")
     if not mini or not samples or not gpus or gpus < sequence:
         return
     each = mini * samples // (gpus // sequence)
@@ -439,22 +448,24 @@ def _nearest_batch(batch: int, samples: int, gpus: int, mini: int) -> int:
     return below if below >= max(mini, 1) and batch - below <= step // 2 else below + step
 
 
-def _micro_batch_of_actor(there: Configuration) -> int:
-    return int(there.number(f"{_ACTOR}.ppo_micro_batch_size_per_gpu") or 1)
+def _micro_batch_of_actor(configuration: Configuration) -> int:
+    return int(configuration.number(f"{_ACTOR}.ppo_micro_batch_size_per_gpu") or 1)
 
 
-def _micro_batch_on_each(there: Configuration, total: int) -> int:
+def _micro_batch_on_each(configuration: Configuration, total: int) -> int:
     """The part of a micro batch of all GPUs on each of them, if necessary less, so that the samples of a mini batch are a multiple of it."""
-    ranks = (_product(there, *_GPUS) or 1) // (there.number(f"{_ACTOR}.ulysses_sequence_parallel_size") or 1)
+    ranks = (_product(configuration, *_GPUS) or 1) // (
+        configuration.number(f"{_ACTOR}.ulysses_sequence_parallel_size") or 1
+    )
     ranks = max(1, int(ranks))
-    mini = _product(there, f"{_ACTOR}.ppo_mini_batch_size", f"{_ROLLOUT}.n") or 0
+    mini = _product(configuration, f"{_ACTOR}.ppo_mini_batch_size", f"{_ROLLOUT}.n") or 0
     return _divisor_up_to(int(mini) // ranks or 1, max(1, total // ranks))
 
 
-def _product(there: Configuration, *keys: str) -> float | None:
+def _product(configuration: Configuration, *keys: str) -> float | None:
     product = 1.0
     for key in keys:
-        value = there.number(key)
+        value = configuration.number(key)
         if not value:
             return None
         product *= value

@@ -93,8 +93,8 @@ _HAVE = VerlRegistries(
 
 def _own(estimator: str) -> Configuration:
     """A configuration file of the user's own that names an estimator."""
-    (there,) = configured(tree={"algorithm": {"adv_estimator": estimator}})
-    return replace(there, folder="/home/me/config", name="mine", origins={ESTIMATOR: "mine.yaml:7"})
+    (configuration,) = configured(tree={"algorithm": {"adv_estimator": estimator}})
+    return replace(configuration, folder="/home/me/config", name="mine", origins={ESTIMATOR: "mine.yaml:7"})
 
 
 def _irrelevant(registries: VerlRegistries) -> str | None:
@@ -220,20 +220,20 @@ def _correction(word: OverrideWord, value: str, near: str, default: object) -> C
     return reworded(word, None, effect=f"the job runs with verl's default instead of {value}")
 
 
-def _override(there: Configuration, key: str, value: str, near: str) -> Correction | None:
+def _override(configuration: Configuration, key: str, value: str, near: str) -> Correction | None:
     """The intended name as a word of the command, which takes precedence over the user's file; None for one entry of a list."""
-    if not near or there.get(key) != value or not _is_misspelt(value, near):
+    if not near or configuration.get(key) != value or not _is_misspelt(value, near):
         return None
-    return settings(there, {key: near}, f"{near} is the closest name to {value}", "")
+    return settings(configuration, {key: near}, f"{near} is the closest name to {value}", "")
 
 
 def _is_misspelt(value: str, near: str) -> bool:
     return difflib.SequenceMatcher(None, _plain(value), _plain(near)).ratio() >= _PLAIN
 
 
-def _agent_loops_elsewhere(there: Configuration, tables: DataTables | Unknown) -> bool:
+def _agent_loops_elsewhere(configuration: Configuration, tables: DataTables | Unknown) -> bool:
     """Whether a file may define further agent loops, or rows may name their own, so that the default is not used."""
-    if there.get(_AGENT_LOOPS_FILE):
+    if configuration.get(_AGENT_LOOPS_FILE):
         return True
     trained = () if isinstance(tables, Unknown) else tables.of("train", "val")
     found: list[Table] = list(trained)

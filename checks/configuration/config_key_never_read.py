@@ -28,8 +28,10 @@ def _job(word: str, moved_by: str = "") -> tuple[Configuration, OldRewardKeys]:
 
 def _own(*words: str, key: str) -> tuple[Configuration, Absent]:
     """A configuration file of the user's own, which sets another key than verl's."""
-    (there,) = configured(*words, tree={"data": {"max_response_length": 512, key: 16}})
-    mine = replace(there, folder="/home/me/config", name="mine", origins={f"data.{key}": "mine.yaml:7"})
+    (configuration,) = configured(*words, tree={"data": {"max_response_length": 512, key: 16}})
+    mine = replace(
+        configuration, folder="/home/me/config", name="mine", origins={f"data.{key}": "mine.yaml:7"}
+    )
     return replace(mine, added=(f"data.{key}",)), Absent("this verl has one name for each key of the reward")
 
 
@@ -80,21 +82,21 @@ def config_key_never_read(configuration: Configuration, old: OldRewardKeys | Unk
             )
 
 
-def _misspelt(key: str, there: Configuration) -> Iterator[Finding]:
+def _misspelt(key: str, configuration: Configuration) -> Iterator[Finding]:
     """Yield the finding that a key of the user's own file is a typo of one that nothing else of the user's sets."""
-    value, own = there.get(key), there.own_line(key)
-    refused = there.has(f"{key.rpartition('.')[0]}._target_")  # by the section's class: CFG115
-    if own is None or isinstance(value, Mapping) or is_free(key, there) or refused:
+    value, own = configuration.get(key), configuration.own_line(key)
+    refused = configuration.has(f"{key.rpartition('.')[0]}._target_")  # by the section's class: CFG115
+    if own is None or isinstance(value, Mapping) or is_free(key, configuration) or refused:
         return
-    near = alike(key, without_added(there))
-    if not near or not is_slip(key, near) or there.override_of(near) or there.own_line(near):
+    near = alike(key, without_added(configuration))
+    if not near or not is_slip(key, near) or configuration.override_of(near) or configuration.own_line(near):
         return
-    changes = _PLAIN.fullmatch(str(value)) and value != there.get(near)
+    changes = _PLAIN.fullmatch(str(value)) and value != configuration.get(near)
     yield Finding(
-        f"{release(there)} has no setting {key}, which your file adds; did you mean {near}?",
-        Evidence(found=f"{key}: {value}", wanted=f"{near}: {value}", read_from=tree_of(there)),
+        f"{release(configuration)} has no setting {key}, which your file adds; did you mean {near}?",
+        Evidence(found=f"{key}: {value}", wanted=f"{near}: {value}", read_from=tree_of(configuration)),
         location=Location(*own),
         remedy=f"write {near} instead of {key}",
         subject=Subject("setting", key),
-        **healed("CFG118", settings(there, {near: value}) if changes else None),
+        **healed("CFG118", settings(configuration, {near: value}) if changes else None),
     )

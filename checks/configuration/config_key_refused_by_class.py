@@ -66,12 +66,12 @@ def config_key_refused_by_class(
         )
 
 
-def _meant(refused: Refused, there: Configuration | Unknown) -> str:
+def _meant(refused: Refused, configuration: Configuration | Unknown) -> str:
     """The existing key that was probably meant, "" if there is none or another word of the command sets it."""
-    if isinstance(there, Unknown) or refused.word.key != f"{refused.section}.{refused.name}":
+    if isinstance(configuration, Unknown) or refused.word.key != f"{refused.section}.{refused.name}":
         return ""
-    near = alike(refused.word.key, without_added(there))
-    return near if near and there.override_of(near) is None else ""
+    near = alike(refused.word.key, without_added(configuration))
+    return near if near and configuration.override_of(near) is None else ""
 
 
 def _correction(refused: Refused, near: str) -> Correction | None:

@@ -83,12 +83,12 @@ def config_key_unknown(configuration: Configuration) -> Iterator[Finding]:
                     yield _dangling(word, match[1], configuration)
 
 
-def _dangling(word: OverrideWord, key: str, there: Configuration) -> Finding:
-    near = alike(key, there)
+def _dangling(word: OverrideWord, key: str, configuration: Configuration) -> Finding:
+    near = alike(key, configuration)
     return Finding(
         f"{word.key} refers to ${{{key}}}, which does not exist"
         + (f"; did you mean {near}?" if near else ""),
-        Evidence(found=word.text, wanted="a key of verl's configuration", read_from=tree_of(there)),
+        Evidence(found=word.text, wanted="a key of verl's configuration", read_from=tree_of(configuration)),
         location=place(word),
         remedy=f"write ${{{near}}}" if near else "name an existing key, or write the value",
         subject=Subject("setting", word.key, key),
@@ -99,24 +99,24 @@ def _dangling(word: OverrideWord, key: str, there: Configuration) -> Finding:
     )
 
 
-def _finding(word: OverrideWord, there: Configuration) -> Finding:
-    what, remedy = _meant(word, there)
+def _finding(word: OverrideWord, configuration: Configuration) -> Finding:
+    what, remedy = _meant(word, configuration)
     return Finding(
-        f"{release(there)} has no setting {word.key}{if_added(word)}{what}",
-        Evidence(found=word.text, wanted="a key of verl's configuration", read_from=tree_of(there)),
+        f"{release(configuration)} has no setting {word.key}{if_added(word)}{what}",
+        Evidence(found=word.text, wanted="a key of verl's configuration", read_from=tree_of(configuration)),
         location=place(word),
         remedy=remedy,
         severity=severity_of(word),
         subject=Subject("setting", word.key, word.text),
         **(
             {"fix": "script-key"}
-            if certain(word, there) and place(word).line
-            else healed("CFG101", _correction(word, there))
+            if certain(word, configuration) and place(word).line
+            else healed("CFG101", _correction(word, configuration))
         ),
     )
 
 
-def _correction(word: OverrideWord, there: Configuration) -> Correction | None:
+def _correction(word: OverrideWord, configuration: Configuration) -> Correction | None:
     """The intended key if there is one; otherwise, remove the word if this verl has nothing like it."""
     sign, value = word.sign, word.text.partition("=")[2]
 
@@ -124,39 +124,39 @@ def _correction(word: OverrideWord, there: Configuration) -> Correction | None:
         why = "" if effect else f"{word.key} most likely means {key}"
         return reworded(word, f"{sign}{key}={value}", why, effect)
 
-    if (moved := renamed(word.key, there)) is not None:
+    if (moved := renamed(word.key, configuration)) is not None:
         return as_key(moved.new, moved.note)
-    if near := alike(word.key, there):
+    if near := alike(word.key, configuration):
         return as_key(near, "" if is_slip(word.key, near) else f"{near} may not be what {word.key} meant")
-    others = elsewhere(word.key, there)
+    others = elsewhere(word.key, configuration)
     if "." not in word.key and len(others) == 1:
         return as_key(others[0], f"{others[0]} may not be what {word.key} meant")
     if "/" in value:  # a path that the job needs under another key
         return None
     return reworded(
-        word, None, effect=f"{release(there)} has no equivalent, so the job runs without {word.text}"
+        word, None, effect=f"{release(configuration)} has no equivalent, so the job runs without {word.text}"
     )
 
 
-def _meant(word: OverrideWord, there: Configuration) -> tuple[str, str]:
+def _meant(word: OverrideWord, configuration: Configuration) -> tuple[str, str]:
     """The end of the message, and the next step."""
     key = word.key
-    moved = renamed(key, there)
+    moved = renamed(key, configuration)
     if moved is not None:
         note = f" ({moved.note})" if moved.note else ""
         return (
             f": renamed to {moved.new} in verl {moved.release}{note}",
             f"write {moved.new} instead of {key}",
         )
-    if is_free(key, there):
+    if is_free(key, configuration):
         return "; append keys of this section with +", f"write +{word.text.lstrip('+')}"
-    if near := alike(key, there):
+    if near := alike(key, configuration):
         return f"; did you mean {near}?", f"write {near} instead of {key}"
-    past = history(key, there.verl)
+    past = history(key, configuration.verl)
     if past.came and not past.went:
         return f": added in verl {past.came}", f"remove it, or write +{key} if your own code reads it"
     when = f": removed in verl {past.went}" if past.went else ""
-    others = elsewhere(key, there)
+    others = elsewhere(key, configuration)
     if others and len(others) <= _FEW:
         return (
             f"{when}; similar: {listed(others, _FEW)}",

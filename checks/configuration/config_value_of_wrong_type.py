@@ -106,9 +106,9 @@ def config_value_of_wrong_type(
                 )
 
 
-def _wanted(word: OverrideWord, there: Configuration, types: Sequence[str]) -> str:
+def _wanted(word: OverrideWord, configuration: Configuration, types: Sequence[str]) -> str:
     """What is wrong with the value; "" if nothing. `types` are those that verl's class declares."""
-    value, default = word.value, _default(word, there)
+    value, default = word.value, _default(word, configuration)
     if value == _NOTHING:
         return f"{word.key} is set to the text None; in Hydra, nothing is null"
     if type(value).__name__ in types:
@@ -135,24 +135,26 @@ def _wanted(word: OverrideWord, there: Configuration, types: Sequence[str]) -> s
     if isinstance(default, list) and default and isinstance(value, (int, float)):
         return f"{word.key} must be a list, not {shown}"
     if isinstance(default, Mapping) and default and not isinstance(value, dict):
-        return f"{word.key} is a section of {release(there)}'s configuration, but {shown} would replace it"
+        return f"{word.key} is a section of {release(configuration)}'s configuration, but {shown} would replace it"
     return ""
 
 
-def _severity(word: OverrideWord, there: Configuration, classes: ConfigClasses | Unknown) -> Severity | None:
+def _severity(
+    word: OverrideWord, configuration: Configuration, classes: ConfigClasses | Unknown
+) -> Severity | None:
     """A warning where the job may train all the same: it never reads the value, or Python takes any text for true."""
-    default = _default(word, there)
+    default = _default(word, configuration)
     unread = isinstance(classes, ConfigClasses) and word.key in classes.unread
-    trains = isinstance(default, (Mapping, bool)) or unread or not is_read(there, word.key)
+    trains = isinstance(default, (Mapping, bool)) or unread or not is_read(configuration, word.key)
     return "warning" if trains else None
 
 
-def _correction(word: OverrideWord, there: Configuration) -> Correction | None:
+def _correction(word: OverrideWord, configuration: Configuration) -> Correction | None:
     """The same value in the form that verl accepts, if the text has a single meaning, or a list that begins with a single number.
 
     Otherwise 1 for the numbers of GPUs and nodes, and verl's default for other switches and numbers.
     """
-    default = _default(word, there)
+    default = _default(word, configuration)
     if word.value == _NOTHING:
         return reworded(word, f"{word.sign}{word.key}=null")
     if _switch(word, default):
@@ -213,8 +215,8 @@ def _phase(word: OverrideWord, validation: Validation | Unknown) -> Phase | None
     return "workers"
 
 
-def _default(word: OverrideWord, there: Configuration) -> Any:
-    return there.default(word.key)
+def _default(word: OverrideWord, configuration: Configuration) -> Any:
+    return configuration.default(word.key)
 
 
 def _plain(value: Any) -> str:

@@ -112,11 +112,15 @@ def context_does_not_fit(
         )
 
 
-def _broken(there: Configuration, model: ModelContext | None) -> Iterator[_Broken]:
-    length, tokens, chunked = there.number(_LENGTH), there.number(_TOKENS), there.get(_CHUNKED)
-    prompt, response = there.number(_PROMPT), there.number(_RESPONSE)
-    positions = _positions(there, model)
-    unset = there.get(_LENGTH) is None
+def _broken(configuration: Configuration, model: ModelContext | None) -> Iterator[_Broken]:
+    length, tokens, chunked = (
+        configuration.number(_LENGTH),
+        configuration.number(_TOKENS),
+        configuration.get(_CHUNKED),
+    )
+    prompt, response = configuration.number(_PROMPT), configuration.number(_RESPONSE)
+    positions = _positions(configuration, model)
+    unset = configuration.get(_LENGTH) is None
     if length and positions and length > positions:
         yield _Broken(
             "position embeddings",
@@ -146,7 +150,7 @@ def _broken(there: Configuration, model: ModelContext | None) -> Iterator[_Broke
             values={_CHUNKED: True},
             why=f"a prompt of {context:.0f} tokens is processed in chunks of {tokens:.0f}",
         )
-    if there.get(f"{_ROLLOUT}.mode") not in ("sync", MISSING) or not prompt or not response:
+    if configuration.get(f"{_ROLLOUT}.mode") not in ("sync", MISSING) or not prompt or not response:
         return
     sequence = prompt + response
     context = length or (sequence if unset else None)
@@ -170,8 +174,8 @@ def _broken(there: Configuration, model: ModelContext | None) -> Iterator[_Broke
         )
 
 
-def _positions(there: Configuration, model: ModelContext | None) -> float | None:
+def _positions(configuration: Configuration, model: ModelContext | None) -> float | None:
     """The number that the job sets, otherwise the model's; None if unknown."""
-    if there.get(_OVERRIDE) is not MISSING:
-        return there.number(_OVERRIDE)
+    if configuration.get(_OVERRIDE) is not MISSING:
+        return configuration.number(_OVERRIDE)
     return model.positions if model else None

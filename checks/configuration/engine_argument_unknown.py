@@ -76,9 +76,9 @@ def _correction(word: OverrideWord, name: str, near: Sequence[str]) -> Correctio
     return reworded(word, None, effect=f"vLLM has no {name}, so the engine runs without {word.text}")
 
 
-def _handed_on(there: Configuration) -> Iterator[tuple[OverrideWord, str]]:
+def _handed_on(configuration: Configuration) -> Iterator[tuple[OverrideWord, str]]:
     """Yield the words that set something below the section, with its name there."""
-    for word in there.overrides:
+    for word in configuration.overrides:
         if word.fate != "applied" or word.value is None or word.sign == "~":
             continue
         if word.key == SECTION and isinstance(word.value, dict):

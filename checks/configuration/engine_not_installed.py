@@ -80,21 +80,22 @@ def engine_not_installed(
         yield unless_installed(found, launch)
 
 
-def _correction(there: Configuration, engine: Engine) -> Correction | None:
+def _correction(configuration: Configuration, engine: Engine) -> Correction | None:
     """Verl's default if that is another engine; vLLM for the rollout."""
     if engine.key == _ROLLOUT:
-        return None if engine.name == "vllm" else settings(there, {_ROLLOUT: "vllm"})
+        return None if engine.name == "vllm" else settings(configuration, {_ROLLOUT: "vllm"})
     chosen = next(
-        (word for word in there.overrides if word.fate == "chosen" and word.value == engine.name), None
+        (word for word in configuration.overrides if word.fate == "chosen" and word.value == engine.name),
+        None,
     )
     if chosen is not None:
-        both = [word for word in (chosen, there.override_of(engine.key)) if word is not None]
+        both = [word for word in (chosen, configuration.override_of(engine.key)) if word is not None]
         gone = [reworded(word, None) for word in both]
         rewrites = tuple(rewrite for correction in gone if correction for rewrite in correction.rewrites)
         effect = f"the job runs with verl's default, without {' and '.join(word.text for word in both)}"
         return Correction("", rewrites, effect=effect) if all(gone) else None
     return (
         None
-        if there.default(engine.key) == there.get(engine.key)
-        else settings(there, {engine.key: LEAVE_OUT})
+        if configuration.default(engine.key) == configuration.get(engine.key)
+        else settings(configuration, {engine.key: LEAVE_OUT})
     )

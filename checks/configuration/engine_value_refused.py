@@ -94,13 +94,13 @@ def _nearest(limit: EngineLimit, value: object, default: object) -> object:
     return accepted[0] if accepted else None
 
 
-def _correction(there: Configuration, key: str, value: object, near: object) -> Correction | None:
+def _correction(configuration: Configuration, key: str, value: object, near: object) -> Correction | None:
     """What was meant if only the spelling differs: a name with other digits is another one."""
     if near is None:
         return None
     meant = isinstance(value, str) and isinstance(near, str) and _digits(value) == _digits(near)
     why = f"{as_written(near)} is the nearest value to {value} that vLLM accepts"
-    return settings(there, {key: near}, why, "" if meant else None)
+    return settings(configuration, {key: near}, why, "" if meant else None)
 
 
 def _digits(text: str) -> list[str]:

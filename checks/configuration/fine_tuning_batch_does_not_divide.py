@@ -67,27 +67,29 @@ def fine_tuning_batch_does_not_divide(
         yield _finding(configuration, message, _MICRO, {_MICRO: nearest}, "first update")
 
 
-def _ranks(there: Configuration, processes: JobProcesses) -> int:
+def _ranks(configuration: Configuration, processes: JobProcesses) -> int:
     """The number of processes that share the data; 0 if unknown."""
     if processes.undetermined or processes.launcher not in ("torchrun", "torch.distributed.run"):
         return 0
     numbers = [processes.options.get(name, "1") or "" for name in ("nnodes", "nproc_per_node")]
-    parallel = there.get(_PARALLEL)
+    parallel = configuration.get(_PARALLEL)
     parallel = parallel if type(parallel) is int and parallel > 0 else 1
     if not all(number.isdigit() for number in numbers):
         return 0
     return int(numbers[0]) * int(numbers[1]) // parallel
 
 
-def _finding(there: Configuration, message: str, key: str, values: dict[str, int], phase: Phase) -> Finding:
-    word = there.override_of(key) or there.override_of(_BATCH)
+def _finding(
+    configuration: Configuration, message: str, key: str, values: dict[str, int], phase: Phase
+) -> Finding:
+    word = configuration.override_of(key) or configuration.override_of(_BATCH)
     return Finding(
         message,
-        Evidence(found=f"{_BATCH}={there.get(_BATCH)}, {_MICRO}={there.get(_MICRO)}", wanted=", ".join(f"{name}={value}" for name, value in values.items())),
+        Evidence(found=f"{_BATCH}={configuration.get(_BATCH)}, {_MICRO}={configuration.get(_MICRO)}", wanted=", ".join(f"{name}={value}" for name, value in values.items())),
         location=place(word) if word else None,
         remedy=f"set {' '.join(f'{name}={value}' for name, value in values.items())}",
         subject=Subject("setting", key),
         stops=(EVERY_JOB,),
         phase=phase,
-        **healed("CFG131", settings(there, dict(values))),
+        **healed("CFG131", settings(configuration, dict(values))),
     )  # fmt: skip

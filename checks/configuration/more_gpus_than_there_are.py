@@ -199,14 +199,18 @@ def _more_than_slurm_gives(
     return None
 
 
-def _fewer(there: Configuration, wanted: int, nodes: int, has: int) -> Correction | None:
+def _fewer(configuration: Configuration, wanted: int, nodes: int, has: int) -> Correction | None:
     """As many nodes, or GPUs on one node, as Ray is given; if Ray is given none, give it as many GPUs as the job requests."""
     if not has:
         why = f"{wanted} * {nodes} = {wanted * nodes} GPUs are what the job requests"
-        return settings(there, {f"{_RAY_INIT}.num_gpus": wanted * nodes}, why)
+        return settings(configuration, {f"{_RAY_INIT}.num_gpus": wanted * nodes}, why)
     if has >= wanted:
-        return settings(there, {NODES: has // wanted}, f"{has} GPUs are {has // wanted} * {wanted}", _EFFECT)
-    return settings(there, {GPUS: has, **({NODES: 1} if nodes > 1 else {})}, f"Ray has {has}", _EFFECT)
+        return settings(
+            configuration, {NODES: has // wanted}, f"{has} GPUs are {has // wanted} * {wanted}", _EFFECT
+        )
+    return settings(
+        configuration, {GPUS: has, **({NODES: 1} if nodes > 1 else {})}, f"Ray has {has}", _EFFECT
+    )
 
 
 def _joins(rays: RayAddresses | Unknown) -> bool:

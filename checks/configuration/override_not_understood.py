@@ -132,40 +132,42 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
         yield unless_made(found, _lacking_file(configuration, launch), launch)
 
 
-def _lacking_file(there: Configuration, launch: Launch | Unknown) -> str:
+def _lacking_file(configuration: Configuration, launch: Launch | Unknown) -> str:
     """The file that Hydra does not find, where a command of the script writes it or the folder is the user's own; "" elsewhere."""
-    name = f"/{(there.missing_option or there.name).removesuffix('.yaml')}.yaml"
+    name = f"/{(configuration.missing_option or configuration.name).removesuffix('.yaml')}.yaml"
     made = () if isinstance(launch, Unknown) else launch.made
-    own = not there.folder.startswith(there.program.rpartition("/")[0])
-    return next((path for path in made if path.endswith(name)), f"{there.folder}{name}" if own else "")
+    own = not configuration.folder.startswith(configuration.program.rpartition("/")[0])
+    return next(
+        (path for path in made if path.endswith(name)), f"{configuration.folder}{name}" if own else ""
+    )
 
 
-def _unknown_resolver(word: OverrideWord, there: Configuration) -> str:
+def _unknown_resolver(word: OverrideWord, configuration: Configuration) -> str:
     """The first resolver of an interpolation that neither OmegaConf nor Hydra has. A program of the user's own may register others."""
-    if "/verl/" not in there.program or word.fate != "applied" or word.value == UNDETERMINED_VALUE:
+    if "/verl/" not in configuration.program or word.fate != "applied" or word.value == UNDETERMINED_VALUE:
         return ""
     return next((name for name in _RESOLVER.findall(word.text) if name not in _RESOLVERS), "")
 
 
-def _chooser(there: Configuration) -> OverrideWord | None:
+def _chooser(configuration: Configuration) -> OverrideWord | None:
     """The word that chooses an option that its group lacks."""
-    group, _, option = there.missing_option.rpartition("/")
+    group, _, option = configuration.missing_option.rpartition("/")
     return next(
         (
             word
-            for word in there.overrides
+            for word in configuration.overrides
             if group and word.key.partition("@")[0] == group and word.value == option
         ),
         None,
     )
 
 
-def _other_option(there: Configuration) -> Correction | None:
+def _other_option(configuration: Configuration) -> Correction | None:
     """The existing option closest to the missing one; without any, remove the word, so that verl's own choice applies."""
-    word = _chooser(there)
-    if word is None or not there.options:
+    word = _chooser(configuration)
+    if word is None or not configuration.options:
         return None
-    near = difflib.get_close_matches(str(word.value), there.options, 1)
+    near = difflib.get_close_matches(str(word.value), configuration.options, 1)
     head = word.text.partition("=")[0]
     other = near[0] if near else "verl's own"
     effect = f"the job is configured with {word.key}: {other} instead of {word.value}"
@@ -233,7 +235,7 @@ def _explanation(word: OverrideWord, following: Sequence[OverrideWord]) -> tuple
     return None
 
 
-def _healed(word: OverrideWord, following: Sequence[OverrideWord], there: Configuration) -> Healed:
+def _healed(word: OverrideWord, following: Sequence[OverrideWord], configuration: Configuration) -> Healed:
     """The correction, if the words have a clear meaning."""
     if not word.text.strip() and place(word).line is not None:
         return {"fix": "joined-lines"}
@@ -241,10 +243,10 @@ def _healed(word: OverrideWord, following: Sequence[OverrideWord], there: Config
     if word.fate == "nothing to delete":
         return healed("CFG103", reworded(word, None))
     if word.fate == "several values":
-        return healed("CFG103", reworded(word, f"{key}={_one_value(word, there)}"))
+        return healed("CFG103", reworded(word, f"{key}={_one_value(word, configuration)}"))
     if word.fate != "not an override" or word.text.startswith("-"):
         return {}
-    if pieces := _cut_apart(word, following, there):
+    if pieces := _cut_apart(word, following, configuration):
         return healed("CFG103", _joined((word, *pieces)))
     if equals and _open(word):
         return healed("CFG103", reworded(word, f"{word.text}{_missing_brackets(value)}"))
@@ -264,9 +266,9 @@ def _as_typed(value: str) -> str:
     return inner if re.fullmatch(r"[\w./-]+", inner) else plain
 
 
-def _one_value(word: OverrideWord, there: Configuration) -> str:
+def _one_value(word: OverrideWord, configuration: Configuration) -> str:
     """The combined meaning of several values, by the value that they replace: a text, a number with a decimal comma, or a list."""
-    values, default = ",".join(map(str, word.value)), there.default(word.key)
+    values, default = ",".join(map(str, word.value)), configuration.default(word.key)
     if isinstance(default, str):
         return f'"{values}"'
     is_number = isinstance(default, float) and _DECIMAL_COMMA.fullmatch(word.text.partition("=")[2])
@@ -274,7 +276,7 @@ def _one_value(word: OverrideWord, there: Configuration) -> str:
 
 
 def _cut_apart(
-    word: OverrideWord, following: Sequence[OverrideWord], there: Configuration
+    word: OverrideWord, following: Sequence[OverrideWord], configuration: Configuration
 ) -> Sequence[OverrideWord]:
     """The following words that belong to this word: the rest of a list, or the value after an equals sign with blanks around it."""
     if _open(word):
@@ -287,7 +289,7 @@ def _cut_apart(
                     else ()
                 )
         return ()
-    if "=" not in word.text and there.has(word.text.lstrip("+")) and following:
+    if "=" not in word.text and configuration.has(word.text.lstrip("+")) and following:
         if following[0].text == "=" and len(following) > 1 and "=" not in following[1].text:
             return following[:2]
         if following[0].text.startswith("=") and len(following[0].text) > 1:

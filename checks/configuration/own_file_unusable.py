@@ -78,15 +78,15 @@ def own_file_unusable(
         yield unless_made(found, file.path, launch) if file.trouble == "missing" else found
 
 
-def _correction(there: Configuration, own_file: OwnFile) -> Correction | None:
+def _correction(configuration: Configuration, own_file: OwnFile) -> Correction | None:
     """The file that may have been meant; for a missing checkpoint to resume from, the last checkpoint, or else a new start."""
     if own_file.beside:
         effect = f"the job reads {own_file.beside} instead of {own_file.path}"
         values: dict[str, object] = {own_file.instead or own_file.key: own_file.beside}
         if own_file.instead:
             values[own_file.key] = LEAVE_OUT
-        return settings(there, values, effect=effect)
+        return settings(configuration, values, effect=effect)
     if own_file.key == _RESUME and own_file.trouble == "missing":
         effect = "the job resumes from its last checkpoint if there is one, and starts over otherwise"
-        return settings(there, {_RESUME: LEAVE_OUT, _RESUME_MODE: "auto"}, effect=effect)
+        return settings(configuration, {_RESUME: LEAVE_OUT, _RESUME_MODE: "auto"}, effect=effect)
     return None

@@ -187,18 +187,18 @@ def _too_many(
         )
     gpus = resources.gpus if isinstance(resources, Resources) else None
     visible = variables.values.get("CUDA_VISIBLE_DEVICES")
-    there = (
+    usable = (
         len(gpus or ()) if visible is None else len([entry for entry in visible.split(",") if entry.strip()])
     )
     on_cpu = configuration.get("trainer.device") == "cpu"
-    if gpus and not on_cpu and count.isdigit() and int(count) > min(there, len(gpus)):
-        has = counted(min(there, len(gpus)), "GPU")
+    if gpus and not on_cpu and count.isdigit() and int(count) > min(usable, len(gpus)):
+        has = counted(min(usable, len(gpus)), "GPU")
         yield _finding(
             launch.command,
             f"torchrun starts {count} processes on this node, which has {has}",
             f"--nproc_per_node={count}",
             has,
-            f"set --nproc_per_node={min(there, len(gpus))}",
+            f"set --nproc_per_node={min(usable, len(gpus))}",
             "workers",
         )
 

@@ -92,11 +92,11 @@ def reward_function_missing(
     yield unless_made(found, reward.path, launch) if reward.state == "missing" else found
 
 
-def _correction(there: Configuration, reward: RewardFunction) -> Correction | None:
+def _correction(configuration: Configuration, reward: RewardFunction) -> Correction | None:
     """The intended function, or the only function in the file."""
     if reward.defined is not False:
         return None
     near = difflib.get_close_matches(reward.name, reward.names, 1) or (
         reward.names if len(reward.names) == 1 else ()
     )
-    return settings(there, {f"{reward.key}.name": near[0]}) if near else None
+    return settings(configuration, {f"{reward.key}.name": near[0]}) if near else None

@@ -63,6 +63,10 @@ def strategy_without_section(configuration: Configuration) -> Iterator[Finding]:
     )
 
 
-def _has_section(there: Configuration) -> bool:
-    section = there.get(_MEGATRON)
-    return isinstance(section, dict) or not there.program.endswith(_PROGRAM) or not there.has(_ACTOR)
+def _has_section(configuration: Configuration) -> bool:
+    section = configuration.get(_MEGATRON)
+    return (
+        isinstance(section, dict)
+        or not configuration.program.endswith(_PROGRAM)
+        or not configuration.has(_ACTOR)
+    )

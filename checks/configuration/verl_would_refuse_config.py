@@ -91,20 +91,20 @@ def verl_would_refuse_config(configuration: Configuration, validation: Validatio
         )
 
 
-def _correction(there: Configuration, raised: Raised) -> Correction | None:
+def _correction(configuration: Configuration, raised: Raised) -> Correction | None:
     """The nearest value that the same code accepts, and the next ones. A name that differs only in punctuation is what was meant."""
     if not raised.nearest_key:
         return None
-    nearest = _with_value(there, raised, raised.nearest_key, raised.nearest)
-    others = (_with_value(there, raised, key, value) for key, value in raised.others)
+    nearest = _with_value(configuration, raised, raised.nearest_key, raised.nearest)
+    others = (_with_value(configuration, raised, key, value) for key, value in raised.others)
     return nearest and replace(nearest, others=tuple(filter(None, others)))
 
 
-def _with_value(there: Configuration, raised: Raised, key: str, value: str) -> Correction | None:
-    old = there.get(key)
+def _with_value(configuration: Configuration, raised: Raised, key: str, value: str) -> Correction | None:
+    old = configuration.get(key)
     meant = isinstance(old, str) and _SIGNS.sub("", old.lower()) == _SIGNS.sub("", value.lower())
     why = f"{value} is the nearest value that {_whose(raised)} accepts for {key}"
-    return settings(there, {key: value}, why, "" if meant else None)
+    return settings(configuration, {key: value}, why, "" if meant else None)
 
 
 def _whose(raised: Raised) -> str:
@@ -120,12 +120,12 @@ def _distinct(raised: Iterable[Raised]) -> Iterable[Raised]:
     return first.values()
 
 
-def _remedy(there: Configuration, raised: Raised, key: str) -> str:
+def _remedy(configuration: Configuration, raised: Raised, key: str) -> str:
     """All proposals: the fix applies the first that breaks nothing else."""
     proposed = [
         f"{proposed}={value}"
         for proposed, value in ((raised.nearest_key, raised.nearest), *raised.others)
-        if proposed and _with_value(there, raised, proposed, value)
+        if proposed and _with_value(configuration, raised, proposed, value)
     ]
     if proposed:
         values = "value" if len(proposed) == 1 else "values"
@@ -139,8 +139,8 @@ def _error_text(raised: Raised) -> str:
     return f"the assertion {raised.condition} fails" if raised.raised == "AssertionError" else raised.raised
 
 
-def _setting(there: Configuration, key: str) -> str:
-    value = there.get(key)
+def _setting(configuration: Configuration, key: str) -> str:
+    value = configuration.get(key)
     if value is MISSING:
         return f"a configuration without {key}"
     return f"{key}=null" if value is None else f"{key}={value}"

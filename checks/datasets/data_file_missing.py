@@ -66,11 +66,11 @@ def data_file_missing(
         yield unless_made(found, file.path, launch) if file.trouble == "missing" else found
 
 
-def _correction(data: DataFiles, file: DataFile, there: Configuration | Unknown) -> Correction | None:
+def _correction(data: DataFiles, file: DataFile, configuration: Configuration | Unknown) -> Correction | None:
     """The table that may have been meant; otherwise the training table, if there is no validation and this table is only opened."""
     if (
-        isinstance(there, Unknown)
-        or (word := there.override_of(file.named_by)) is None
+        isinstance(configuration, Unknown)
+        or (word := configuration.override_of(file.named_by)) is None
         or file.path not in word.text
     ):
         return None
@@ -81,12 +81,12 @@ def _correction(data: DataFiles, file: DataFile, there: Configuration | Unknown)
         (data_file.path for data_file in data.files if data_file.role == "train" and not data_file.trouble),
         "",
     )
-    if file.role == "val" and trained and _validates_never(there):
+    if file.role == "val" and trained and _validates_never(configuration):
         effect = f"no validation runs; {trained} replaces the missing file"
         return reworded(word, word.text.replace(file.path, trained), effect=effect)
     return None
 
 
-def _validates_never(there: Configuration) -> bool:
-    every = there.number("trainer.test_freq")
-    return every is not None and every <= 0 and there.get("trainer.val_before_train") is False
+def _validates_never(configuration: Configuration) -> bool:
+    every = configuration.number("trainer.test_freq")
+    return every is not None and every <= 0 and configuration.get("trainer.val_before_train") is False

@@ -71,12 +71,12 @@ def data_rows_too_few(
         )
 
 
-def _correction(there: Configuration | Unknown, rows: int) -> Correction | None:
+def _correction(configuration: Configuration | Unknown, rows: int) -> Correction | None:
     """A batch of the rows that exist, and mini batches no larger than that."""
-    if isinstance(there, Unknown):
+    if isinstance(configuration, Unknown):
         return None
-    gpus = int((there.number(GPUS) or 1) * (there.number(NODES) or 1))
+    gpus = int((configuration.number(GPUS) or 1) * (configuration.number(NODES) or 1))
     batch = next((size for size in range(rows, 0, -1) if size % gpus == 0), rows)
-    mini = there.number(_MINI)
+    mini = configuration.number(_MINI)
     values = {_BATCH: batch, **({_MINI: batch} if mini and mini > batch else {})}
-    return settings(there, values, f"{rows} rows make a batch of {batch}")
+    return settings(configuration, values, f"{rows} rows make a batch of {batch}")

@@ -69,13 +69,13 @@ def libcuda_not_found(libcuda: LibCuda) -> Iterator[Finding]:
             subject=Subject("library", own.path),
         )
     else:
-        there = ", ".join(
+        present = ", ".join(
             f"{candidate.path} ({candidate.trouble or ('a stub' if candidate.stub else 'of compat')})"
             for candidate in (*libcuda.candidates, *libcuda.elsewhere)
         )
         yield Finding(
-            f"this machine has NVIDIA devices but no {SONAME}" + (" of the driver" if there else ""),
-            Evidence(there or "no such file", "the driver's library"),
+            f"this machine has NVIDIA devices but no {SONAME}" + (" of the driver" if present else ""),
+            Evidence(present or "no such file", "the driver's library"),
             remedy="start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility; outside a container, install the driver's libraries",
             stops=(EVERY_JOB,),
             phase="workers",

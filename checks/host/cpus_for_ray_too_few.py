@@ -102,15 +102,15 @@ def cpus_for_ray_too_few(
 
 
 def _finding(
-    there: Configuration, need: int, tickets: RayTickets, have: str, read_from: str, remedy: str = ""
+    configuration: Configuration, need: int, tickets: RayTickets, have: str, read_from: str, remedy: str = ""
 ) -> Finding:
     return Finding(
         f"the job requests {need} CPUs from Ray here, but {have}: it will wait forever",
         Evidence(
             found=f"{have}, by {read_from}",
-            wanted=f"{need}: {tickets.of_each_gpu} with each of {number_of(there, GPUS)} GPUs, plus the driver's actors",
+            wanted=f"{need}: {tickets.of_each_gpu} with each of {number_of(configuration, GPUS)} GPUs, plus the driver's actors",
             read_from=tickets.read_from,
         ),
         subject=Subject("resource", "CPU"),
-        remedy=remedy or f"set {num_cpus_key(there)}={need}, or run ray start --num-cpus={need}",
+        remedy=remedy or f"set {num_cpus_key(configuration)}={need}, or run ray start --num-cpus={need}",
     )

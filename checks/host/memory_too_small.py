@@ -121,16 +121,16 @@ def _fewer_workers(configuration: Configuration, lacking: float) -> str:
     return f"{WORKERS}={left}" if left >= 1 else ""
 
 
-def _bytes_a_parameter(there: Configuration) -> Iterator[tuple[int, str]]:
+def _bytes_a_parameter(configuration: Configuration) -> Iterator[tuple[int, str]]:
     """Yield the bytes in host memory for each parameter, and what they hold."""
-    if there.get(f"{_ACTOR}.offload_policy") is True:
+    if configuration.get(f"{_ACTOR}.offload_policy") is True:
         yield 16, "weights, gradients and optimizer (offload_policy)"
     else:
-        if there.get(f"{_ACTOR}.param_offload") is True:
-            yield 2 if there.get(f"{_ACTOR}.model_dtype") in ("bf16", "bfloat16") else 4, "weights"
-        if there.get(f"{_ACTOR}.optimizer_offload") is True:
+        if configuration.get(f"{_ACTOR}.param_offload") is True:
+            yield 2 if configuration.get(f"{_ACTOR}.model_dtype") in ("bf16", "bfloat16") else 4, "weights"
+        if configuration.get(f"{_ACTOR}.optimizer_offload") is True:
             yield 8, "optimizer"
-    if has_reference(there) and there.get(_REF) is True:
+    if has_reference(configuration) and configuration.get(_REF) is True:
         yield 4, "reference"
 
 

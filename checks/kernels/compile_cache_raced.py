@@ -29,8 +29,8 @@ def _job(gpus: int, tensor: int, *, eager: bool = False) -> Configuration:
 
 
 def _set_to(text: str) -> EffectiveEnvironment:
-    there = (Value(text),)
-    return EffectiveEnvironment((Effective(SWITCHED_OFF_BY, Value(), (Value(),), there, "verl"),))
+    values = (Value(text),)
+    return EffectiveEnvironment((Effective(SWITCHED_OFF_BY, Value(), (Value(),), values, "verl"),))
 
 
 @check(

@@ -60,11 +60,11 @@ def _of_engine(
     """Yield what helps vLLM alone, if it reads weights itself."""
     if isinstance(vllm, Unknown) or configuration.get("actor_rollout_ref.rollout.name") != "vllm":
         return
-    there = None if isinstance(packages, Unknown) else packages
+    installed = None if isinstance(packages, Unknown) else packages
     loaders = [
         name
         for name, package in PACKAGE_OF.items()
-        if name in vllm.formats and "sharded" not in name and there is not None and there.get(package)
+        if name in vllm.formats and "sharded" not in name and installed is not None and installed.get(package)
     ]
     if "prefetch" in vllm.strategies:
         yield f"set +{STRATEGY_KEY}=prefetch for vLLM itself"

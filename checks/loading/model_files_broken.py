@@ -115,12 +115,16 @@ def model_files_broken(
         yield _finding(model, about, message, "weights", remedy)
 
 
-def _correction(model: Model, there: Configuration | Unknown) -> Correction | None:
+def _correction(model: Model, configuration: Configuration | Unknown) -> Correction | None:
     """The model that may have been meant."""
-    if isinstance(there, Unknown) or not model.beside or there.override_of(model.named_by) is None:
+    if (
+        isinstance(configuration, Unknown)
+        or not model.beside
+        or configuration.override_of(model.named_by) is None
+    ):
         return None
     effect = f"the job trains {model.beside} instead of {model.folder}"
-    return settings(there, {model.named_by: model.beside}, effect=effect)
+    return settings(configuration, {model.named_by: model.beside}, effect=effect)
 
 
 def _finding(model: Model, about: Subject, message: str, wanted: str, remedy: str) -> Finding:

@@ -73,9 +73,9 @@ def model_type_unknown(
     )
 
 
-def _refuses_code(there: Configuration | Unknown) -> bool:
+def _refuses_code(configuration: Configuration | Unknown) -> bool:
     """Whether the job does not allow the model's own code to run, and names no module that may register the type."""
-    if isinstance(there, Unknown) or not there.complete or has_external_module(there):
+    if isinstance(configuration, Unknown) or not configuration.complete or has_external_module(configuration):
         return False
-    key = next((key for key in _TRUST if there.has(key)), "")
-    return bool(key) and there.get(key) is False
+    key = next((key for key in _TRUST if configuration.has(key)), "")
+    return bool(key) and configuration.get(key) is False

@@ -68,9 +68,9 @@ def other_model_missing(configuration: Configuration, models: OtherModels) -> It
         )
 
 
-def _correction(there: Configuration, key: str) -> Correction | None:
+def _correction(configuration: Configuration, key: str) -> Correction | None:
     """Let a critic start from the trained model."""
-    path = there.get(_ACTOR)
+    path = configuration.get(_ACTOR)
     if key != _KEY or not isinstance(path, str) or "${" in path:
         return None
-    return settings(there, {key: path}, effect=f"the critic starts from {path}")
+    return settings(configuration, {key: path}, effect=f"the critic starts from {path}")

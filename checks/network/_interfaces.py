@@ -61,10 +61,10 @@ def takes_port(value: str, port: Port) -> bool:
 
 def nccl_takes(interfaces: Iterable[Interface], wanted: Selection) -> list[tuple[Interface, str]]:
     """The interfaces that NCCL uses, each with its address: those that are up, IPv4 first, never IPv6 loopback."""
-    there = [each for each in interfaces if each.up and wanted.takes(each.name)]
+    usable = [each for each in interfaces if each.up and wanted.takes(each.name)]
     found: dict[str, tuple[Interface, str]] = {}
     for version in (4, 6):
-        for each in there:
+        for each in usable:
             for text in each.addresses:
                 address = ipaddress.ip_address(text)
                 if address.version == version and not (version == 6 and address.is_loopback):
@@ -74,9 +74,9 @@ def nccl_takes(interfaces: Iterable[Interface], wanted: Selection) -> list[tuple
 
 def nccl_chooses(interfaces: Iterable[Interface]) -> list[tuple[Interface, str]]:
     """The interfaces that NCCL uses when no variable names any. Its processes find each other over the first."""
-    there = list(interfaces)
+    listed = list(interfaces)
     searches = (
-        nccl_takes(there, selection(names)) for names in ("ib", "^docker,lo,virbr", "docker", "lo", "virbr")
+        nccl_takes(listed, selection(names)) for names in ("ib", "^docker,lo,virbr", "docker", "lo", "virbr")
     )
     return next((found for found in searches if found), [])
 
@@ -101,16 +101,16 @@ def is_other_syntax(value: str, network: Network) -> bool:
 
 
 def _name_wrong(name: str, network: Network) -> str:
-    there = network.interface(name)
-    if name[0] in "^=" and there is None:
+    interface = network.interface(name)
+    if name[0] in "^=" and interface is None:
         return f"gloo does not support '{name[0]}' and looks for an interface named {name[:_LONGEST]}"
-    if there is None:
+    if interface is None:
         return (
             f"{(repr(name) if name != name.strip() else name)[:_LONGEST]} is not an interface of this machine"
         )
-    if not there.up:
+    if not interface.up:
         return f"{name} is down"
-    return "" if there.addresses else f"{name} has no address"
+    return "" if interface.addresses else f"{name} has no address"
 
 
 def gloo_chooses(network: Network) -> str:

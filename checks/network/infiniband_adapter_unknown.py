@@ -52,12 +52,12 @@ def infiniband_adapter_unknown(
     """
     if not has_gpus(resources) or not rdma.active:
         return
-    there = sorted({port.adapter for port in rdma.active})
+    adapters = sorted({port.adapter for port in rdma.active})
     for place in places(ADAPTERS, variables):
         value = place.value or ""
         wanted = selection(value)
         taken = [port for port in rdma.active if takes_port(value, port)]
-        missing = [name for name in wanted.names if not any(adapter.startswith(name) for adapter in there)]
+        missing = [name for name in wanted.names if not any(adapter.startswith(name) for adapter in adapters)]
         if not value or (taken and (wanted.exclude or not missing)):
             continue
         problem = (
@@ -67,8 +67,8 @@ def infiniband_adapter_unknown(
         )
         yield Finding(
             f"{place.assignment}: {problem}" + ("" if taken else ", so NCCL falls back to TCP"),
-            Evidence(f"{place.assignment} in {place.where}", " or ".join(there), "/sys/class/infiniband"),
+            Evidence(f"{place.assignment} in {place.where}", " or ".join(adapters), "/sys/class/infiniband"),
             subject=Subject("variable", ADAPTERS),
             location=place.location,
-            remedy=f"remove {ADAPTERS}, or name some of {', '.join(there)}",
+            remedy=f"remove {ADAPTERS}, or name some of {', '.join(adapters)}",
         )

@@ -64,26 +64,31 @@ def port_taken(
     """
     elsewhere = any(head.address and not head.mine for head in nodes.heads)
     for wanted in ports.wanted:
-        there = ports.on(wanted.first) if wanted.first == wanted.last else None
-        if there is None or (elsewhere and wanted.what.startswith("ray start")):
+        listener = ports.on(wanted.first) if wanted.first == wanted.last else None
+        if listener is None or (elsewhere and wanted.what.startswith("ray start")):
             continue
         if wanted.what == _OF_HEAD and _is_ray(wanted.first, clusters, addresses):
             continue
         if wanted.what.startswith("MASTER_PORT") and _through_ray(launch):
             continue
-        if there.mine and _RAY.fullmatch(there.name) and not isinstance(launch, Unknown) and launch.stops_ray:
+        if (
+            listener.mine
+            and _RAY.fullmatch(listener.name)
+            and not isinstance(launch, Unknown)
+            and launch.stops_ray
+        ):
             continue
         yield Finding(
-            f"{wanted.what} needs port {wanted.first}, but {_who(there)}",
+            f"{wanted.what} needs port {wanted.first}, but {_who(listener)}",
             Evidence(
-                f"{with_port(there.address, there.port)}, {_name(there)}",
+                f"{with_port(listener.address, listener.port)}, {_name(listener)}",
                 "a free port",
                 "the kernel's list of sockets",
             ),
             subject=Subject("port", str(wanted.first), wanted.what),
             location=Location(wanted.path, wanted.line) if wanted.path else None,
-            remedy=_remedy(there, wanted),
-            severity=_severity(there, wanted),
+            remedy=_remedy(listener, wanted),
+            severity=_severity(listener, wanted),
         )
 
 
@@ -92,8 +97,8 @@ def _is_ray(port: int, clusters: RayClusters | Unknown, addresses: RayAddresses 
     head = None if isinstance(addresses, Unknown) else addresses.head
     if head is None or head.port != port or isinstance(clusters, Unknown):
         return False
-    there = clusters.at(head.address)
-    return there is not None and bool(there.cluster or there.token)
+    ray = clusters.at(head.address)
+    return ray is not None and bool(ray.cluster or ray.token)
 
 
 def _through_ray(launch: Launch | Unknown) -> bool:
@@ -103,30 +108,34 @@ def _through_ray(launch: Launch | Unknown) -> bool:
     )
 
 
-def _name(there: Listener) -> str:
-    return f"{there.name or 'a process'} (pid {there.pid})" if there.pid else "a process of another user"
+def _name(listener: Listener) -> str:
+    return (
+        f"{listener.name or 'a process'} (pid {listener.pid})"
+        if listener.pid
+        else "a process of another user"
+    )
 
 
-def _who(there: Listener) -> str:
-    if there.name == "gcs_server" and there.mine:
-        return f"a Ray of yours is already running here, {_name(there)}"
+def _who(listener: Listener) -> str:
+    if listener.name == "gcs_server" and listener.mine:
+        return f"a Ray of yours is already running here, {_name(listener)}"
     left = (
         ", left over from a finished job,"
-        if there.orphan and there.name.startswith(("VLLM", "sglang"))
+        if listener.orphan and listener.name.startswith(("VLLM", "sglang"))
         else ""
     )
-    return f"{_name(there)}{left} is listening on it"
+    return f"{_name(listener)}{left} is listening on it"
 
 
-def _remedy(there: Listener, wanted: Wanted) -> str:
+def _remedy(listener: Listener, wanted: Wanted) -> str:
     other = f"use another port for {wanted.what.removesuffix(' of this shell')}"
-    if there.name == "gcs_server" and there.mine:
+    if listener.name == "gcs_server" and listener.mine:
         return f"run ray stop if no job of yours needs it, or remove ray start; or {other}"
-    return f"end it if it is left over: kill {there.pid}; or {other}" if there.mine else other
+    return f"end it if it is left over: kill {listener.pid}; or {other}" if listener.mine else other
 
 
-def _severity(there: Listener, wanted: Wanted) -> Severity:
+def _severity(listener: Listener, wanted: Wanted) -> Severity:
     """The severity. The user may intend to join their own Ray, or to stop it first; the dashboard is optional."""
     if wanted.what.startswith("ray start") and not wanted.needed:
         return "info"
-    return "error" if wanted.needed and there.name != "gcs_server" else "warning"
+    return "error" if wanted.needed and listener.name != "gcs_server" else "warning"

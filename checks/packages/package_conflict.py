@@ -189,21 +189,21 @@ def _contradictions(serious: Iterable[Unmet]) -> Iterator[Finding]:
 
 def _contradiction(requirements: list[Unmet]) -> Finding:
     """The finding about an installed version and the packages that require another."""
-    name, there = requirements[0].name, requirements[0].there
+    name, version = requirements[0].name, requirements[0].there
     reasons = _refusals(requirements)
     wanted = "; ".join(f"{_by(unmet)} requires {unmet.wanted}" for unmet in requirements)
     severity: Severity = "error" if reasons else "warning"
     return Finding(
-        f"{name} {there} is installed, but {wanted}" + (f": {reasons[0]}" if reasons else ""),
+        f"{name} {version} is installed, but {wanted}" + (f": {reasons[0]}" if reasons else ""),
         Evidence(
-            f"{name} {there}",
+            f"{name} {version}",
             ", ".join(f"{name}{unmet.wanted}" for unmet in requirements),
             _read_from(requirements),
         ),
         remedy=f"install versions that agree: {_ONE_COMMAND}",
         severity=severity,
         stops=(EVERY_JOB,) if reasons else (),
-        subject=Subject("package", name, there),
+        subject=Subject("package", name, version),
     )
 
 

@@ -41,14 +41,14 @@ def cluster_of_another_user(addresses: RayAddresses) -> Iterator[Finding]:
     that several users share, set RAY_ADDRESS.
     """
     place = addresses.taken
-    there = addresses.ray_at(place.address) if place is not None and place.address else None
-    if place is None or there is None or there.mine or place.source in _NOT_JOINED:
+    ray = addresses.ray_at(place.address) if place is not None and place.address else None
+    if place is None or ray is None or ray.mine or place.source in _NOT_JOINED:
         return
     named = place.source not in ("address file", "raylet")
     yield Finding(
-        f"the job would join the Ray of {there.user} at {place.address}: its actors would run as {there.user}",
+        f"the job would join the Ray of {ray.user} at {place.address}: its actors would run as {ray.user}",
         Evidence(
-            f"{place.given_by} names it; its processes are {there.user}'s (raylet {', '.join(map(str, there.raylets))})",
+            f"{place.given_by} names it; its processes are {ray.user}'s (raylet {', '.join(map(str, ray.raylets))})",
             "a Ray of this user",
             "the process table",
         ),

@@ -67,7 +67,7 @@ def cluster_token_not_sent(
     cluster = None if isinstance(clusters, Unknown) else clusters.chosen
     if cluster is not None and addresses.taken is not None:
         yield from _now(cluster, addresses.taken, token)
-    elif token.there and token.by_itself and not token.mode and not isinstance(starts, Unknown):
+    elif token.is_set and token.by_itself and not token.mode and not isinstance(starts, Unknown):
         yield from _ahead(addresses, starts)
 
 
@@ -84,7 +84,7 @@ def _now(cluster: RayCluster, taken: Place, token: RayToken) -> Iterator[Finding
             subject=Subject("cluster", cluster.address),
             location=finding_its_place(taken),
             remedy=remedy,
-            fix="ray-token-mode" if token.there and not cluster.refused else None,
+            fix="ray-token-mode" if token.is_set and not cluster.refused else None,
         )
 
 
@@ -119,7 +119,7 @@ def _why(cluster: RayCluster, taken: Place, token: RayToken) -> tuple[str, str]:
     copy = "copy ~/.ray/auth_token from the head's user to this one's"
     if not token.known:
         return "this Ray is too old to support tokens", "install the cluster's version of Ray"
-    if not token.there:
+    if not token.is_set:
         return "this user has none", f"{copy}; then export {_VARIABLE}=token"
     if cluster.refused:
         return "it does not accept this user's", copy

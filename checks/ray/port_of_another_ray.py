@@ -50,18 +50,16 @@ def port_of_another_ray(addresses: RayAddresses, clusters: RayClusters, launch: 
     cluster = clusters.at(head.address) if head is not None else None
     if head is None or cluster is None or not (cluster.cluster or cluster.token):
         return
-    there = addresses.ray_at(head.address)
-    if there is not None and there.mine and launch.stops_ray:
+    ray = addresses.ray_at(head.address)
+    if ray is not None and ray.mine and launch.stops_ray:
         return
     file = addresses.of("address file")
     whose = (
-        "another Ray, whose processes are not visible from here,"
-        if there is None
-        else f"a Ray of {there.user}"
+        "another Ray, whose processes are not visible from here," if ray is None else f"a Ray of {ray.user}"
     )
     complaint = (
         f"'Ray is trying to start at {head.address}, but is already running at {head.address}'"
-        if there is not None and file is not None and file.address == head.address
+        if ray is not None and file is not None and file.address == head.address
         else "'Session name ... does not match persisted value'"
     )
     yield Finding(
@@ -74,5 +72,5 @@ def port_of_another_ray(addresses: RayAddresses, clusters: RayClusters, launch: 
         subject=Subject("address", head.address),
         location=finding_its_place(head),
         remedy="run ray start --head with another --port= and its own RAY_TMPDIR"
-        + ("; or run ray stop if nothing needs the running Ray" if there is not None and there.mine else ""),
+        + ("; or run ray stop if nothing needs the running Ray" if ray is not None and ray.mine else ""),
     )

@@ -134,8 +134,8 @@ def _not_texts(given: Mapping[str, object]) -> Iterator[tuple[str, object]]:
             yield f"{KEY}.runtime_env.env_vars.{name}", value
 
 
-def _quoted(there: Configuration, key: str, value: object) -> Correction | None:
-    word = there.override_of(key)
+def _quoted(configuration: Configuration, key: str, value: object) -> Correction | None:
+    word = configuration.override_of(key)
     if word is None or value is None:
         return None
     text = str(value).lower() if isinstance(value, bool) else word.text.partition("=")[2]
@@ -144,16 +144,16 @@ def _quoted(there: Configuration, key: str, value: object) -> Correction | None:
 
 def _finding(
     message: str,
-    there: Configuration,
+    configuration: Configuration,
     key: str,
     read_from: str,
     remedy: str,
     correction: Correction | None = None,
 ) -> Finding:
-    word: OverrideWord | None = there.override_of(key)
+    word: OverrideWord | None = configuration.override_of(key)
     return Finding(
         message,
-        Evidence(found=word.text if word else f"{key}={there.get(key)}", read_from=read_from),
+        Evidence(found=word.text if word else f"{key}={configuration.get(key)}", read_from=read_from),
         location=place(word) if word else None,
         remedy=remedy,
         subject=Subject("setting", key),
@@ -162,12 +162,12 @@ def _finding(
     )
 
 
-def _renamed(there: Configuration, name: str, near: str) -> Correction | None:
+def _renamed(configuration: Configuration, name: str, near: str) -> Correction | None:
     """The argument with a similar name, unless it is given too; otherwise, remove the word."""
-    word: OverrideWord | None = there.override_of(f"{KEY}.{name}")
+    word: OverrideWord | None = configuration.override_of(f"{KEY}.{name}")
     if word is None:
         return None
-    if near and there.override_of(f"{KEY}.{near}") is None:
+    if near and configuration.override_of(f"{KEY}.{near}") is None:
         return reworded(
             word, word.text.replace(f".{name}=", f".{near}=", 1), f"{near} is the closest name to {name}"
         )

@@ -70,10 +70,10 @@ TREE: Mapping[str, Any] = {
 
 def configured(*words: str, verl: str = "0.6.1", tree: Mapping[str, Any] = TREE) -> tuple[Configuration]:
     """The facts of an example: a miniature, with these overrides from the lines of a script."""
-    there = Configuration(
+    configuration = Configuration(
         "/env/verl/trainer/main_ppo.py", "/env/verl/trainer/config", "ppo_trainer", before=tree, verl=verl
     )
-    return (with_overrides(there, [Word(text, SCRIPT, line) for line, text in enumerate(words, 2)]),)
+    return (with_overrides(configuration, [Word(text, SCRIPT, line) for line, text in enumerate(words, 2)]),)
 
 
 def composed(tree: Mapping[str, Any]) -> Configuration:
@@ -126,11 +126,11 @@ def if_added(word: OverrideWord) -> str:
     return ", which a condition of the script adds" if word.conditional else ""
 
 
-def release(there: Configuration) -> str:
+def release(configuration: Configuration) -> str:
     """The release, "verl 0.6.1", or "this verl" if the tree does not state its version."""
-    return f"verl {there.verl}" if there.verl else "this verl"
+    return f"verl {configuration.verl}" if configuration.verl else "this verl"
 
 
-def tree_of(there: Configuration) -> str:
+def tree_of(configuration: Configuration) -> str:
     """The files from which the configuration was read."""
-    return f"{there.folder}/{there.name}.yaml and what it is composed of"
+    return f"{configuration.folder}/{configuration.name}.yaml and what it is composed of"

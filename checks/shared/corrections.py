@@ -44,7 +44,7 @@ def reworded(word: OverrideWord, new: str | None, why: str = "", effect: str = "
 
 
 def settings(
-    there: Configuration, values: Mapping[str, Any], why: str = "", effect: str | None = None
+    configuration: Configuration, values: Mapping[str, Any], why: str = "", effect: str | None = None
 ) -> Correction | None:
     """The correction that sets keys to other values, and removes those with the value `LEAVE_OUT`.
 
@@ -52,11 +52,11 @@ def settings(
     """
     rewrites: list[Rewrite] = []
     for key, value in values.items():
-        word = there.override_of(key)
+        word = configuration.override_of(key)
         if word is None:
-            if value is LEAVE_OUT or not _has_file(there.overrides) or _is_broken(there, key):
+            if value is LEAVE_OUT or not _has_file(configuration.overrides) or _is_broken(configuration, key):
                 return None
-            sign = "" if there.has(key) else "+"
+            sign = "" if configuration.has(key) else "+"
             added = f"{sign}{key}={as_written(value)}"
             left_out = next((place for place, rewrite in enumerate(rewrites) if rewrite.new is None), None)
             if left_out is None:
@@ -74,17 +74,19 @@ def settings(
         rewrites += correction.rewrites
     if not rewrites:
         return None
-    return Correction("", tuple(rewrites), why, effect_of(there, values) if effect is None else effect)
+    return Correction(
+        "", tuple(rewrites), why, effect_of(configuration, values) if effect is None else effect
+    )
 
 
 LEAVE_OUT = object()
 """In place of a value: remove the key."""
 
 
-def effect_of(there: Configuration, values: Mapping[str, Any]) -> str:
+def effect_of(configuration: Configuration, values: Mapping[str, Any]) -> str:
     """How other values of these keys change the training, as text; "" if they do not."""
     changed = [
-        f"{key} is {_shown(there.default(key) if value is LEAVE_OUT else value)} instead of {_shown(there.get(key))}"
+        f"{key} is {_shown(configuration.default(key) if value is LEAVE_OUT else value)} instead of {_shown(configuration.get(key))}"
         for key, value in values.items()
         if not keeps_result(key)
     ]
@@ -106,9 +108,9 @@ def _shown(value: Any) -> str:
     return "verl's default" if type(value) is object else as_written(value)
 
 
-def _is_broken(there: Configuration, key: str) -> bool:
+def _is_broken(configuration: Configuration, key: str) -> bool:
     """Whether a word that Hydra does not accept mentions the key: it must be corrected first."""
-    return any(key in word.text for word in there.overrides if word.fate not in {"applied", "chosen"})
+    return any(key in word.text for word in configuration.overrides if word.fate not in {"applied", "chosen"})
 
 
 def _has_file(words: Iterable[OverrideWord]) -> bool:

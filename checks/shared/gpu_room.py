@@ -67,10 +67,14 @@ class Room:
         words = " ".join(f"{key}={as_written(value)}" for key, value in way.items())
         return ", ".join(filter(None, (f"set {words}", self.why(way))))
 
-    def correction(self, there: Configuration | Unknown) -> Correction | None:
+    def correction(self, configuration: Configuration | Unknown) -> Correction | None:
         """The correction that sets the best way; None if there is none, or no launch script in which to write it."""
         way = next(self.ways(), None)
-        return None if way is None or isinstance(there, Unknown) else settings(there, way, self.why(way))
+        return (
+            None
+            if way is None or isinstance(configuration, Unknown)
+            else settings(configuration, way, self.why(way))
+        )
 
     def why(self, way: Mapping[str, object]) -> str:
         """What a way does to the trainer's memory; "" if nothing."""

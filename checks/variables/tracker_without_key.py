@@ -18,7 +18,7 @@ _ONLINE = ("", "online", "run", "cloud", "shared")
 _PLACES = ("WANDB_API_KEY", "/home/me/.netrc")
 
 
-def _there(*, installed: bool = True, key: str = "", mode: str = "", offline: str = "") -> Trackers:
+def _trackers(*, installed: bool = True, key: str = "", mode: str = "", offline: str = "") -> Trackers:
     return Trackers((Tracker("wandb", installed, key, mode, _PLACES),), offline)
 
 
@@ -27,13 +27,13 @@ def _there(*, installed: bool = True, key: str = "", mode: str = "", offline: st
     severity="warning",
     requires=("CFG103", "CFG104"),
     examples=lambda: [
-        Example("only the console", (*configured('trainer.logger=["console"]'), _there())),
-        Example("a key is set", (*configured(), _there(key="WANDB_API_KEY"))),
-        Example("it works without a server", (*configured(), _there(mode="offline"))),
-        Example("verl's own default, and no key", (*configured(), _there()), "reports to wandb, but has no key for it"),
+        Example("only the console", (*configured('trainer.logger=["console"]'), _trackers())),
+        Example("a key is set", (*configured(), _trackers(key="WANDB_API_KEY"))),
+        Example("it works without a server", (*configured(), _trackers(mode="offline"))),
+        Example("verl's own default, and no key", (*configured(), _trackers()), "reports to wandb, but has no key for it"),
         Example("the job certainly stops", (*configured(), Trackers((Tracker("wandb", True, "", "", _PLACES, "/env/wandb/sdk/wandb_login.py:260"),))), "has no key for it: the job stops"),
-        Example("the package is missing", (*configured("trainer.logger=[wandb]"), _there(installed=False, mode="offline")), "wandb, which is not installed"),
-        Example("a key, and no network", (*configured(), _there(key="WANDB_API_KEY", offline="HF_HUB_OFFLINE")), "HF_HUB_OFFLINE is set, so there is no network"),
+        Example("the package is missing", (*configured("trainer.logger=[wandb]"), _trackers(installed=False, mode="offline")), "wandb, which is not installed"),
+        Example("a key, and no network", (*configured(), _trackers(key="WANDB_API_KEY", offline="HF_HUB_OFFLINE")), "HF_HUB_OFFLINE is set, so there is no network"),
     ],
 )  # fmt: skip
 def tracker_without_key(

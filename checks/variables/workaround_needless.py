@@ -42,8 +42,8 @@ def _script(value: str) -> Launch:
 
 
 def _by_verl(value: str) -> EffectiveEnvironment:
-    there = (Value(value),)
-    row = Effective(NO_CACHE, Value(), (Value(),), there, "verl", "/env/verl/trainer/constants_ppo.py", 93)
+    values = (Value(value),)
+    row = Effective(NO_CACHE, Value(), (Value(),), values, "verl", "/env/verl/trainer/constants_ppo.py", 93)
     return EffectiveEnvironment((row,))
 
 

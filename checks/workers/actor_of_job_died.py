@@ -56,12 +56,12 @@ def actor_of_job_died(clusters: RayClusters) -> Iterator[Finding]:
     for cluster in clusters.concerned:
         if not cluster.has_read("actors") or not cluster.has_read("jobs"):
             continue
-        there = {(actor.namespace, actor.name) for actor in cluster.actors if actor.state != "DEAD"}
+        alive = {(actor.namespace, actor.name) for actor in cluster.actors if actor.state != "DEAD"}
         running = {job.job for job in cluster.jobs if not job.finished}
         dead = [
             actor
             for actor in cluster.actors
-            if actor.job in running and _is_missed(actor) and (actor.namespace, actor.name) not in there
+            if actor.job in running and _is_missed(actor) and (actor.namespace, actor.name) not in alive
         ]
         for job, number in Counter(actor.job for actor in dead).items():
             mine = [actor for actor in dead if actor.job == job]

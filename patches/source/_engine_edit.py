@@ -138,13 +138,13 @@ def _edits(source: SourceText) -> Iterator[Edit]:
 
 def _imports(source: SourceText, *names: str) -> str:
     """Return the lines that import these modules locally, except for those that the file imports at its top."""
-    there = {
+    imported = {
         alias.asname or alias.name
         for node in source.tree.body
         if isinstance(node, ast.Import)
         for alias in node.names
     }
-    return "".join(f"import {name}\n" for name in names if name not in there)
+    return "".join(f"import {name}\n" for name in names if name not in imported)
 
 
 def _joins(source: SourceText, lookup: EngineLookup) -> Edit:

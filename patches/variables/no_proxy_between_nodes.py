@@ -14,8 +14,8 @@ def no_proxy_between_nodes(_: Finding, proxied: Proxied, nodes: JobNodes) -> lis
 
     With several nodes, the variable is for this node only: others have other addresses.
     """
-    there = [word.strip() for value in proxied.no_proxy.values() for word in value.split(",") if word.strip()]
-    value = ",".join(dict.fromkeys((*there, *proxied.hosts)))
+    words = [word.strip() for value in proxied.no_proxy.values() for word in value.split(",") if word.strip()]
+    value = ",".join(dict.fromkeys((*words, *proxied.hosts)))
     if proxied.path:
         return Refusal(f"{proxied.path}:{proxied.line} sets the list; change it there to {value}")
     why = "without it the job's HTTP clients send requests to its own servers through the proxy; httpx accepts only single addresses"

@@ -117,11 +117,11 @@ def remove(entry: Entry, index: int, record: BytecodeRecord) -> None:
 class Remaining:
     """How many caches of a change remain.
 
-    `there` counts those in place, `meant` those that were missing before, `written` those that were written: None if
+    `existing` counts those in place, `meant` those that were missing before, `written` those that were written: None if
     writing was interrupted before they were counted.
     """
 
-    there: int
+    existing: int
     meant: int
     written: int | None
 
@@ -129,14 +129,14 @@ class Remaining:
 def remaining(entry: Entry, index: int, record: BytecodeRecord) -> Remaining:
     """Count the caches that are in place. Raises Refused and OSError."""
     absent, written = _manifests(entry, index, record)
-    there = meant = 0
+    existing = meant = 0
     for root, name, cache in _caches(record, absent):
         meant += 1
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             seen = _identity(cache)
-            there += written is None or written[root].get(name) == seen
+            existing += written is None or written[root].get(name) == seen
     total = None if written is None else sum(map(len, written.values()))
-    return Remaining(there, meant, total)
+    return Remaining(existing, meant, total)
 
 
 def _cache_tag(python: str) -> str:

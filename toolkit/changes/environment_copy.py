@@ -65,8 +65,8 @@ def kept(environment: Path, folder: Path) -> None:
 
 def restore(environment: Path, folder: Path) -> None:
     """Restore an environment's files from a folder, and remove later ones. Raises OSError."""
-    there = {inside: source for source, inside in walked(folder)}
-    for inside, source in there.items():
+    kept = {inside: source for source, inside in walked(folder)}
+    for inside, source in kept.items():
         target = environment / inside
         if is_folder(source):
             if os.path.lexists(target) and (not is_folder(target)):
@@ -75,9 +75,9 @@ def restore(environment: Path, folder: Path) -> None:
         elif not _is_same(source, target):
             _restore(source, target)
     for path, inside in reversed(list(walked(environment))):
-        if inside not in there:
+        if inside not in kept:
             path.rmdir() if is_folder(path) else path.unlink()
-    for inside, source in there.items():
+    for inside, source in kept.items():
         if is_folder(source):
             with contextlib.suppress(PermissionError):  # another user's: its times cannot be restored
                 shutil.copystat(source, environment / inside)
@@ -248,15 +248,15 @@ def _folders_like(environment: Path, copy: Path) -> None:
             (copy / inside).chmod(stat.S_IMODE(source.stat().st_mode) | stat.S_IRWXU)
 
 
-def _is_same(kept_one: Path, there: Path) -> bool:
+def _is_same(kept_one: Path, present: Path) -> bool:
     """Return whether a stored file is still identical to the original."""
     try:
-        old, new = kept_one.lstat(), there.lstat()
+        old, new = kept_one.lstat(), present.lstat()
     except FileNotFoundError:
         return False
     if stat.S_ISLNK(old.st_mode) or stat.S_ISLNK(new.st_mode):
         both = stat.S_ISLNK(old.st_mode) and stat.S_ISLNK(new.st_mode)
-        return both and os.readlink(kept_one) == os.readlink(there)  # noqa: PTH115 - the target as written
+        return both and os.readlink(kept_one) == os.readlink(present)  # noqa: PTH115 - the target as written
     if os.path.samestat(old, new):
         return True
     return (old.st_mode, old.st_size, old.st_mtime_ns) == (new.st_mode, new.st_size, new.st_mtime_ns)

@@ -139,8 +139,10 @@ def changed_since(entry: Entry, index: int, record: FileRecord) -> str:
 def around(plan: Sequence[Planned]) -> tuple[FolderRecord, ...]:
     """Return the current state of the folders whose entries a plan changes. Raises OSError."""
     files = [Path(planned.record.file) for planned in plan if isinstance(planned.record, FileRecord)]
-    there = dict.fromkeys(next(folder for folder in file.parents if os.path.isdir(folder)) for file in files)
-    return tuple(_folder(folder) for folder in there)
+    folders = dict.fromkeys(
+        next(folder for folder in file.parents if os.path.isdir(folder)) for file in files
+    )
+    return tuple(_folder(folder) for folder in folders)
 
 
 def restore_folder_times(folders: Sequence[FolderRecord]) -> None:

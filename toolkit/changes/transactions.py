@@ -148,8 +148,8 @@ def _changed(entry: Entry, index: int, record: Record, entries: Sequence[Entry])
                 "cannot be undone",
             )
         case InstallRecord(kind):
-            there = entry.state not in {"undone", "failed"} and installation.is_there(entry, index, record)
-            standing = "in place" if there else "restored"
+            in_place = entry.state not in {"undone", "failed"} and installation.is_there(entry, index, record)
+            standing = "in place" if in_place else "restored"
             return Changed(kind, record.copy, installation.description(record), standing, (record.copy,))
         case RemovalRecord(kind, what, name):
             outcome = removal_record.outcome_text(entry, index)
@@ -166,9 +166,9 @@ def _bytecode_now(entry: Entry, caches: Remaining) -> tuple[str, Standing]:
     if entry.state in {"undone", "failed"}:
         return done, "restored"
     now: Standing = (
-        "restored" if not caches.there else "in place" if caches.there == total else "partly in place"
+        "restored" if not caches.existing else "in place" if caches.existing == total else "partly in place"
     )
-    return f"{done}, {caches.there} {'exists' if caches.there == 1 else 'exist'} now", now
+    return f"{done}, {caches.existing} {'exists' if caches.existing == 1 else 'exist'} now", now
 
 
 def _file_now(entry: Entry, index: int, record: FileRecord, entries: Sequence[Entry]) -> tuple[Standing, str]:

@@ -330,8 +330,8 @@ def _demand_undoable(
             if not keep_edits:
                 problems.append(files.changed_since(entry, index, record))
         elif record.kind == "private_folder":
-            own = [there for other in (entry, *undone_first) for _, there in other.files()]
-            known = {place for there in own for place in (there.file, *there.folders)}
+            own = [file for other in (entry, *undone_first) for _, file in other.files()]
+            known = {place for record in own for place in (record.file, *record.folders)}
             problems += [
                 f"{path} is not the doctor's; move it away, then try again"
                 for path in private_folder.foreign(record, known)

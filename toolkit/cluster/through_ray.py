@@ -136,8 +136,8 @@ class _NodeTable:
     def _list(self, rows: list[dict[str, Any]]) -> Iterator[NodeResponse]:
         """List the nodes. A dead node counts if it was not replaced: no live node has its address."""
         alive = [row for row in rows if row["alive"]]
-        there = {row["address"] for row in alive}
-        gone = {row["address"]: row for row in rows if not row["alive"] and row["address"] not in there}
+        addresses = {row["address"] for row in alive}
+        gone = {row["address"]: row for row in rows if not row["alive"] and row["address"] not in addresses}
         named = [*alive, *gone.values()]
         names = _names(named)
         self._pending = {

@@ -25,11 +25,11 @@ _LONGEST = 200  # characters of an error message
 
 def command(via: Via, host: str, python: str, text: str, token: str) -> list[str]:
     """Return the local command that runs `text` there. It never prompts for a password: there may be a hundred hosts."""
-    there = [python, "-I", "-S", "-c", text, token]
+    remote = [python, "-I", "-S", "-c", text, token]
     if via == "ssh":
-        return ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", host, shlex.join(there)]
+        return ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", host, shlex.join(remote)]
     # --overlap: the job's own steps keep their resources, and this one needs none (Slurm 20.11 and newer).
-    return ["srun", "--overlap", "--nodes=1", "--ntasks=1", "--quiet", f"--nodelist={host}", *there]
+    return ["srun", "--overlap", "--nodes=1", "--ntasks=1", "--quiet", f"--nodelist={host}", *remote]
 
 
 def shown(via: Via, python: str) -> str:

@@ -53,15 +53,15 @@ def others(nodes: RequestedNodes, options: Options, watch: Watch) -> Others:
     return Others(way, run, seen, found)
 
 
-def undo_runs(there: Others, *, everything: bool, watch: Watch) -> UndoOutcome:
+def undo_runs(others: Others, *, everything: bool, watch: Watch) -> UndoOutcome:
     """Let the first node of each environment except this machine's undo the last repair, or `everything`."""
     lines, refused = [], []
-    unknown = [f"nothing is undone on {fold(response.node for response in there.found.unknown)}: the location of its environment is unknown"] * bool(there.found.unknown)  # fmt: skip
-    first = [nodes[0] for nodes in there.found.others]
-    parcel = undo_parcel(there.run, there.seen, everything=everything)
+    unknown = [f"nothing is undone on {fold(response.node for response in others.found.unknown)}: the location of its environment is unknown"] * bool(others.found.unknown)  # fmt: skip
+    first = [nodes[0] for nodes in others.found.others]
+    parcel = undo_parcel(others.run, others.seen, everything=everything)
     if not first:
         return UndoOutcome(unknown=tuple(unknown))
-    with contextlib.closing(there.way.query(parcel, first, watch, LONGEST)) as responses:
+    with contextlib.closing(others.way.query(parcel, first, watch, LONGEST)) as responses:
         for response in responses:
             if response.missing or UNDONE not in response.facts:
                 unknown.append(

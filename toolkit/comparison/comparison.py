@@ -238,13 +238,13 @@ def _patches(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
         yield from _markers(old, new)
         return
     here = {patch.identity for patch in new.patches}
-    there = {patch.identity for patch in old.patches}
+    known = {patch.identity for patch in old.patches}
     apply = f"verl-doctor patches apply {old.path} --apply" if old.path else ""
     for patch in old.patches:
         if patch.identity not in here:
             yield _patch(patch, "in place", "missing", "what it repaired is broken again", apply)
     for patch in new.patches:
-        if patch.identity not in there:
+        if patch.identity not in known:
             yield _patch(patch, "", "in place", "the old tree did without it", "")
 
 

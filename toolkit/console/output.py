@@ -54,12 +54,12 @@ ANSWER = Kind(
 def refuse_others(path: Path, kind: Kind) -> None:
     """Raise UsageError for an existing file that is not of this kind and not empty. Devices and pipes are written to."""
     try:
-        there = path.stat()
-        if not stat.S_ISREG(there.st_mode) or not there.st_size or _stream(there) is not None:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or not status.st_size or _stream(status) is not None:
             return
         with path.open("rb") as file:
             head = file.read(_PIECE)
-            file.seek(max(0, there.st_size - _PIECE))
+            file.seek(max(0, status.st_size - _PIECE))
             tail = file.read(_PIECE)
     except FileNotFoundError:
         return
@@ -101,14 +101,14 @@ def write(path: Path, text: str, *, private: bool = False) -> None:
     content = text.encode("utf-8", "surrogatepass")
     try:
         try:
-            there = path.stat()
+            status = path.stat()
         except FileNotFoundError:
             _replace(Path(os.path.realpath(path)), content, None, private=private)
             return
-        if stat.S_ISREG(there.st_mode) and _stream(there) is None:
-            _replace_existing(Path(os.path.realpath(path)), content, there)
+        if stat.S_ISREG(status.st_mode) and _stream(status) is None:
+            _replace_existing(Path(os.path.realpath(path)), content, status)
         else:
-            stream = _stream(there)
+            stream = _stream(status)
             with open(_opened(path) if stream is None else stream, "wb", closefd=stream is None) as file:
                 file.write(content)
     except (OSError, ValueError) as error:
@@ -126,20 +126,20 @@ def _opened(path: Path) -> int:
     return descriptor
 
 
-def _stream(there: os.stat_result) -> int | None:
+def _stream(status: os.stat_result) -> int | None:
     """Return our own standard output or error, when it is this file: opened again, it would be written from the beginning."""
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):
-            if os.path.samestat(os.fstat(descriptor), there):
+            if os.path.samestat(os.fstat(descriptor), status):
                 return descriptor
     return None
 
 
-def _replace_existing(path: Path, content: bytes, there: os.stat_result) -> None:
+def _replace_existing(path: Path, content: bytes, status: os.stat_result) -> None:
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     try:
-        _replace(path, content, there)
+        _replace(path, content, status)
     except OSError as error:
         # A writable file in a folder that is not, or a file that is a mount point.
         if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY}:
@@ -152,16 +152,16 @@ def _replace_existing(path: Path, content: bytes, there: os.stat_result) -> None
             raise
 
 
-def _replace(path: Path, content: bytes, there: os.stat_result | None, *, private: bool = False) -> None:
+def _replace(path: Path, content: bytes, status: os.stat_result | None, *, private: bool = False) -> None:
     unfinished = path.with_name(f".verl-doctor-{os.urandom(8).hex()}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    descriptor = os.open(unfinished, flags, 0o666 if there is None and not private else 0o600)
+    descriptor = os.open(unfinished, flags, 0o666 if status is None and not private else 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            if there is not None:
+            if status is not None:
                 with contextlib.suppress(OSError):  # another user's file that we may write becomes ours
-                    os.fchown(descriptor, there.st_uid, there.st_gid)
-                os.fchmod(descriptor, stat.S_IMODE(there.st_mode))
+                    os.fchown(descriptor, status.st_uid, status.st_gid)
+                os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
             file.write(content)
         unfinished.replace(path)
     except BaseException:

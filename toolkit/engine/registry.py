@@ -139,8 +139,8 @@ class _Shelf:
 
     def put(self, part: Part, owner: str) -> None:
         key = (type(part).__name__, _name(part))
-        there, other = self._owners.setdefault(key, (part, owner))
-        if there is not part and _defined_by(there) is not _defined_by(part):
+        first, other = self._owners.setdefault(key, (part, owner))
+        if first is not part and _defined_by(first) is not _defined_by(part):
             raise ValueError(f"{key[1]} is already taken by {other}")
 
 

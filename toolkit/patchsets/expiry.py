@@ -60,8 +60,8 @@ def _judged(
         for file in files
     }
     with _as_it_was(folder, {path: found.text for path, found in before.items()}) as shadow:
-        there = replace(session, target=replace(session.target, verl=shadow), begun=[]).narrowed((code,))
-        report = examine(Request(there)).report
+        shadowed = replace(session, target=replace(session.target, verl=shadow), begun=[]).narrowed((code,))
+        report = examine(Request(shadowed)).report
         if not any(result.status in {"pass", "warn", "fail"} for result in report.results):
             return {}
         blamed = {

@@ -217,10 +217,8 @@ def _indent(line: str) -> str:
 
 def applied(patch: LinePatch, place: Place, lines: Sequence[str]) -> list[str]:
     """Return the lines with the patch applied."""
-    there, here = place.indent
-    new = [
-        here + line[len(there) :] if line.startswith(there) and line.strip() else line for line in patch.new
-    ]
+    old, here = place.indent
+    new = [here + line[len(old) :] if line.startswith(old) and line.strip() else line for line in patch.new]
     return [*lines[: place.start], *new, *lines[place.end :]]
 
 

@@ -225,14 +225,14 @@ class Survey:
             sent, begun = time.time(), time.monotonic()
             reference = self._pinned(self._hello, node).remote()
             try:
-                there = self._ray.get(reference, timeout=_PING)
+                remote = self._ray.get(reference, timeout=_PING)
             except Exception:  # noqa: BLE001 - then the clock is not compared
                 with contextlib.suppress(Exception):
                     self._ray.cancel(reference, force=False)
                 break
             half = (time.monotonic() - begun) / 2
             if best is None or half < best[1]:
-                best = (there - sent - half, half)
+                best = (remote - sent - half, half)
         return best
 
     def _dead(self) -> dict[str, dict[str, Any]]:

@@ -108,8 +108,8 @@ def main(token: str, order: str) -> None:
     answer: dict[str, tuple[int, float, int | None] | None] = {}
     for way, pieces in request["pieces"].items():
         mapped_before = answer.get("mapped")
-        there = first(pieces, mapped_before[0] if mapped_before else 0) if way == "again" else pieces
-        answer[way] = timed(way, list(there), request["seconds"])
+        pieces_read = first(pieces, mapped_before[0] if mapped_before else 0) if way == "again" else pieces
+        answer[way] = timed(way, list(pieces_read), request["seconds"])
     print(token + json.dumps(answer), flush=True)
 
 

@@ -64,10 +64,10 @@ def _in_place(change: Change) -> Change:
     """Install into the environment itself. For a system-wide Python, which cannot be saved for undo, it is a command."""
     if not isinstance(change, InstallPackages):
         return change
-    there = replace(change, copy=change.environment)
+    moved = replace(change, copy=change.environment)
     if links.is_environment(change.environment):
-        return there
-    words = (word for word in there.command if word not in {"-r", str(there.lock_file)})
+        return moved
+    words = (word for word in moved.command if word not in {"-r", str(moved.lock_file)})
     return RunCommand((*words, *change.lock), "; ".join(change.why))
 
 

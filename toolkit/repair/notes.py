@@ -59,5 +59,5 @@ def _package_of(file: Path) -> Path:
 
 
 def _same_disk(file: Path, journal: Path) -> bool:
-    there = next(folder for folder in (journal, *journal.parents) if os.path.exists(folder))
-    return os.stat(there).st_dev == file.lstat().st_dev  # noqa: PTH116 - as above
+    existing = next(folder for folder in (journal, *journal.parents) if os.path.exists(folder))
+    return os.stat(existing).st_dev == file.lstat().st_dev  # noqa: PTH116 - as above

@@ -19,8 +19,8 @@ def changes(base: Any, value: Any) -> Changes:
     """Return the changes from `base` to `value`. Lists of different lengths are replaced as a whole."""
     found = list(_steps(base, value, ""))
     return Changes(
-        {pointer: new for pointer, there, new in found if there},
-        tuple(pointer for pointer, there, _ in found if not there),
+        {pointer: new for pointer, exists, new in found if exists},
+        tuple(pointer for pointer, exists, _ in found if not exists),
     )
 
 

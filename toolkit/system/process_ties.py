@@ -275,10 +275,10 @@ class _Sockets:
             return ()
         connection = self._tcp.get(inode)
         if connection is not None:
-            there = self._by_ends.get((connection.remote, connection.local))
-            if connection.state in _GONE and self._has_ended(connection, there):
+            other_end = self._by_ends.get((connection.remote, connection.local))
+            if connection.state in _GONE and self._has_ended(connection, other_end):
                 return ()
-            return (f"socket:[{there.inode if there else 0}]",)
+            return (f"socket:[{other_end.inode if other_end else 0}]",)
         if self._peers is None:
             return ("socket:[0]",) if inode in self._unix else ()
         peer = self._peers.get(inode, 0)
@@ -289,16 +289,16 @@ class _Sockets:
         inode = _inode(target)
         connection = self._tcp.get(inode or 0)
         if connection is not None:
-            there = self._by_ends.get((connection.remote, connection.local))
-            return connection.state in _GONE and self._has_ended(connection, there)
+            other_end = self._by_ends.get((connection.remote, connection.local))
+            return connection.state in _GONE and self._has_ended(connection, other_end)
         return inode in self._unix and self._peers is not None and not self._peers.get(inode or 0, 0)
 
-    def _has_ended(self, here: Connection, there: Connection | None) -> bool:
+    def _has_ended(self, here: Connection, other_end: Connection | None) -> bool:
         """Return whether the other side is on this machine and no longer held by any process."""
         local = (
             here.remote.address == here.local.address or ipaddress.ip_address(here.remote.address).is_loopback
         )
-        return local and (there is None or not there.inode)
+        return local and (other_end is None or not other_end.inode)
 
     def name(self, target: str) -> str:
         """Return the name of a connection whose other end no process here holds."""

@@ -162,8 +162,8 @@ def _whole(folder: Path) -> Iterator[Path]:
     An existing folder is kept, because it may have permissions, be a mount, or be a shell's current folder: only its
     content is new. Leftovers of killed runs are removed.
     """
-    there = os.path.isdir(folder)
-    place = folder if there else folder.parent
+    exists = os.path.isdir(folder)
+    place = folder if exists else folder.parent
     place.mkdir(parents=True, exist_ok=True)
     for left in abandoned(place, _UNFINISHED):
         shutil.rmtree(left, ignore_errors=True)
@@ -173,7 +173,7 @@ def _whole(folder: Path) -> Iterator[Path]:
         with owned(aside):
             unfinished.mkdir()
             yield unfinished
-            if there:
+            if exists:
                 for entry in sorted(unfinished.iterdir()):
                     entry.rename(folder / entry.name)
             else:

@@ -102,14 +102,17 @@ def headline(summary: Summary) -> tuple[str, str]:
         return "PART" if summary.troubles else "NOTHING", "none of the files has any content"
     if not summary.done:
         return _planned(summary)
-    there = f"{in_bytes(summary.wanted)} in {counted(summary.files, 'file')}"
+    weights = f"{in_bytes(summary.wanted)} in {counted(summary.files, 'file')}"
     read = f"{in_bytes(summary.read)} read in {_seconds(summary.seconds)}"
     if summary.read:
         read += f" ({in_bytes(summary.speed)}/s)"
     if summary.resident is None:
-        return "UNKNOWN", f"{there}: {read}; this kernel does not report what is resident"
+        return "UNKNOWN", f"{weights}: {read}; this kernel does not report what is resident"
     if summary.verdict == "ok":
-        return "WARM", f"{there} are resident: {read}" if summary.read else f"{there} were resident already"
+        return (
+            "WARM",
+            f"{weights} are resident: {read}" if summary.read else f"{weights} were resident already",
+        )
     return "PART", f"{in_bytes(summary.resident)} of {in_bytes(summary.size)} are resident: {read}"
 
 

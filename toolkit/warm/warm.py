@@ -287,8 +287,8 @@ class _Work:
         row = self._rows[index]
         try:
             with _opened(row.file) as number:
-                there = cached(number, start, end - start) if row.before or row.after else 0
-                if there != end - start:
+                resident = cached(number, start, end - start) if row.before or row.after else 0
+                if resident != end - start:
                     fetch(number, start, end, self._devices[row.file.device], self._is_stopped)
         except OSError as error:
             self._trouble[index] = error.strerror or str(error)
@@ -296,7 +296,7 @@ class _Work:
         if self._is_stopped():
             return
         with self._lock:
-            self.brought += end - start - (there or 0)
+            self.brought += end - start - (resident or 0)
             self._passed[index] += end - start
 
     def _is_stopped(self) -> bool:

@@ -200,12 +200,12 @@ class Decisions:
     def _compared(self, nodes: list[ast.expr], ops: list[ast.cmpop], scope: Scope, line: int) -> Any:
         values = [self.value(node, scope, line) for node in nodes]
         if len(ops) == 1 and isinstance(ops[0], (ast.In, ast.NotIn)) and dotted(nodes[1]) in _ENVIRONMENT:
-            there = (
+            variable = (
                 self.settings.variable(values[0], None)
                 if self.settings and isinstance(values[0], str)
                 else UNCLEAR
             )
-            return UNCLEAR if there is UNCLEAR else (there is not None) is isinstance(ops[0], ast.In)
+            return UNCLEAR if variable is UNCLEAR else (variable is not None) is isinstance(ops[0], ast.In)
         against_none = len(ops) == 1 and values[1] is None and isinstance(ops[0], (ast.Is, ast.IsNot))
         if against_none and (values[0] is THERE or isinstance(values[0], Section)):
             return isinstance(ops[0], ast.IsNot)
@@ -371,10 +371,10 @@ class Decisions:
         certain = True
         for node in body:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
-                there = self._imports(node)
-                if there is False:
+                importable = self._imports(node)
+                if importable is False:
                     return True
-                certain = certain and there is True
+                certain = certain and importable is True
             elif not _is_harmless(node):
                 certain = False
         return False if certain else None

@@ -69,9 +69,9 @@ def worker_has(sources: Sources, own: SourceTree, name: str) -> Answer:
         for wrapper in wrappers
         if isinstance(wrapper, Class) and name in wrapper.members
     ]
-    there = next((answer for answer in answers if isinstance(answer, Present)), None)
-    if there is not None or _is_mixed_in(own, name):
-        return there or Present(External(name))
+    present = next((answer for answer in answers if isinstance(answer, Present)), None)
+    if present is not None or _is_mixed_in(own, name):
+        return present or Present(External(name))
     open_ended = next((answer for answer in answers if not isinstance(answer, Missing)), None)
     return open_ended or next(iter(answers), Unresolved("the class of the workers was not found"))
 

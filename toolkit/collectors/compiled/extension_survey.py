@@ -218,9 +218,9 @@ class _Survey:
         for name, requirer in closure.missing:
             if _DRIVER.match(name):
                 continue
-            there = self._by_name.get(name, [])
-            if all(_LATER.search(path) for path in there):
-                yield MissingLibrary(name, requirer, there[0] if there else "")
+            copies = self._by_name.get(name, [])
+            if all(_LATER.search(path) for path in copies):
+                yield MissingLibrary(name, requirer, copies[0] if copies else "")
 
     def _unresolved(self, path: str, distribution: Distribution, closure: Closure) -> tuple[Undefined, ...]:
         """Symbols exported neither by its dependencies, nor by torch, nor by what its package may load before it.
@@ -245,15 +245,15 @@ class _Survey:
             for other, owner in self._files.items()
             if other.startswith(f"{site}/{top}/") or _family(owner.name) == family or _LATER.search(other)
         ]
-        named = (there for name, _ in closure.missing for there in self._by_name.get(name, ()))
+        named = (path for name, _ in closure.missing for path in self._by_name.get(name, ()))
         return [other for other in dict.fromkeys((*found, *named)) if other != path]
 
     def _missing_versions(self, path: str) -> Iterator[MissingVersion]:
         for want in self._memory.header(path).wants:
-            there = self._process.loaded.get(want.library)
-            if want.weak or there is None:
+            library = self._process.loaded.get(want.library)
+            if want.weak or library is None:
                 continue
-            defines = self._memory.header(there).defines
+            defines = self._memory.header(library).defines
             if defines and want.version not in defines:
                 stem = want.version.rpartition("_")[0]
                 newest = max(
@@ -261,7 +261,7 @@ class _Survey:
                     key=_numbers,
                     default="",
                 )
-                yield MissingVersion(want.version, want.library, there, newest, self._defined_by(want))
+                yield MissingVersion(want.version, want.library, library, newest, self._defined_by(want))
 
     def _defined_by(self, want: WantedVersion) -> str:
         """A file of the same name, later on the search path, whose symbols have the version."""

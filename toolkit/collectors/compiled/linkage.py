@@ -62,17 +62,17 @@ class Process:
             folder = os.path.dirname(current)  # noqa: PTH120 - thousands of names
             requirers = (Requirer(f"{folder}/", header.rpath, header.runpath), *above)
             for name in header.needed:
-                there = known.get(name)
-                if there is None:
-                    there = self._find(name, requirers)
-                    if there is None:
+                library = known.get(name)
+                if library is None:
+                    library = self._find(name, requirers)
+                    if library is None:
                         missing.append((name, current))
                         continue
-                    known[name] = there
-                    self._enter(known, there)
-                if there not in paths:
-                    paths.append(there)
-                    queue.append((there, requirers))
+                    known[name] = library
+                    self._enter(known, library)
+                if library not in paths:
+                    paths.append(library)
+                    queue.append((library, requirers))
         return Closure(tuple(paths), tuple(missing))
 
     def unresolved(self, path: str, closure: Closure, more: Iterable[str] = ()) -> tuple[Undefined, ...]:
@@ -131,5 +131,5 @@ class Process:
         return self._found[key]
 
     def _fall_back(self, name: str) -> str | None:
-        there = (f"{folder}/{name}" for folder in self.fallback)
-        return next((path for path in there if os.path.exists(path)), None)
+        candidates = (f"{folder}/{name}" for folder in self.fallback)
+        return next((path for path in candidates if os.path.exists(path)), None)

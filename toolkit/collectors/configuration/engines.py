@@ -78,13 +78,14 @@ def chosen_engines(
     return ChosenEngines(tuple(found.values()))
 
 
-def _value(there: Configuration, key: str) -> object:
+def _value(configuration: Configuration, key: str) -> object:
     """Return the value of a key. Where a chosen file leaves a strategy to its class, they share the name."""
-    value = there.get(key)
+    value = configuration.get(key)
     group, _, name = key.partition(".")
     if value is MISSING and name == "strategy":
         return next(
-            (word.value for word in there.overrides if word.fate == "chosen" and word.key == group), MISSING
+            (word.value for word in configuration.overrides if word.fate == "chosen" and word.key == group),
+            MISSING,
         )
     return value
 

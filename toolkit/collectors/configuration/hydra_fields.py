@@ -35,33 +35,36 @@ def refused_keys(configuration: Configuration, folder: Path, module: str) -> Ite
             yield replace(refused, read_from=place)
 
 
-def retyped(there: Configuration) -> Iterator[str]:
+def retyped(configuration: Configuration) -> Iterator[str]:
     """Yield the keys whose new value has another type than the default."""
-    for word in there.overrides:
-        default = there.default(word.key) if word.fate == "applied" and word.key else MISSING
+    for word in configuration.overrides:
+        default = configuration.default(word.key) if word.fate == "applied" and word.key else MISSING
         if default is not MISSING and word.value is not None and not isinstance(word.value, type(default)):
             yield word.key
 
 
 def declared_types(
-    there: Configuration, keys: Iterable[str], folder: Path, module: str
+    configuration: Configuration, keys: Iterable[str], folder: Path, module: str
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the types that classes declare for these keys."""
     sources = Sources([SourceTree(folder, module, "verl")])
     for key in keys:
-        annotation = _annotation(key, there, sources)
+        annotation = _annotation(key, configuration, sources)
         if annotation is not None and (types := _types(annotation)):
             yield key, types
 
 
-def unread_keys(there: Configuration, keys: Iterable[str], folder: Path, module: str) -> tuple[str, ...]:
+def unread_keys(
+    configuration: Configuration, keys: Iterable[str], folder: Path, module: str
+) -> tuple[str, ...]:
     """Return those of these keys with a name that no code reads, apart from configuration classes and other training engines."""
     left = {key: {name for name in key.split(".")[1:] if not name.isdigit()} for key in keys}
     names = set().union(*left.values())
     if not names:
         return ()
     used = {
-        there.get(key) for key in ("actor_rollout_ref.actor.strategy", "critic.strategy", "engine.strategy")
+        configuration.get(key)
+        for key in ("actor_rollout_ref.actor.strategy", "critic.strategy", "engine.strategy")
     }
     engines = _ENGINES - {str(name).rstrip("2") for name in used}
     either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
@@ -75,11 +78,11 @@ def unread_keys(there: Configuration, keys: Iterable[str], folder: Path, module:
     return tuple(key for key, steps in left.items() if not steps <= read_names)
 
 
-def _annotation(key: str, there: Configuration, sources: Sources) -> ast.expr | None:
+def _annotation(key: str, configuration: Configuration, sources: Sources) -> ast.expr | None:
     """Return the annotation of a key's field, found through the class of the innermost section that names one."""
     steps = key.split(".")
     for end in range(len(steps) - 1, 0, -1):
-        target = there.default(f"{'.'.join(steps[:end])}._target_")
+        target = configuration.default(f"{'.'.join(steps[:end])}._target_")
         if not isinstance(target, str):
             continue
         found = sources.resolve(target)
@@ -151,9 +154,9 @@ def _concerns(name: str, section: str) -> bool:
     return f".{name}." in f".{section}."
 
 
-def _refused(there: Configuration, sources: Sources) -> Iterator[Refused]:
-    for word, section, name in _appended(there):
-        target = there.default(f"{section}._target_") if section else None
+def _refused(configuration: Configuration, sources: Sources) -> Iterator[Refused]:
+    for word, section, name in _appended(configuration):
+        target = configuration.default(f"{section}._target_") if section else None
         if not name or not isinstance(target, str):
             continue
         found = sources.resolve(target)
@@ -164,17 +167,17 @@ def _refused(there: Configuration, sources: Sources) -> Iterator[Refused]:
             yield Refused(word, section, name, target)
 
 
-def _appended(there: Configuration) -> Iterator[tuple[OverrideWord, str, str]]:
+def _appended(configuration: Configuration) -> Iterator[tuple[OverrideWord, str, str]]:
     """Yield what the command and the user's own files append, with the section and the name in it. No fix edits those files."""
-    for word in there.overrides:
+    for word in configuration.overrides:
         if word.fate == "applied" and word.sign in ("+", "++"):
-            yield word, *_section(word.key, there)
-    for key in there.added:
+            yield word, *_section(word.key, configuration)
+    for key in configuration.added:
         section, _, name = key.rpartition(".")
-        if own := there.own_line(key):
+        if own := configuration.own_line(key):
             path, line = own
             yield (
-                OverrideWord(f"{name}: {there.default(key)}", path, line, "not told", key=key),
+                OverrideWord(f"{name}: {configuration.default(key)}", path, line, "not told", key=key),
                 section,
                 name,
             )
@@ -198,12 +201,12 @@ def _fields(owner: Class, sources: Sources, depth: int = 0) -> frozenset[str] | 
     return frozenset(names)
 
 
-def _section(key: str, there: Configuration) -> tuple[str, str]:
+def _section(key: str, configuration: Configuration) -> tuple[str, str]:
     """Return the innermost existing section of verl's tree around a key, and what is new in it; empty if the key exists."""
     steps = key.split(".")
     for end in range(len(steps) - 1, 0, -1):
         section = ".".join(steps[:end])
-        found = there.default(section)
+        found = configuration.default(section)
         if isinstance(found, Mapping):
             return (section, steps[end]) if steps[end] not in found else ("", "")
     return "", ""

@@ -97,11 +97,11 @@ def _options(folders: Iterable[Path], missing: str) -> list[str]:
     return sorted(set(found)) if group else []
 
 
-def _foreseen(word: OverrideWord, there: Configuration, verl: Path) -> OverrideWord:
+def _foreseen(word: OverrideWord, configuration: Configuration, verl: Path) -> OverrideWord:
     """Distinguish an invalid string for a numeric key from one that verl supports, such as `test_freq=after_each_epoch`."""
     if word.fate != "applied" or not isinstance(word.value, str) or "${" in word.value:
         return word
-    if not isinstance(there.default(word.key), (int, float)):
+    if not isinstance(configuration.default(word.key), (int, float)):
         return word
     leaf = word.key.rpartition(".")[2]
     compared = re.compile(rf"\b{re.escape(leaf)}\b.*[\"']{re.escape(word.value)}[\"']".encode())

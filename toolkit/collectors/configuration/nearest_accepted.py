@@ -35,7 +35,7 @@ _NAME = re.compile(r"[A-Za-z][\w-]{0,40}")
 
 def with_nearest(
     raised: Raised,
-    there: Configuration,
+    configuration: Configuration,
     judge: Judge,
     holds: Callable[[Configuration], bool] = lambda _: True,
 ) -> Raised:
@@ -47,13 +47,13 @@ def with_nearest(
     found: list[tuple[str, str]] = []
     per_key: Counter[str] = Counter()
     tried = 0
-    for key, value in _trials(raised, there):
+    for key, value in _trials(raised, configuration):
         if per_key[key] >= _MOST_OF_A_KEY:
             continue
         if len(found) > _OTHERS or tried >= (_MOST_AFTER if found else _MOST):
             break
         tried += 1
-        changed = _with(there, key, value)
+        changed = _with(configuration, key, value)
         if judge(changed) is not None:
             continue
         pair = key, _text(value)
@@ -72,37 +72,41 @@ def keeps_result(key: str) -> bool:
     return _SAME_RESULT.search(key) is not None
 
 
-def _trials(raised: Raised, there: Configuration) -> Iterator[tuple[str, Any]]:
+def _trials(raised: Raised, configuration: Configuration) -> Iterator[tuple[str, Any]]:
     """Candidates key by key: those that the job sets first, numbers and switches before names, and what keeps the result before the rest.
 
     A name that the code itself contains is not misspelt: the numbers and switches of the conditions around come before it.
     """
     numbers = [int(number) for number in _NUMBER.findall(f"{raised.text} {raised.condition}")]
-    numbers += [value for key in raised.keys if type(value := there.get(key)) is int]
+    numbers += [value for key in raised.keys if type(value := configuration.get(key)) is int]
     names = _names(raised.read_from)
-    right = [key for key in raised.keys if there.get(key) in names]
-    wrong = sorted((key for key in raised.keys if key not in right), key=lambda key: _rank(key, there))
+    right = [key for key in raised.keys if configuration.get(key) in names]
+    wrong = sorted(
+        (key for key in raised.keys if key not in right), key=lambda key: _rank(key, configuration)
+    )
     # A value of the wrong type is not repaired by a switch around the code that stumbles over it: other code reads it too.
     switches = () if raised.raised == "TypeError" else raised.around
-    around = [key for key in switches if isinstance(there.get(key), (bool, int))]
-    for key in [*wrong, *sorted(around, key=lambda key: _rank(key, there)), *right]:
-        yield from ((key, value) for value in _values(key, there, numbers, names))
+    around = [key for key in switches if isinstance(configuration.get(key), (bool, int))]
+    for key in [*wrong, *sorted(around, key=lambda key: _rank(key, configuration)), *right]:
+        yield from ((key, value) for value in _values(key, configuration, numbers, names))
 
 
-def _rank(key: str, there: Configuration) -> tuple[bool, ...]:
-    unset = there.get(key) is None and key.endswith("_per_gpu")
+def _rank(key: str, configuration: Configuration) -> tuple[bool, ...]:
+    unset = configuration.get(key) is None and key.endswith("_per_gpu")
     return (
         key.endswith(_MACHINE),
-        there.override_of(key) is None and not unset,
-        isinstance(there.get(key), str),
+        configuration.override_of(key) is None and not unset,
+        isinstance(configuration.get(key), str),
         not keeps_result(key),
         not unset,
     )
 
 
-def _values(key: str, there: Configuration, numbers: Sequence[int], names: Sequence[str]) -> Iterator[Any]:
+def _values(
+    key: str, configuration: Configuration, numbers: Sequence[int], names: Sequence[str]
+) -> Iterator[Any]:
     """Other values for a key, the nearest first."""
-    value, default = there.get(key), there.default(key)
+    value, default = configuration.get(key), configuration.default(key)
     if type(default) is int and key.endswith(_SHARES):  # YAML's 1
         default = float(default)
     if type(value) in (int, float) and (share := share_of_percent(value, default)) is not None:
@@ -163,16 +167,16 @@ def _names(read_from: str) -> list[str]:
     return list(dict.fromkeys(text for text in texts if isinstance(text, str) and _NAME.fullmatch(text)))
 
 
-def _with(there: Configuration, key: str, value: Any) -> Configuration:
+def _with(configuration: Configuration, key: str, value: Any) -> Configuration:
     """Return the configuration with another value for a key."""
-    after = copied(there.after)
+    after = copied(configuration.after)
     *above, last = key.split(".")
     section = after
     for name in above:
         section = section.get(name) if isinstance(section, dict) else None
     if isinstance(section, dict):
         section[last] = value
-    return replace(there, after=after)
+    return replace(configuration, after=after)
 
 
 def _text(value: Any) -> str:

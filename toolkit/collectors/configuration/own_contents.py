@@ -21,7 +21,7 @@ _MANAGER = ("reward.reward_manager.name", "reward_model.reward_manager")
 _MODELS = ("reward.reward_model.enable", "reward_model.enable")
 
 
-def agent_loops(there: Configuration, path: Path, folders: Sequence[Path]) -> Iterator[str]:
+def agent_loops(configuration: Configuration, path: Path, folders: Sequence[Path]) -> Iterator[str]:
     """Check a file of agent loops: a list of entries with a name and an existing class."""
     document = yaml_of(path)
     if document is None:
@@ -32,7 +32,7 @@ def agent_loops(there: Configuration, path: Path, folders: Sequence[Path]) -> It
     for entry in document:
         if not isinstance(entry, dict) or "name" not in entry:
             yield "has an agent loop without a name"
-        elif entry["name"] == there.get(_LOOP) and isinstance(target := entry.get("_target_"), str):
+        elif entry["name"] == configuration.get(_LOOP) and isinstance(target := entry.get("_target_"), str):
             yield from _class_missing(target, folders)
 
 
@@ -76,22 +76,22 @@ def function_tools(tree: ast.Module) -> Iterator[str]:
             yield f"has a tool {node.name} with a variable number of arguments, for which no schema exists"
 
 
-def scores_rows(there: Configuration) -> bool:
+def scores_rows(configuration: Configuration) -> bool:
     """Return whether one of verl's own reward managers calls the reward function for each row."""
-    managers = {there.get(key) for key in _MANAGER} - {MISSING, None}
-    return managers <= _MANAGERS and not any(there.get(key) is True for key in _MODELS)
+    managers = {configuration.get(key) for key in _MANAGER} - {MISSING, None}
+    return managers <= _MANAGERS and not any(configuration.get(key) is True for key in _MODELS)
 
 
-def reward(there: Configuration, section: str, tree: ast.Module) -> Iterator[str]:
+def reward(configuration: Configuration, section: str, tree: ast.Module) -> Iterator[str]:
     """Check the reward function: parameters that verl passes, and a result with a score."""
-    name = there.get(f"{section}.name")
-    if not scores_rows(there):
+    name = configuration.get(f"{section}.name")
+    if not scores_rows(configuration):
         return
     functions = [node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name]  # fmt: skip
     if len(functions) != 1 or functions[0].decorator_list:
         return
     function = functions[0]
-    more = there.get(f"{section}.reward_kwargs")
+    more = configuration.get(f"{section}.reward_kwargs")
     handed = [*_HANDED, *(more if isinstance(more, Mapping) else ())]
     spec = function.args
     named = [argument.arg for argument in (*spec.args, *spec.kwonlyargs)]

@@ -101,61 +101,65 @@ def _is_older(version: str) -> bool:
 
 
 def _found(
-    there: Configuration, cwd: Path, around: tuple[Launch, Machine], *, here: bool
+    configuration: Configuration, cwd: Path, around: tuple[Launch, Machine], *, here: bool
 ) -> Iterator[OwnFile]:
     for key, phase in _NAMED:
-        yield from _no_path(there, key, phase)
-        path = _path(there, key, cwd, here=here)
+        yield from _no_path(configuration, key, phase)
+        path = _path(configuration, key, cwd, here=here)
         if path is None:
             continue
         if not os.path.exists(path):
             if key not in _REWARDS:  # reported by CFG122
-                near, instead = _meant(there, key, path, cwd)
+                near, instead = _meant(configuration, key, path, cwd)
                 yield OwnFile(key, str(path), "missing", phase, beside=near, instead=instead)
             continue
         tree = _parsed(path) if path.suffix == ".py" else None
         if isinstance(tree, str):
             yield OwnFile(key, str(path), "no Python", phase, error=tree)
-        elif problem := next(_problems(there, key, path, tree, around), ""):
+        elif problem := next(_problems(configuration, key, path, tree, around), ""):
             yield OwnFile(key, str(path), "contents", phase, error=problem)
-    if there.get("trainer.resume_mode") == "resume_path":
-        folder = _path(there, _RESUME, cwd, here=here)
+    if configuration.get("trainer.resume_mode") == "resume_path":
+        folder = _path(configuration, _RESUME, cwd, here=here)
         if folder is not None and not os.path.exists(folder):
-            ppo = there.has("actor_rollout_ref")  # its trainer reads it once the engine is up
+            ppo = configuration.has("actor_rollout_ref")  # its trainer reads it once the engine is up
             yield OwnFile(_RESUME, str(folder), "missing", "engine" if ppo else "workers")
-    yield from _last_checkpoint(there, cwd, here=here)
-    yield from _data_set(there, cwd, here=here)
+    yield from _last_checkpoint(configuration, cwd, here=here)
+    yield from _data_set(configuration, cwd, here=here)
 
 
 def _problems(
-    there: Configuration, key: str, path: Path, tree: ast.Module | None, around: tuple[Launch, Machine]
+    configuration: Configuration,
+    key: str,
+    path: Path,
+    tree: ast.Module | None,
+    around: tuple[Launch, Machine],
 ) -> Iterator[str]:
     """Errors in the contents of an existing file, and those that its code is certain to raise. `tree` is that of a Python file."""
     launch, machine = around
-    yield from _contents(there, key, path, tree, folder_of(launch, machine.cwd))
+    yield from _contents(configuration, key, path, tree, folder_of(launch, machine.cwd))
     source = read(path)
     if tree is not None and isinstance(source, bytes):
-        yield from _breaks(there, key, tree, source, around)
+        yield from _breaks(configuration, key, tree, source, around)
 
 
 def _breaks(
-    there: Configuration, key: str, tree: ast.Module, source: bytes, around: tuple[Launch, Machine]
+    configuration: Configuration, key: str, tree: ast.Module, source: bytes, around: tuple[Launch, Machine]
 ) -> Iterator[str]:
     """Errors that the code of a Python file is certain to raise, when it is imported or its function is called."""
     from verl_doctor.toolkit.collectors.configuration import own_code, own_contents  # noqa: PLC0415 - only where a job names such a file
 
     launch, machine = around
-    given = there.get(_VARIABLES)
+    given = configuration.get(_VARIABLES)
     names = {setting.name for setting in launch.settings if not setting.removed} | set(machine.environ)
     names |= set(map(str, given)) if isinstance(given, Mapping) else set()
     texts = [load_text(file) or "" for file, _ in launch.files]
     # Workers may have the variables and files of other nodes.
     outside = "RAY_ADDRESS" in names or bool(launch.ray_starts)
-    prepares = has_external_module(there) or "VERL_USE_EXTERNAL_MODULES" in names
+    prepares = has_external_module(configuration) or "VERL_USE_EXTERNAL_MODULES" in names
     unsure = bool(launch.unread) or any(_SETS_VARIABLES.search(text) for text in texts) or outside or prepares
     cwd = folder_of(launch, machine.cwd)
-    called = key in _REWARDS and own_contents.scores_rows(there)
-    name = there.get(f"{key.removesuffix('.path')}.name") if called else ""
+    called = key in _REWARDS and own_contents.scores_rows(configuration)
+    name = configuration.get(f"{key.removesuffix('.path')}.name") if called else ""
     yield from own_code.breaks(
         tree,
         source.decode("utf-8", "replace"),
@@ -170,31 +174,31 @@ def _breaks(
     )
 
 
-def _no_path(there: Configuration, key: str, phase: Phase) -> Iterator[OwnFile]:
-    value = there.get(key)
+def _no_path(configuration: Configuration, key: str, phase: Phase) -> Iterator[OwnFile]:
+    value = configuration.get(key)
     if value and isinstance(value, (bool, int, float, list, Mapping)):
         yield OwnFile(key, str(value), "no path", phase)
 
 
-def _meant(there: Configuration, key: str, path: Path, cwd: Path) -> tuple[str, str]:
+def _meant(configuration: Configuration, key: str, path: Path, cwd: Path) -> tuple[str, str]:
     """Return the nearby file that may have been meant, and the key under which it belongs if that is another."""
     near = beside(path, (cwd,))
     other, suffix = _OTHER_KIND.get(key, ("", ""))
     twin = path.with_suffix(suffix) if suffix else path
-    if near or not other or there.get(other) is not None or not os.path.isfile(twin):
+    if near or not other or configuration.get(other) is not None or not os.path.isfile(twin):
         return near, ""
     return str(twin), other
 
 
-def _last_checkpoint(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
+def _last_checkpoint(configuration: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
     """Check the file that names the last checkpoint, read as a number by a resuming job, and that checkpoint's folder."""
-    folder = _path(there, _CHECKPOINTS, cwd, here=here)
-    if there.get("trainer.resume_mode") != "auto" or folder is None:
+    folder = _path(configuration, _CHECKPOINTS, cwd, here=here)
+    if configuration.get("trainer.resume_mode") != "auto" or folder is None:
         return
     tracker = folder / _TRACKER
     content = read(tracker) if os.path.isfile(tracker) else b"0"
     text = content.decode("utf-8", "replace").strip() if isinstance(content, bytes) else "0"
-    ppo = there.has("actor_rollout_ref")  # its trainer reads it once the engine is up
+    ppo = configuration.has("actor_rollout_ref")  # its trainer reads it once the engine is up
     phase: Phase = "engine" if ppo else "workers"
     try:
         step = int(text)
@@ -208,23 +212,26 @@ def _last_checkpoint(there: Configuration, cwd: Path, *, here: bool) -> Iterator
 
 
 def _contents(
-    there: Configuration, key: str, path: Path, tree: ast.Module | None, cwd: Path
+    configuration: Configuration, key: str, path: Path, tree: ast.Module | None, cwd: Path
 ) -> Iterator[str]:
     from verl_doctor.toolkit.collectors.configuration import own_contents  # noqa: PLC0415 - only where a job names such a file
 
     if key.endswith(".agent_loop_config_path"):
-        yield from own_contents.agent_loops(there, path, (cwd,))
+        yield from own_contents.agent_loops(configuration, path, (cwd,))
     elif key.endswith(".tool_config_path"):
         yield from own_contents.tools(path, (cwd,))
     elif key.endswith(".function_tool_path") and tree is not None:
         yield from own_contents.function_tools(tree)
     elif key in _REWARDS and tree is not None:
-        yield from own_contents.reward(there, key.removesuffix(".path"), tree)
+        yield from own_contents.reward(configuration, key.removesuffix(".path"), tree)
 
 
-def _data_set(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
-    path, name = _path(there, f"{_DATASET}.path", cwd, here=here), there.get(f"{_DATASET}.name")
-    yield from _no_path(there, f"{_DATASET}.path", "workers")
+def _data_set(configuration: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
+    path, name = (
+        _path(configuration, f"{_DATASET}.path", cwd, here=here),
+        configuration.get(f"{_DATASET}.name"),
+    )
+    yield from _no_path(configuration, f"{_DATASET}.path", "workers")
     if path is None:
         return
     if not os.path.exists(path):
@@ -246,9 +253,9 @@ def _data_set(there: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFil
                 yield OwnFile(f"{_DATASET}.name", str(path), "no data set", "workers", name)
 
 
-def _path(there: Configuration, key: str, cwd: Path, *, here: bool) -> Path | None:
+def _path(configuration: Configuration, key: str, cwd: Path, *, here: bool) -> Path | None:
     """Return the requested path; None if there is none, or it depends on another folder or machine."""
-    value = there.get(key)
+    value = configuration.get(key)
     if not isinstance(value, str) or not value or "://" in value or "${" in value:
         return None
     return cwd / value if here or value.startswith("/") else None

@@ -153,9 +153,9 @@ def _rollout_pairs(tree: Path) -> tuple[list[tuple[str, str]], str] | None:
     return None
 
 
-def _tool_formats(tree: Path, there: Configuration) -> Registry | None:
+def _tool_formats(tree: Path, configuration: Configuration) -> Registry | None:
     """Return the parsers of tool calls, which only the agent loop with tools looks up."""
-    if there.get(AGENT_LOOP) != "tool_agent":
+    if configuration.get(AGENT_LOOP) != "tool_agent":
         return None
     return _decorated([tree / "experimental/agent_loop/tool_parser.py"], "register")
 
@@ -185,9 +185,9 @@ def _strategies(tree: Path) -> Registry | None:
     return Registry(tuple(dict.fromkeys(names)), place) if names else None
 
 
-def _quantizations(tree: Path, there: Configuration) -> Registry | None:
+def _quantizations(tree: Path, configuration: Configuration) -> Registry | None:
     """Return the names with which verl's vLLM server compares the setting; a trained quantization has other names."""
-    if there.get(ROLLOUT) != "vllm" or there.get(_QAT) is True:
+    if configuration.get(ROLLOUT) != "vllm" or configuration.get(_QAT) is True:
         return None
     path = tree / "workers/rollout/vllm_rollout/vllm_async_server.py"
     for node in statements(_tree(path, b"_SUPPORTED_QUANTIZATION")):
@@ -211,9 +211,11 @@ def _contents(tree: Path) -> Registry | None:
     return Registry(tuple(dict.fromkeys(names)), place) if "model" in names else None
 
 
-def _optimizers(there: Configuration, key: str, interpreter: Interpreter | Unknown) -> Registry | None:
+def _optimizers(
+    configuration: Configuration, key: str, interpreter: Interpreter | Unknown
+) -> Registry | None:
     """Return the names that the module of `optimizer_impl` imports, for torch only, if verl looks up the name there."""
-    if isinstance(interpreter, Unknown) or there.get(f"{key}_impl") != "torch.optim":
+    if isinstance(interpreter, Unknown) or configuration.get(f"{key}_impl") != "torch.optim":
         return None
     for entry in interpreter.sys_path:
         path = Path(entry, "torch", "optim", "__init__.py")

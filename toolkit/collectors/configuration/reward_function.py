@@ -76,15 +76,15 @@ def reward_function(
     return RewardFunction(key, path, name, "missing" if here else "unseen")
 
 
-def _section(there: Configuration, old_keys: OldRewardKeys | Unknown) -> str:
+def _section(configuration: Configuration, old_keys: OldRewardKeys | Unknown) -> str:
     """Return the section that verl reads; an old one counts if verl moves its values and the new one is empty."""
-    if not there.has(_NEW):
+    if not configuration.has(_NEW):
         return _OLD
     moved = isinstance(old_keys, OldRewardKeys) and old_keys.moved_by
     old = (
         moved
-        and there.get(f"{_NEW}.path") in (None, "")
-        and there.get(f"{_OLD}.path") not in (None, "", MISSING)
+        and configuration.get(f"{_NEW}.path") in (None, "")
+        and configuration.get(f"{_OLD}.path") not in (None, "", MISSING)
     )
     return _OLD if old else _NEW
 

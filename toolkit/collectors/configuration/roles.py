@@ -16,37 +16,39 @@ EXTERNAL = ("actor_rollout_ref.model.external_lib", "critic.model.external_lib",
 """The keys of modules that verl imports first: they may register and prepare anything."""
 
 
-def has_external_module(there: Configuration) -> bool:
+def has_external_module(configuration: Configuration) -> bool:
     """Return whether the job names a module that verl imports first."""
-    return any(isinstance(there.get(key), str) and there.get(key) for key in EXTERNAL)
+    return any(isinstance(configuration.get(key), str) and configuration.get(key) for key in EXTERNAL)
 
 
-def trains(there: Configuration) -> bool:
+def trains(configuration: Configuration) -> bool:
     """Return whether the job trains a model."""
-    return _TRAINS_NOTHING.search(there.program) is None
+    return _TRAINS_NOTHING.search(configuration.program) is None
 
 
-def has_critic(there: Configuration) -> bool:
+def has_critic(configuration: Configuration) -> bool:
     """Return whether the job trains a critic, as `need_critic` decides it (verl/trainer/ppo/utils.py)."""
-    enabled = there.get("critic.enable")
-    return enabled is True or (enabled in (None, MISSING) and there.get("algorithm.adv_estimator") == "gae")
+    enabled = configuration.get("critic.enable")
+    return enabled is True or (
+        enabled in (None, MISSING) and configuration.get("algorithm.adv_estimator") == "gae"
+    )
 
 
-def has_reference(there: Configuration) -> bool:
+def has_reference(configuration: Configuration) -> bool:
     """Return whether the job has a reference policy, as `need_reference_policy` decides it."""
     keys = ("actor_rollout_ref.actor.use_kl_loss", "algorithm.use_kl_in_reward")
-    return any(there.get(key) is True for key in keys)
+    return any(configuration.get(key) is True for key in keys)
 
 
-def is_read(there: Configuration, key: str) -> bool:
+def is_read(configuration: Configuration, key: str) -> bool:
     """Return whether the job may read a key: not below a section that is switched off, or of a model that it does not have."""
-    if key.startswith("critic.") and not has_critic(there):
+    if key.startswith("critic.") and not has_critic(configuration):
         return False
-    if key.startswith("actor_rollout_ref.ref.") and not has_reference(there):
+    if key.startswith("actor_rollout_ref.ref.") and not has_reference(configuration):
         return False
     steps = key.split(".")
     for end in range(1, len(steps)):
-        section = there.get(".".join(steps[:end]))
+        section = configuration.get(".".join(steps[:end]))
         is_off = isinstance(section, Mapping) and any(section.get(switch) is False for switch in _SWITCHES)
         if is_off and steps[end] not in _SWITCHES:
             return False

@@ -106,7 +106,7 @@ Step = tuple[Callable[[Follower], object], Phase]
 
 
 def read_validation(
-    there: Configuration,
+    configuration: Configuration,
     trees: VerlTrees,
     vllm: VllmTree | Unknown,
     interpreter: Interpreter | Unknown,
@@ -121,14 +121,14 @@ def read_validation(
         for library, inner in _LIBRARIES:
             folders = (Path(entry, inner) for entry in interpreter.sys_path)
             sources += [SourceTree(folder, library) for folder in folders if os.path.isdir(folder)][:1]
-    program = Path(there.program)
+    program = Path(configuration.program)
     module = verl.name_of(program)
     tree = parsed(program)
     if module is None or tree is None:
         return Validation()
     refusals: dict[Raised, Judge] = {}
     modules: Modules = {}
-    before = list(_steps(tree, module, there))
+    before = list(_steps(tree, module, configuration))
 
     @functools.cache  # many configurations are tried
     def estimators(name: str, *trainers: str) -> Estimator | None:
@@ -136,7 +136,9 @@ def read_validation(
         return read_estimator(name, trainers, verl.folder / _ALGORITHMS_FILE, definitions)
 
     later = partial(_later, tree, module, verl, estimators)
-    removed = frozenset(word.key for word in there.overrides if word.sign == "~" and word.fate == "applied")
+    removed = frozenset(
+        word.key for word in configuration.overrides if word.sign == "~" and word.fate == "applied"
+    )
 
     def followed(
         changed: Configuration, step: Callable[[Follower], object], phase: Phase, *, needed: bool
@@ -157,7 +159,7 @@ def read_validation(
         every = (followed(changed, step, phase, needed=needed) for step, phase, needed in steps)
         return frozenset(raised.read_from for raised in every if raised is not None)
 
-    for place, (step, phase) in enumerate([*before, *later(there)]):
+    for place, (step, phase) in enumerate([*before, *later(configuration)]):
 
         def judge(
             changed: Configuration,
@@ -167,14 +169,14 @@ def read_validation(
         ) -> Raised | None:
             return followed(changed, step, phase, needed=needed)
 
-        raised = judge(there)
+        raised = judge(configuration)
         if raised is not None:
             raised = replace(raised, library=_library(raised, sources[1:]))
         if raised is not None and raised not in refusals:
             refusals[raised] = judge
     before_change = frozenset(raised.read_from for raised in refusals)
     nearest = {
-        raised: with_nearest(raised, there, judge, lambda changed: places(changed) <= before_change)
+        raised: with_nearest(raised, configuration, judge, lambda changed: places(changed) <= before_change)
         for raised, judge in refusals.items()
     }
     return Validation(tuple(nearest.values()))
@@ -206,7 +208,7 @@ def _raised(
     return None
 
 
-def _steps(tree: ast.Module, module: str, there: Configuration) -> Iterator[Step]:
+def _steps(tree: ast.Module, module: str, configuration: Configuration) -> Iterator[Step]:
     """Yield the program's steps that can be followed, in order of execution."""
     names = {"config": Section("")}
     for node in walk(tree):
@@ -217,11 +219,11 @@ def _steps(tree: ast.Module, module: str, there: Configuration) -> Iterator[Step
             yield (lambda follower, call=node: follower.called_as(call, module, names)), "validation"  # type: ignore[misc]
         elif name == _MAKES and len(node.args) == 1 and not node.keywords:
             whole, _, section = dotted(node.args[0]).partition("config.")
-            if section and f"{whole}config" in _WHOLE and isinstance(there.get(section), dict):
+            if section and f"{whole}config" in _WHOLE and isinstance(configuration.get(section), dict):
                 yield (lambda follower, key=section: follower.made(key)), "workers"  # type: ignore[misc]
-    if module.endswith(".sft_trainer") and there.get(_CUSTOM) in (None, MISSING):
+    if module.endswith(".sft_trainer") and configuration.get(_CUSTOM) in (None, MISSING):
         yield _data_set, "workers"
-    elif there.has(_ROLLOUT):
+    elif configuration.has(_ROLLOUT):
         yield (lambda follower: follower.made(_ROLLOUT)), "workers"
 
 
@@ -236,56 +238,58 @@ def _later(
     module: str,
     verl: SourceTree,
     estimators: Callable[..., Estimator | None],
-    there: Configuration,
+    configuration: Configuration,
 ) -> Iterator[Step]:
     """What is called once the configuration has been validated. `estimators` returns an estimator by its name, as trainers call it."""
-    if not trains(there):
+    if not trains(configuration):
         return
-    trainers = _trainers(tree, module, verl, there)
+    trainers = _trainers(tree, module, verl, configuration)
     beside = not module.startswith("verl.trainer.")  # trainers that verl's defaults are not made for
-    if beside or any(map(_is_unusual, there.overrides, repeat(there))):
+    if beside or any(map(_is_unusual, configuration.overrides, repeat(configuration))):
         parts = [(name, method, {"config": ""}, phase) for name in trainers for method, phase in _METHODS]
-        for name, method, fields, phase in [*parts, *(_PARTS if there.has(_ROLLOUT) else _TUNING)]:
+        for name, method, fields, phase in [*parts, *(_PARTS if configuration.has(_ROLLOUT) else _TUNING)]:
             yield partial(_method, name=name, method=method, fields=fields), phase
-    for section, optim in _engines(there):
+    for section, optim in _engines(configuration):
         for method, phase in _ENGINE_METHODS if optim else _ENGINE_METHODS[:3]:
             yield partial(_engine, section=section, optim=optim, method=method), phase
     for section in ("optim", f"{_ACTOR}.optim", "critic.optim"):
-        used = isinstance(there.get(section), dict) and (section != "critic.optim" or has_critic(there))
-        if used and any(_is_unusual_argument(word, section) for word in there.overrides):
+        used = isinstance(configuration.get(section), dict) and (
+            section != "critic.optim" or has_critic(configuration)
+        )
+        if used and any(_is_unusual_argument(word, section) for word in configuration.overrides):
             yield partial(_optimizer, section=section), "workers"
-    if not there.has(_ROLLOUT):
+    if not configuration.has(_ROLLOUT):
         return
     for switch, key in (
         (f"{_ACTOR}.use_kl_loss", f"{_ACTOR}.kl_loss_type"),
         (_IN_REWARD, "algorithm.kl_penalty"),
     ):
-        if there.get(switch) is True and there.override_of(key) is not None:
+        if configuration.get(switch) is True and configuration.override_of(key) is not None:
             yield partial(_function, name="kl_penalty", argument="kl_penalty", key=key), "first update"
-    if there.get(_IN_REWARD) is True:
+    if configuration.get(_IN_REWARD) is True:
         yield partial(_function, name="get_kl_controller", argument="kl_ctrl", key="algorithm.kl_ctrl"), "workers"  # fmt: skip
-    name = there.get(ESTIMATOR)
+    name = configuration.get(ESTIMATOR)
     if isinstance(name, str) and (estimator := estimators(name, *trainers)):
         yield partial(_estimator, estimator=estimator), "first batch"
-    loss = there.get(f"{_ACTOR}.policy_loss.loss_mode")
+    loss = configuration.get(f"{_ACTOR}.policy_loss.loss_mode")
     yield (lambda follower: _registered(follower, verl, "register_policy_loss", loss)), "first update"
-    if any(map(there.override_of, _MANAGERS)) or any(
-        "reward_kwargs." in word.key for word in there.overrides
+    if any(map(configuration.override_of, _MANAGERS)) or any(
+        "reward_kwargs." in word.key for word in configuration.overrides
     ):
-        yield partial(_reward_manager, verl=verl, there=there), "first batch"
-    if there.get(f"{_ROLLOUT}.name") == "vllm":
+        yield partial(_reward_manager, verl=verl, configuration=configuration), "first batch"
+    if configuration.get(f"{_ROLLOUT}.name") == "vllm":
         yield (lambda follower: _sampling(follower, _ROLLOUT)), "first batch"
-        if _validates(there):
+        if _validates(configuration):
             yield (lambda follower: _sampling(follower, f"{_ROLLOUT}.val_kwargs")), "first validation"
-        if any(word.key.endswith(_SCHEDULED) for word in there.overrides):
+        if any(word.key.endswith(_SCHEDULED) for word in configuration.overrides):
             yield (lambda follower: _scheduler(follower, verl)), "engine"
 
 
-def _world(there: Configuration, processes: JobProcesses | Unknown) -> int:
+def _world(configuration: Configuration, processes: JobProcesses | Unknown) -> int:
     """Return the number of the trainer's processes; 0 if it is unknown."""
     counts: list[Any] = []
-    if there.has(_ROLLOUT):
-        counts = [there.get("trainer.nnodes"), there.get("trainer.n_gpus_per_node")]
+    if configuration.has(_ROLLOUT):
+        counts = [configuration.get("trainer.nnodes"), configuration.get("trainer.n_gpus_per_node")]
     elif isinstance(processes, JobProcesses) and processes.launcher in ("torchrun", "torch.distributed.run"):
         options = processes.options
         given = [options.get("nnodes") or "1", options.get("nproc_per_node") or ""]
@@ -295,11 +299,11 @@ def _world(there: Configuration, processes: JobProcesses | Unknown) -> int:
     return math.prod(counts)
 
 
-def _is_unusual(word: OverrideWord, there: Configuration) -> bool:
+def _is_unusual(word: OverrideWord, configuration: Configuration) -> bool:
     """Return whether verl's code may not expect a setting: removed, null, zero, negative, in place of a section, or of another type."""
     if word.fate != "applied" or not word.key:
         return False
-    value, default = word.value, there.default(word.key)
+    value, default = word.value, configuration.default(word.key)
     if word.sign == "~" or isinstance(value, list):
         return True
     if isinstance(default, Mapping) and default:
@@ -319,24 +323,26 @@ def _is_unusual_argument(word: OverrideWord, section: str) -> bool:
     return name == "override_optimizer_config" or not isinstance(word.value, (int, float)) or word.value <= 0
 
 
-def _validates(there: Configuration) -> bool:
-    every = there.number("trainer.test_freq")
-    return there.get("trainer.val_before_train") is True or (every is not None and every > 0)
+def _validates(configuration: Configuration) -> bool:
+    every = configuration.number("trainer.test_freq")
+    return configuration.get("trainer.val_before_train") is True or (every is not None and every > 0)
 
 
-def _engines(there: Configuration) -> Iterator[tuple[str, str]]:
+def _engines(configuration: Configuration) -> Iterator[tuple[str, str]]:
     """Yield the sections of FSDP engines that the job changes, and those of their optimizers, "" for a model that does not learn."""
     roles = [("engine", "optim", "engine.strategy")]
-    if there.has(_ROLLOUT):
+    if configuration.has(_ROLLOUT):
         roles = [(f"{_ACTOR}.fsdp_config", f"{_ACTOR}.optim", f"{_ACTOR}.strategy")]
-        if has_reference(there):
+        if has_reference(configuration):
             roles.append(("actor_rollout_ref.ref.fsdp_config", "", "actor_rollout_ref.ref.strategy"))
-        if has_critic(there):
+        if has_critic(configuration):
             roles.append(("critic.fsdp", "critic.optim", "critic.strategy"))
     for section, optim, strategy in roles:
-        changed = [word for word in there.overrides if word.fate == "applied"]
+        changed = [word for word in configuration.overrides if word.fate == "applied"]
         prefixes = tuple(f"{name}." for name in (section, optim) if name)
-        if there.get(strategy) in _STRATEGIES and any(word.key.startswith(prefixes) for word in changed):
+        if configuration.get(strategy) in _STRATEGIES and any(
+            word.key.startswith(prefixes) for word in changed
+        ):
             yield section, optim
 
 
@@ -360,14 +366,14 @@ def _engine(follower: Follower, section: str, optim: str, method: str) -> None:
         follower.method_of(Made(owner, fields), method, {})
 
 
-def _trainers(tree: ast.Module, module: str, verl: SourceTree, there: Configuration) -> list[str]:
+def _trainers(tree: ast.Module, module: str, verl: SourceTree, configuration: Configuration) -> list[str]:
     """Return the classes that train: registered under the job's mode, imported by the program, or its own class with a `fit`."""
     imported = [
         (node, alias.name) for node in walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names
     ]
-    mode = there.get(_MODE)
+    mode = configuration.get(_MODE)
     if any(name == "get_trainer_cls" for _, name in imported):
-        if isinstance(mode, str) and there.get("trainer.use_v1") is not False:
+        if isinstance(mode, str) and configuration.get("trainer.use_v1") is not False:
             for path in sorted(verl.folder.glob("trainer/ppo/v1/trainer_*.py")):
                 for part in registrations(path, "register_trainer", mode):
                     return [f"{verl.name_of(path)}.{part.name}"]
@@ -376,7 +382,7 @@ def _trainers(tree: ast.Module, module: str, verl: SourceTree, there: Configurat
     trainers = [
         f"{node.module}.{name}" for node, name in imported if name.endswith(_TRAINERS) and not node.level
     ]
-    if trainers or there.has(_ROLLOUT):
+    if trainers or configuration.has(_ROLLOUT):
         return trainers or [_OLD_TRAINER]
     classes = (node for node in tree.body if isinstance(node, ast.ClassDef))
     named = (node.name for node in classes if any(isinstance(part, ast.FunctionDef) and part.name == "fit" for part in node.body))  # fmt: skip
@@ -414,11 +420,11 @@ def _estimator(follower: Follower, estimator: Estimator) -> None:
     follower.call(FunctionNode(estimator.function, _ALGORITHMS), (), given | {"config": Section("algorithm")})
 
 
-def _reward_manager(follower: Follower, verl: SourceTree, there: Configuration) -> None:
+def _reward_manager(follower: Follower, verl: SourceTree, configuration: Configuration) -> None:
     """Follow the constructor of the reward manager that the job names, with the configuration or, in older releases, its `reward_kwargs`."""
-    names = (there.get(key) for key in _MANAGERS)
+    names = (configuration.get(key) for key in _MANAGERS)
     name = next((name for name in names if isinstance(name, str)), None)
-    given = there.get("reward_model.reward_kwargs")
+    given = configuration.get("reward_model.reward_kwargs")
     named: dict[str, Any] = {key: follower.value_at(f"reward_model.reward_kwargs.{key}") for key in given} if isinstance(given, Mapping) else {}  # fmt: skip
     for folder in ("experimental/reward_loop/reward_manager", "workers/reward_manager"):
         for path in sorted((verl.folder / folder).glob("*.py")):

@@ -110,10 +110,10 @@ def request_of(
     }
 
 
-def _made_first(there: Configuration, launch: Launch, machine: Machine) -> Iterator[str]:
+def _made_first(configuration: Configuration, launch: Launch, machine: Machine) -> Iterator[str]:
     """Yield the missing files of the job that the script may create first. A relative path may be a name on the model hub."""
     here = folder_of(launch, machine.cwd)
-    for word in there.overrides:
+    for word in configuration.overrides:
         values = word.value if isinstance(word.value, list) else [word.value]
         for value in values if word.key.endswith(_PATHS) else ():
             if isinstance(value, str) and "://" not in value and "${" not in value:
@@ -156,7 +156,7 @@ def _fair(built: Built, *, elsewhere: bool) -> Built:
     return built
 
 
-def _placed(built: Built, there: Configuration) -> Built:
+def _placed(built: Built, configuration: Configuration) -> Built:
     """A failed stage, with the setting that caused it."""
     if built.ended not in BAD:
         return built
@@ -164,7 +164,7 @@ def _placed(built: Built, there: Configuration) -> Built:
 
     # An import that fails is rarely due to the stage's usual settings, unless its message names one.
     usual = () if built.kind in ("ImportError", "ModuleNotFoundError") else _USUAL.get(built.stage, ())
-    key, word = setting_of(built.text, built.key, usual, there)
+    key, word = setting_of(built.text, built.key, usual, configuration)
     if word is None:
         return replace(built, key=key)
     return replace(built, key=key, word=word.text, path=word.path, line=word.line)

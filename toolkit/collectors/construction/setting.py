@@ -13,13 +13,13 @@ _REQUIRED_BY = {"critic": "algorithm.adv_estimator"}
 
 
 def setting_of(
-    text: str, key: str, usual: Iterable[str], there: Configuration
+    text: str, key: str, usual: Iterable[str], configuration: Configuration
 ) -> tuple[str, OverrideWord | None]:
     """Return the key, and the word of the command that sets it. `usual` are a stage's usual keys, the most likely first.
 
     A message may name a key by its last parts, or repeat its value.
     """
-    overrides = [word for word in there.overrides if word.fate in ("applied", "chosen") and word.key]
+    overrides = [word for word in configuration.overrides if word.fate in ("applied", "chosen") and word.key]
     if key:
         by = _REQUIRED_BY.get(key.partition(".")[0], "")
         return key, _of_key(key, overrides) or next((word for word in overrides if word.key == by), None)

@@ -130,15 +130,15 @@ def _user(machine: Machine) -> str:
 
 
 def _described(machine: Machine, holds: str, variable: str, path: str, set_by: str) -> CacheFolder:
-    there = nearest(machine, path)
+    existing = nearest(machine, path)
     mount = file_system_of(machine, path)
-    space = space_of(there)
+    space = space_of(existing)
     return CacheFolder(
         holds=holds,
         variable=variable,
         path=path,
         set_by=set_by,
-        writable=may_write(there),
+        writable=may_write(existing),
         mounted_on=mount.mounted_on if mount else "",
         kind=mount.kind if mount else "",
         shared=mount.shared if mount else False,

@@ -170,7 +170,7 @@ def _expanded(path: str, machine: Machine) -> str:
 
 
 def _folder(machine: Machine, use: Use, choice: Choice, *, in_use: bool = False) -> Folder:
-    there = nearest(machine, choice.path)
+    existing = nearest(machine, choice.path)
     mount = file_system_of(machine, choice.path)
     about = Folder(
         use,
@@ -179,11 +179,11 @@ def _folder(machine: Machine, use: Use, choice: Choice, *, in_use: bool = False)
         kind=mount.kind if mount else "",
         shared=mount is not None and mount.shared,
         runnable=mount is None or "noexec" not in mount.options,
-        writable=may_write(there),
+        writable=may_write(existing),
         read_only=mount is not None and mount.read_only,
         in_use=in_use,
     )
-    space = space_of(there)
+    space = space_of(existing)
     if space is None:
         return about
     return replace(

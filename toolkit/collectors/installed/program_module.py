@@ -42,10 +42,12 @@ def program_module(launch: Launch, trees: VerlTrees) -> ProgramModule | Unknown:
         return Absent("the script may start the job in another folder, with another verl")
     folder = Path(tree.folder)
     place = folder.joinpath(*command.module.split(".")[1:])
-    there = any(os.path.isfile(path) for path in (place.with_name(f"{place.name}.py"), place / "__main__.py"))
-    programs = () if there else tuple(_programs(folder))
+    exists = any(
+        os.path.isfile(path) for path in (place.with_name(f"{place.name}.py"), place / "__main__.py")
+    )
+    programs = () if exists else tuple(_programs(folder))
     return ProgramModule(
-        command.module, command.path, command.line, tree.folder, tree.version, not there, programs
+        command.module, command.path, command.line, tree.folder, tree.version, not exists, programs
     )
 
 

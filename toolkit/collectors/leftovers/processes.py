@@ -213,7 +213,7 @@ def _rendezvous(pids: Collection[int], machine: Machine) -> set[int]:
         if connection.local.port in ports and connection.state != LISTENS and connection.inode not in holders
     }
     for connection in known:
-        there = next(
+        peer = next(
             (
                 other
                 for other in known
@@ -221,9 +221,9 @@ def _rendezvous(pids: Collection[int], machine: Machine) -> set[int]:
             ),
             None,
         )
-        if connection.established and there is not None and {connection.inode, there.inode} <= holders.keys():
+        if connection.established and peer is not None and {connection.inode, peer.inode} <= holders.keys():
             found |= (
-                holders[connection.inode] | holders[there.inode] if connection.local.port in ports else set()
+                holders[connection.inode] | holders[peer.inode] if connection.local.port in ports else set()
             )
     return found if not strange else set()
 

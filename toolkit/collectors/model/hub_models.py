@@ -61,10 +61,10 @@ def hub_models(configuration: Configuration, job: JobVariables, machine: Machine
     return HubModels(found, f"{offline}={job.get(offline)}", str(cache), path, line)
 
 
-def _named(there: Configuration) -> Iterator[tuple[str, str]]:
-    keys = [*_MODELS, *((_CRITIC,) if has_critic(there) else ())]
+def _named(configuration: Configuration) -> Iterator[tuple[str, str]]:
+    keys = [*_MODELS, *((_CRITIC,) if has_critic(configuration) else ())]
     for key in keys:
-        value = there.get(key)
+        value = configuration.get(key)
         if isinstance(value, str) and _NAME.fullmatch(value):
             yield key, value
 

@@ -230,8 +230,8 @@ def is_pointer(path: Path) -> bool:
 
 def _bad_weights(folder: Path, files: Iterable[str]) -> Iterator[BadFile]:
     """Yield pointers in place of weights or of a tokenizer, and shards that the index names and that are missing."""
-    there = set(files)
-    for name in sorted(there):
+    present = set(files)
+    for name in sorted(present):
         if format_of(name) and not _is_file(folder / name):
             yield BadFile(name, "damaged", "it is not a file")
         elif name.endswith((".safetensors", ".bin", ".model", "tokenizer.json")) and is_pointer(
@@ -242,18 +242,20 @@ def _bad_weights(folder: Path, files: Iterable[str]) -> Iterator[BadFile]:
             yield BadFile(name, "damaged", "it is truncated: the last character is not }")
     # Pickles are read if there are no safetensors.
     file = (
-        INDEX if any(name.endswith(".safetensors") for name in there) or INDEX in there else INDEX_OF_PICKLES
+        INDEX
+        if any(name.endswith(".safetensors") for name in present) or INDEX in present
+        else INDEX_OF_PICKLES
     )
-    index = read_json(folder / file) if file in there else {}
+    index = read_json(folder / file) if file in present else {}
     if isinstance(index, BadFile):
         yield index
         return
     shards = index.get("weight_map")
     if isinstance(shards, dict):
-        for name in sorted({str(shard) for shard in shards.values()} - there):
+        for name in sorted({str(shard) for shard in shards.values()} - present):
             yield BadFile(name, "missing", f"{file} names it")
     else:
-        for name in missing_shards(loaded(there)):
+        for name in missing_shards(loaded(present)):
             yield BadFile(name, "missing", "the names of the other shards imply it")
 
 

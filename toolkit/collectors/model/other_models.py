@@ -50,12 +50,12 @@ def other_models(configuration: Configuration, machine: Machine) -> OtherModels 
     return OtherModels(tuple(found))
 
 
-def _read(there: Configuration) -> Iterator[tuple[str, str]]:
+def _read(configuration: Configuration) -> Iterator[tuple[str, str]]:
     """Yield the keys of the models that the job needs, and what needs them."""
-    if has_critic(there):
-        by_estimator = there.get("critic.enable") is not True
+    if has_critic(configuration):
+        by_estimator = configuration.get("critic.enable") is not True
         yield _CRITIC, "adv_estimator gae trains a critic" if by_estimator else "critic.enable is set"
     for switch, key in _REWARD:
-        if there.get(switch) is True:
+        if configuration.get(switch) is True:
             yield key, f"{switch} is set"
             return

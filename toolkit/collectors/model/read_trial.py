@@ -65,13 +65,13 @@ def tried(
     window = _pages(_DEFAULT_READ_AHEAD if read_ahead is None else read_ahead)
     slots = _spread(list(_slots(paths, window)), _LOOKS)
     cold = _cold(slots)
-    there = slots if isinstance(cold, Unknown) else cold
-    each = min(_MOST_REGIONS, len(there) // len(_COLD_WAYS))
+    usable = slots if isinstance(cold, Unknown) else cold
+    each = min(_MOST_REGIONS, len(usable) // len(_COLD_WAYS))
     if not each:
         return Absent(
             f"less than {in_bytes(len(_COLD_WAYS) * _slot_length(window))} of the weights are out of the page cache, too little to measure a disk"
         )
-    chosen = _spread(there, each * len(_COLD_WAYS))
+    chosen = _spread(usable, each * len(_COLD_WAYS))
     parts = {way: chosen[number :: len(_COLD_WAYS)] for number, way in enumerate(_COLD_WAYS)}
     reported = _measured(machine, {way: _pieces(way, part) for way, part in parts.items()})
     if not isinstance(cold, Unknown):

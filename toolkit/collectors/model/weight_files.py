@@ -51,10 +51,10 @@ def loaded(names: Iterable[str], indexed: Collection[str] = ()) -> set[str]:
 
 def missing_shards(names: Iterable[str]) -> list[str]:
     """Return the missing shards, as counted in the names of others: model-00001-of-00003.safetensors."""
-    there = set(names)
+    present = set(names)
     wanted = set()
-    for name in there:
+    for name in present:
         if format_of(name) and (match := _SHARD.fullmatch(name)):
             start, _, of, number, end = match.groups()
             wanted |= {f"{start}{shard:05}{of}{number}{end}" for shard in range(1, int(number) + 1)}
-    return sorted(wanted - there)
+    return sorted(wanted - present)

@@ -200,15 +200,15 @@ def kind_of(machine: Machine, name: str) -> Kind:
         key, _, value = line.partition("=")
         if key == "DEVTYPE" and value in _DEVICE_TYPES:
             return _DEVICE_TYPES[value]
-    there = {entry.name for entry in machine.at(folder).iterdir()}
-    if "tun_flags" in there:
+    entries = {entry.name for entry in machine.at(folder).iterdir()}
+    if "tun_flags" in entries:
         return "tunnel"
-    if there & {"wireless", "phy80211"}:
+    if entries & {"wireless", "phy80211"}:
         return "wireless"
-    if "device" in there:
+    if "device" in entries:
         return "ethernet"
     paired = machine.read(f"{folder}/iflink") != machine.read(f"{folder}/ifindex")
-    if paired and not any(entry.startswith("lower_") for entry in there):
+    if paired and not any(entry.startswith("lower_") for entry in entries):
         return "veth"  # the other end is an interface, here or in another network namespace
     return "virtual"
 

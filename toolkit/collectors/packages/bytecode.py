@@ -111,9 +111,9 @@ def _count(name: str, top: Path, tag: str, prefix: str, listings: Listings) -> P
         ]
         if listing.sources:
             here = {source.removesuffix(".py") for source in listing.sources}
-            there = _cached(f"{prefix}{folder}" if prefix else f"{folder}/__pycache__", tag)
+            cached = _cached(f"{prefix}{folder}" if prefix else f"{folder}/__pycache__", tag)
             sources += len(here)
-            missing += len(here - there)
+            missing += len(here - cached)
     return PackageBytecode(name, str(top), sources, missing)
 
 

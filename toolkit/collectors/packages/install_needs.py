@@ -110,17 +110,18 @@ def _unusable_engine(packages: Packages, uses: VllmUses | Unknown) -> str:
 def _twice(packages: Packages) -> Iterator[Broken]:
     """Yield what has two metadata folders. With an editable install only the other folder is removed, else both."""
     for spare in packages.duplicates:
-        there = packages.get(spare.name)
-        if there is None or (there.version == spare.version and not there.editable):
+        installed = packages.get(spare.name)
+        if installed is None or (installed.version == spare.version and not installed.editable):
             continue
-        why = f"it was installed twice, as {spare.version} and {there.version}"
-        if there.editable:
+        why = f"it was installed twice, as {spare.version} and {installed.version}"
+        if installed.editable:
             yield Broken(spare.name, "", (spare.location,), why)
             continue
         version = next(
-            (found.version for found in (there, spare) if _is_admitted(found, packages)), there.version
+            (found.version for found in (installed, spare) if _is_admitted(found, packages)),
+            installed.version,
         )
-        yield Broken(spare.name, version, (spare.location, there.location), why)
+        yield Broken(spare.name, version, (spare.location, installed.location), why)
 
 
 def _is_admitted(candidate: Distribution, packages: Packages) -> bool:
@@ -135,11 +136,11 @@ def _is_admitted(candidate: Distribution, packages: Packages) -> bool:
         and canonical(requirement.name) == candidate.name
     )
     own = (
-        meets(requirement.specifier, there.version)
+        meets(requirement.specifier, installed.version)
         for text in candidate.requires
         if "extra" not in text
         and (requirement := parsed(text)) is not None
-        and (there := packages.get(canonical(requirement.name))) is not None
+        and (installed := packages.get(canonical(requirement.name))) is not None
     )
     return all(meets(specifier, candidate.version) is not False for specifier in specifiers) and not any(
         met is False for met in own
@@ -155,21 +156,21 @@ def _with_files_missing(packages: Packages, records: Records | Unknown) -> Itera
         if drift.lost and drift.package not in edited:
             lacking.setdefault(drift.package, []).append(drift)
     for name, lost in lacking.items():
-        if (there := packages.get(name)) is not None and not there.editable:
+        if (installed := packages.get(name)) is not None and not installed.editable:
             files = "a file of it was" if len(lost) == 1 else f"{len(lost)} files of it were"
             what = sorted({"missing" if drift.state == "missing" else "empty" for drift in lost})
-            yield Broken(name, there.version, (there.location,), f"{files} {' or '.join(what)}")
+            yield Broken(name, installed.version, (installed.location,), f"{files} {' or '.join(what)}")
 
 
 def _several_opencvs(packages: Packages, closure: tuple[str, ...]) -> Iterator[Broken]:
     """Yield all but one for removal, and that one for reinstallation: the last one installed had overwritten its files."""
-    there = [found for name in _OPENCVS if (found := packages.get(name)) is not None]
-    if len(there) < 2:
+    opencvs = [found for name in _OPENCVS if (found := packages.get(name)) is not None]
+    if len(opencvs) < 2:
         return
-    kept = next((opencv for opencv in there if opencv.name in closure), there[0])
-    for opencv in there:
+    kept = next((opencv for opencv in opencvs if opencv.name in closure), opencvs[0])
+    for opencv in opencvs:
         version = kept.version if opencv is kept else ""
-        why = f"{' and '.join(found.name for found in there)} shared the folder cv2"
+        why = f"{' and '.join(found.name for found in opencvs)} shared the folder cv2"
         yield Broken(opencv.name, version, (opencv.location,), why)
 
 

@@ -124,8 +124,8 @@ def _request(
     keeps = tuple(_keeps(packages, requirements, kept, extras))
     going = frozenset(name for name in (*VLLM_NAMES, "torch") if name not in kept)
     others = {"ray": f"ray=={ray}"} if ray else {}
-    if unusable and (there := packages.get(unusable)) is not None:
-        others[unusable] = f"{unusable}!={there.version}"
+    if unusable and (installed := packages.get(unusable)) is not None:
+        others[unusable] = f"{unusable}!={installed.version}"
     wanted = [pin for pin in _wanted(requirements, keeps, going) if _NAME.split(pin, 1)[0] not in others]
     return InstallRequest(keeps, (*wanted, *others.values()))
 

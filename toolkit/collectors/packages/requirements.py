@@ -120,8 +120,8 @@ class _Walk:
             if not owner.readable:
                 self._unreadable[f"{owner.name}: the requirements in {owner.location} cannot be read"] = None
             for requirement in self._of(owner, extra):
-                if (there := self._judge(owner, requirement, "")) is not None:
-                    waiting.extend((there, wanted) for wanted in ("", *sorted(requirement.extras)))
+                if (installed := self._judge(owner, requirement, "")) is not None:
+                    waiting.extend((installed, wanted) for wanted in ("", *sorted(requirement.extras)))
 
     def _direct(self, verl: Distribution, named: str) -> None:
         """Judge the requirements of an extra, and the extras of verl that it consists of, but not their dependencies."""
@@ -162,16 +162,16 @@ class _Walk:
     def _judge(self, owner: Distribution, requirement: Requirement, extra: str) -> Distribution | None:
         """Record a requirement that is not met. Return the installed distribution of that name."""
         name = canonical(requirement.name)
-        there = self._by_name.get(name)
-        version = "" if there is None else there.version
-        met = there is not None and meets(requirement.specifier, version)
+        installed = self._by_name.get(name)
+        version = "" if installed is None else installed.version
+        met = installed is not None and meets(requirement.specifier, version)
         if met is None:
             self._unreadable[f"{owner.name}: {requirement} cannot be compared with {version[:80]!r}"] = None
-            return there
+            return installed
         if not met:
             wanted = str(requirement.specifier)
             self._unmet[Unmet(owner.name, owner.version, name, wanted, version, extra)] = None
-        return there
+        return installed
 
 
 @lru_cache(maxsize=8192)

@@ -312,16 +312,20 @@ def _with_lock(found: Resolution, dry_runs: _DryRuns, python: str) -> Resolution
 
 def _goes(broken: Broken, packages: Packages, new: Mapping[str, str]) -> bool:
     """Return whether a distribution without a version is removed entirely: with an editable install only its spare metadata is."""
-    there = packages.get(broken.name)
-    return broken.name not in new and there is not None and there.location in broken.locations
+    installed = packages.get(broken.name)
+    return broken.name not in new and installed is not None and installed.location in broken.locations
 
 
 def _moved(new: Mapping[str, str], packages: Packages, *, up: bool) -> Iterator[str]:
     """Yield what becomes newer, or older."""
     for name, version in new.items():
-        there = packages.get(name)
-        if there is not None and there.version != version and _is_above(version, there.version) is up:
-            yield f"{name} {there.version} -> {version}"
+        installed = packages.get(name)
+        if (
+            installed is not None
+            and installed.version != version
+            and _is_above(version, installed.version) is up
+        ):
+            yield f"{name} {installed.version} -> {version}"
 
 
 def _is_above(new: str, old: str) -> bool:
@@ -515,10 +519,10 @@ def _pip_changes(output: Output) -> dict[str, str]:
 
 def _in_words(changes: Mapping[str, str], packages: Packages) -> Iterator[str]:
     for name, version in sorted(changes.items()):
-        there = packages.get(name)
-        if there is None:
+        installed = packages.get(name)
+        if installed is None:
             yield f"{name} {version} (new)"
-        elif there.version == version:
+        elif installed.version == version:
             yield f"{name} {version} (again)"
         else:
-            yield f"{name} {there.version} -> {version}"
+            yield f"{name} {installed.version} -> {version}"

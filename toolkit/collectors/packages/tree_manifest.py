@@ -141,18 +141,18 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _entry(path: str, there: os.DirEntry[str], bare: Bare) -> Entry | None:
+def _entry(path: str, listed: os.DirEntry[str], bare: Bare) -> Entry | None:
     try:
-        if there.is_symlink():
-            target = os.readlink(there.path)  # noqa: PTH115 - 10,000 files, and no Path is needed
-            kind: Kind = "link" if os.path.exists(there.path) else "broken link"
+        if listed.is_symlink():
+            target = os.readlink(listed.path)  # noqa: PTH115 - 10,000 files, and no Path is needed
+            kind: Kind = "link" if os.path.exists(listed.path) else "broken link"
             digest = _digest(os.fsencode(target))
             return Entry(path, kind, 0, 0, digest, digest)
-        status = there.stat(follow_symlinks=False)
+        status = listed.stat(follow_symlinks=False)
         if not stat.S_ISREG(status.st_mode):
             return None  # a socket or a pipe is not part of a tree
         size, mode = status.st_size, stat.S_IMODE(status.st_mode)
-        with open(there.path, "rb") as file:  # noqa: PTH123 - see above
+        with open(listed.path, "rb") as file:  # noqa: PTH123 - see above
             if size > _LARGE:
                 digest = f"ends:{_digest(file.read(_END) + _last(file.fileno(), size))}"
                 return Entry(path, "file", size, mode, digest, digest)

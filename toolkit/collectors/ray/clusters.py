@@ -164,7 +164,7 @@ def read_cluster(machine: Machine, python: str, address: str, token: RayToken) -
     """Query without a token first, and with one only if the cluster requires it: this shows whether it does."""
     reported = _query(machine, python, address, {"RAY_AUTH_MODE": "disabled"})
     wants = any(word in str(reported.get("refused", "")) for word in _NOT_LET_IN)
-    if wants and token.there:
+    if wants and token.is_set:
         path = {"RAY_AUTH_TOKEN_PATH": token.path} if token.path else {}
         reported = _query(machine, python, address, {"RAY_AUTH_MODE": "token", **path})
     return replace(_restored(address, reported), token=wants)

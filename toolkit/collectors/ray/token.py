@@ -36,7 +36,7 @@ class RayToken:
     by_itself: bool = False
 
     @property
-    def there(self) -> bool:
+    def is_set(self) -> bool:
         """Whether there is a token."""
         return self.in_variable or bool(self.path)
 
@@ -67,7 +67,7 @@ def token_file(machine: Machine) -> str:
         return ""
     place = machine.cwd / named if named else Path(home or "", ".ray", "auth_token")
     try:
-        there = os.path.isfile(place) and place.stat().st_size > 0 and os.access(place, os.R_OK)
+        readable = os.path.isfile(place) and place.stat().st_size > 0 and os.access(place, os.R_OK)
     except OSError:
-        there = False
-    return str(place) if there else ""
+        readable = False
+    return str(place) if readable else ""

@@ -179,41 +179,41 @@ def _names_in(module: str, tree: SourceTree) -> frozenset[str] | None:
     return None if found is None else module_names(found)
 
 
-def _wanted(there: Configuration, here: Path) -> Iterator[MissingModule]:
+def _wanted(configuration: Configuration, here: Path) -> Iterator[MissingModule]:
     for key, phase in _MODULES:
-        if there.override_of(key) is None:
+        if configuration.override_of(key) is None:
             continue
-        values = there.get(key)
+        values = configuration.get(key)
         for value in values if isinstance(values, list) else [values]:
             if isinstance(value, str) and all(step.isidentifier() for step in value.split(".")):
                 yield MissingModule(value, key, phase)
     for key, phase in _FILES:
-        value = there.get(key)
+        value = configuration.get(key)
         path = here / value if isinstance(value, str) and value.endswith(".py") else None
         tree = None if path is None else parsed(path)
         for name, line in _imported(tree.body) if isinstance(tree, ast.Module) else ():
             yield MissingModule(name, key, phase, str(path), line)
         if key.endswith(_REWARD) and isinstance(tree, ast.Module):
-            called = there.get(f"{key.removesuffix('path')}name")
+            called = configuration.get(f"{key.removesuffix('path')}name")
             for part in tree.body:
                 if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)) and part.name == called:
                     for name, line in _imported(list(itertools.takewhile(_goes_on, part.body))):
                         yield MissingModule(name, key, phase, str(path), line)
-    yield from _in_yaml(there, here)
+    yield from _in_yaml(configuration, here)
 
 
-def _in_yaml(there: Configuration, here: Path) -> Iterator[MissingModule]:
+def _in_yaml(configuration: Configuration, here: Path) -> Iterator[MissingModule]:
     """Yield the modules of tools' classes, and of the agent loop that the job uses."""
     for key, listed, named in (
         ("actor_rollout_ref.rollout.multi_turn.tool_config_path", "tools", "class_name"),
         ("actor_rollout_ref.rollout.agent.agent_loop_config_path", "", "_target_"),
     ):
-        value = there.get(key)
+        value = configuration.get(key)
         document = yaml_of(here / value) if isinstance(value, str) and value else None
         entries = document.get(listed) if isinstance(document, dict) and listed else document
         for entry in entries if isinstance(entries, list) else ():
             target = entry.get(named) if isinstance(entry, dict) else None
-            used = listed or (isinstance(entry, dict) and entry.get("name") == there.get(_LOOP))
+            used = listed or (isinstance(entry, dict) and entry.get("name") == configuration.get(_LOOP))
             if used and isinstance(target, str) and "." in target:
                 yield MissingModule(target, key, "first batch")
 

@@ -73,17 +73,17 @@ def trackers(
     """Look for a key where each tracker would find one."""
     if target.names_no_environment:
         return Unknown("which packages the job imports is not known; name its interpreter with --python")
-    there = _Environment(machine, launch)
+    environment = _Environment(machine, launch)
     offline_variables = (
         name
         for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
         if variables.get(name) in ("1", "true", "True", "ON", "YES")
     )
-    found = [_tracker(name, there, packages) for name in _HOSTS]
+    found = [_tracker(name, environment, packages) for name in _HOSTS]
     if (
         not isinstance(interpreter, Unknown)
         and isinstance(raylets, Unknown)
-        and not there.has(_ANONYMOUS)
+        and not environment.has(_ANONYMOUS)
         and _runs_here(launch, variables)
     ):
         place = next(_refusals(interpreter.sys_path), "")
@@ -135,41 +135,46 @@ class _Environment:
             return ""
 
 
-def _tracker(name: str, there: _Environment, packages: Packages) -> Tracker:
+def _tracker(name: str, environment: _Environment, packages: Packages) -> Tracker:
     upper = name.upper()
-    host = re.sub(r"^https?://|/.*$", "", there.harmless(f"{upper}_BASE_URL")) or _HOSTS[name]
+    host = re.sub(r"^https?://|/.*$", "", environment.harmless(f"{upper}_BASE_URL")) or _HOSTS[name]
     variables = (
         (f"{upper}_API_KEY", f"{upper}_IDENTITY_TOKEN_FILE") if name == "wandb" else (f"{upper}_API_KEY",)
     )
-    files = tuple(_files(name, there))
+    files = tuple(_files(name, environment))
     # swanlab's file has one entry, under the name of any server.
     entry = re.compile(rf"\bmachine\s+{re.escape(host) if name == 'wandb' else ''}")
-    by_variable = (variable for variable in variables if there.has(variable))
-    by_file = (file for file in files if entry.search(there.text(file)))
+    by_variable = (variable for variable in variables if environment.has(variable))
+    by_file = (file for file in files if entry.search(environment.text(file)))
     key_from = next(by_variable, "") or next(by_file, "")
-    return Tracker(name, packages.get(name) is not None, key_from, _mode(name, there), (variables[0], *files))
+    return Tracker(
+        name, packages.get(name) is not None, key_from, _mode(name, environment), (variables[0], *files)
+    )
 
 
-def _files(name: str, there: _Environment) -> Iterator[str]:
+def _files(name: str, environment: _Environment) -> Iterator[str]:
     """Yield where each tracker looks for a key, if the user has a home."""
-    home = there.machine.home
+    home = environment.machine.home
     if name == "wandb":
-        named = there.harmless("NETRC")
+        named = environment.harmless("NETRC")
         yield from (named,) if named else (f"{home}/.netrc", f"{home}/_netrc") if home else ()
     else:
-        yield f"{there.machine.cwd}/.swanlab/.netrc"
+        yield f"{environment.machine.cwd}/.swanlab/.netrc"
         own = f"{home}/.swanlab" if home else ""
-        if folder := there.harmless("SWANLAB_ROOT") or there.harmless("SWANLAB_SAVE_DIR") or own:
+        if folder := environment.harmless("SWANLAB_ROOT") or environment.harmless("SWANLAB_SAVE_DIR") or own:
             yield f"{folder}/.netrc"
 
 
-def _mode(name: str, there: _Environment) -> str:
+def _mode(name: str, environment: _Environment) -> str:
     """Return the mode set by a variable, or for wandb by one of the files that `wandb offline` writes."""
-    if mode := there.harmless(f"{name.upper()}_MODE"):
+    if mode := environment.harmless(f"{name.upper()}_MODE"):
         return mode
     if name != "wandb":
         return ""
-    if there.harmless("WANDB_DISABLED").lower() in ("1", "true", "yes"):
+    if environment.harmless("WANDB_DISABLED").lower() in ("1", "true", "yes"):
         return "disabled"
-    files = (f"{there.machine.cwd}/wandb/settings", f"{Path(there.machine.home, '.config/wandb/settings')}")
-    return next((match[1] for file in files if (match := _OFFLINE.search(there.text(file)))), "")
+    files = (
+        f"{environment.machine.cwd}/wandb/settings",
+        f"{Path(environment.machine.home, '.config/wandb/settings')}",
+    )
+    return next((match[1] for file in files if (match := _OFFLINE.search(environment.text(file)))), "")

@@ -116,11 +116,11 @@ def fixed_attention(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
                         yield name, value
 
 
-def _trains_critic(there: Configuration) -> bool:
+def _trains_critic(configuration: Configuration) -> bool:
     """Return whether verl builds an FSDP critic whose model uses the actor's settings."""
-    strategy = there.get("critic.strategy")
+    strategy = configuration.get("critic.strategy")
     fsdp = isinstance(strategy, str) and "fsdp" in strategy
-    return has_critic(there) and fsdp and there.has("critic.model.hf_config_path")
+    return has_critic(configuration) and fsdp and configuration.has("critic.model.hf_config_path")
 
 
 def _fact(

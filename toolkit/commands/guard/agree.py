@@ -44,13 +44,13 @@ def agreement_here(run: Session, collection: Collection, bases: Bases) -> Agreem
     assert isinstance(interpreter, Interpreter)  # noqa: S101 - for the type checker
     assert isinstance(packages, Packages)  # noqa: S101 - see above
     trees, machine = collection.get(VerlTrees), run.machine
-    there = [distribution for distribution in packages.distributions if distribution.name in _PACKAGES]
+    installed = [distribution for distribution in packages.distributions if distribution.name in _PACKAGES]
     driver = driver_version(machine)
     return Agreement(
         written=datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         python=".".join(interpreter.version.split(".")[:2]),
         site_packages=tuple(map(bases.place, interpreter.site_packages)),
-        packages={distribution.name: f"=={distribution.version}" for distribution in there},
+        packages={distribution.name: f"=={distribution.version}" for distribution in installed},
         verl=None if isinstance(trees, Unknown) else bases.place(trees.imported.folder),
         variables=dict(_variables(collection, machine)),
         driver=f">={driver}" if driver else "",

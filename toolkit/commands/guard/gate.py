@@ -128,9 +128,9 @@ def new_lock(machine: Machine, lock: Path | None) -> Path:
     """
     if lock is not None:
         return machine.cwd / lock
-    if there := nearest(machine.cwd):
-        if why := why_not_ours(there, group_counts=True):
-            raise UsageError(f"{there} is not overwritten: {why}; name a file after --agree")
-        return there
+    if existing := nearest(machine.cwd):
+        if why := why_not_ours(existing, group_counts=True):
+            raise UsageError(f"{existing} is not overwritten: {why}; name a file after --agree")
+        return existing
     configured = config.load(machine.cwd).path
     return (Path(configured).parent if configured else machine.cwd) / NAME

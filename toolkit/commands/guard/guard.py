@@ -298,13 +298,13 @@ def _paths(agreement: Agreement, here: Here) -> Iterator[Term]:
 
 def _site(site: Site, path: str, here: Here) -> Iterator[Term]:
     subject, room = f"site {site.name}", f"room in {path}"
-    there = in_time(lambda: os.path.exists(path) or site.writes)
-    if there is None:
+    exists = in_time(lambda: os.path.exists(path) or site.writes)
+    if exists is None:
         yield Term(subject, "skipped", path, reason=f"{path} did not respond within {PATH_TIMEOUT} s")
     else:
-        status: Status = "pass" if there else "fail"
-        yield Term(subject, status, path, path if there else "", next_step=f"mount or create {path}")
-    if not site.free or there is None:
+        status: Status = "pass" if exists else "fail"
+        yield Term(subject, status, path, path if exists else "", next_step=f"mount or create {path}")
+    if not site.free or exists is None:
         return
     space, wanted = in_time(lambda: space_of(nearest(here.machine, path))), in_bytes(site.free)
     if space is None:

@@ -23,9 +23,9 @@ def missing(entries: Iterable[Mapping[str, Any]], path: Path) -> list[AnyPatch]:
         MarkedLine(str(path), number, marker_text)
         for number, marker_text, _ in marked_lines(text, Marker(ours), words - {ours})
     ]
-    there = {
+    present = {
         patch.identity
         for file in patched_files(Markers(str(tree), tuple(marked)), ours)
         for patch in file.patches
     }
-    return [patch for patch in patches if patch.identity not in there]
+    return [patch for patch in patches if patch.identity not in present]

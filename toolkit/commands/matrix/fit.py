@@ -125,9 +125,9 @@ def _environment(release: ReleaseRequirements, now: Here, obstacle: str, cuda: s
     elif obstacle:
         yield Objection("wheel", "", obstacle, "it")
     for requirement in release.requirements:
-        there = (now.installed or {}).get(requirement.name)
-        if there is not None and requirement.allows(there) is False:
-            yield Objection(requirement.name, requirement.specifier, f"here is {there}", "it")
+        version = (now.installed or {}).get(requirement.name)
+        if version is not None and requirement.allows(version) is False:
+            yield Objection(requirement.name, requirement.specifier, f"here is {version}", "it")
     if cuda and now.torch_cuda and cuda != now.torch_cuda:
         yield Objection("cuda", cuda, f"torch here is built for CUDA {now.torch_cuda}", "it")
     least = _LEAST_DRIVER.get(cuda)

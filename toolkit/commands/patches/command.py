@@ -85,20 +85,20 @@ def verify(*, options: Options, words: tuple[str, ...], file: Path | None) -> in
         progress.show("reading the tree")
         found = _look(options, words, wanted or ())
         progress.show("judging the code without its patches")
-        there = needs(found.session, found.folder, found.files)
+        found_needs = needs(found.session, found.folder, found.files)
     if wanted is None:
         lost = _journalled(found.session)
-        _standing(found, there)
-        if not there:
+        _standing(found, found_needs)
+        if not found_needs:
             print(harmless(f"no patches in {found.folder}"))
         return ExitCode.FAILED if lost else ExitCode.OK
-    present = {patch.identity: need for patch, need in there.items()}
+    present = {patch.identity: need for patch, need in found_needs.items()}
     lost = 0
     for patch in wanted:
         state = (
             _in_place(present[patch.identity])
             if patch.identity in present
-            else missing(patch, found.top(patch), there, "verl-doctor patches apply FILE")
+            else missing(patch, found.top(patch), found_needs, "verl-doctor patches apply FILE")
         )
         lost += patch.identity not in present
         print(harmless(f"{patch.marker}  {patch.place}  {state}"))
@@ -242,9 +242,9 @@ def _journalled(session: Session) -> int:
     return lost
 
 
-def _standing(found: _Found, there: dict[AnyPatch, Need]) -> None:
+def _standing(found: _Found, found_needs: dict[AnyPatch, Need]) -> None:
     """Show the patches in the tree. None of them can be lost."""
-    for patch, need in there.items():
+    for patch, need in found_needs.items():
         print(harmless(f"{patch.marker}  {patch.place}  {_in_place(need)}"))
     for file in found.files:
         for left in file.not_carried:

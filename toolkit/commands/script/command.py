@@ -157,13 +157,15 @@ def _recipe(
         folder = None if tiny is None else _tiny(session.machine.cwd / tiny)
         if folder is not None:
             rows = _rows(session, folder / "train.parquet")
-            return lambda there: debug(there, folder, rows=rows, one_node=one_node, gpus=gpus)
+            return lambda configuration: debug(configuration, folder, rows=rows, one_node=one_node, gpus=gpus)
         seen = session.look()
-        return lambda there: debug(there, one_node=one_node, gpus=gpus, prompt=_prompt(session, seen, there))
+        return lambda configuration: debug(
+            configuration, one_node=one_node, gpus=gpus, prompt=_prompt(session, seen, configuration)
+        )
     from verl_doctor.toolkit.commands.script.fast_load import fast_load, surroundings  # noqa: PLC0415 - see above
 
     around = surroundings(session.look())
-    return lambda there: fast_load(there, around)
+    return lambda configuration: fast_load(configuration, around)
 
 
 def _tiny(named: Path) -> Path:
@@ -181,18 +183,18 @@ def _rows(session: Session, file: Path) -> int | None:
     return None if isinstance(found, Unknown) else found.tables[0].rows
 
 
-def _prompt(session: Session, seen: Facts, there: Configuration) -> int | None:
+def _prompt(session: Session, seen: Facts, configuration: Configuration) -> int | None:
     """The longest prompt of the data, if this is the command whose data were read."""
     first = seen.get(Configuration)
-    same = not isinstance(first, Unknown) and all(first.get(key) == there.get(key) for key in _DATA)
-    return most_tokens(session.machine, seen, there) if same else None
+    same = not isinstance(first, Unknown) and all(first.get(key) == configuration.get(key) for key in _DATA)
+    return most_tokens(session.machine, seen, configuration) if same else None
 
 
 def _write(session: Session, path: Path, content: bytes, script: Path, kind: Kind) -> None:
     """Write the variant, replacing an older one that was not edited. Raises UsageError."""
     change: Change = NewFile(path, content, stat.S_IMODE(script.stat().st_mode))
-    there = safe_write.read(path) if os.path.isfile(path) else None
-    if there is not None and there != content:
+    existing = safe_write.read(path) if os.path.isfile(path) else None
+    if existing is not None and existing != content:
         ours = {
             changed.path
             for recorded in history(session.target, session.machine).changes
@@ -203,7 +205,7 @@ def _write(session: Session, path: Path, content: bytes, script: Path, kind: Kin
             raise UsageError(
                 f"{path} exists and was not written by verl-doctor, or was edited; move it, or name another file with --output"
             )
-        change = ReplaceFile(path, there, content)
+        change = ReplaceFile(path, existing, content)
     try:
         apply.apply([change], journal_home(session.target, links.places([change])), fix="script", code=kind)
     except apply.Refused as error:

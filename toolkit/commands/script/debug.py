@@ -27,7 +27,7 @@ _OFF = -1  # verl: "if config.trainer.save_freq > 0"; a large number still saves
 
 
 def debug(
-    there: Configuration,
+    configuration: Configuration,
     tiny: Path | None = None,
     *,
     rows: int | None = None,
@@ -40,15 +40,15 @@ def debug(
     `tiny` is a folder written by `verl-doctor tiny` with this many `rows`. `gpus` is the number per node if
     the script does not set it. `prompt` is an upper limit for the tokens of a prompt in the data.
     """
-    changes = RecipeBuilder(there)
+    changes = RecipeBuilder(configuration)
     if one_node:
         changes.give("trainer.nnodes", 1, "requested by --one-node")
     elif (nodes := changes.number("trainer.nnodes")) and nodes > 1:
         changes.kept.append(f"trainer.nnodes={nodes} stays; --one-node tries the job on one node")
     if tiny is not None:
         _tiny_data(changes, tiny)
-    trains = there.has("actor_rollout_ref.actor")
-    if trains and "experimental" in Path(there.program).parts:
+    trains = configuration.has("actor_rollout_ref.actor")
+    if trains and "experimental" in Path(configuration.program).parts:
         changes.kept.append(
             "batch sizes and lengths stay: experimental programs of verl divide them differently"
         )
@@ -92,14 +92,14 @@ def _rollout(changes: RecipeBuilder) -> None:
             False,
             "the two samples of a prompt often have equal scores, and would be generated repeatedly",
         )
-    if (changes.there.number(f"{_ROLLOUT}.gpu_memory_utilization") or 0) > 0:
+    if (changes.configuration.number(f"{_ROLLOUT}.gpu_memory_utilization") or 0) > 0:
         changes.kept.append(
             f"{_ROLLOUT}.gpu_memory_utilization stays: the trial includes whether model and rollout fit"
         )
 
 
 def _trainer(changes: RecipeBuilder) -> None:
-    if changes.there.has("trainer.total_training_steps"):
+    if changes.configuration.has("trainer.total_training_steps"):
         _at_most(
             changes, "trainer.total_training_steps", _STEPS, "the second step starts with changed weights"
         )

@@ -65,10 +65,10 @@ def _room(shm: SharedMemory | Unknown, memory: HostMemory | Unknown, limits: Hos
     return min(amounts)
 
 
-def fast_load(there: Configuration, around: Surroundings | None = None) -> Recipe:
+def fast_load(configuration: Configuration, around: Surroundings | None = None) -> Recipe:
     """Return the changes to a command that starts verl."""
     around = around or Surroundings()
-    changes = RecipeBuilder(there)
+    changes = RecipeBuilder(configuration)
     changes.give(
         f"{_ROLLOUT}.enforce_eager",
         True,
@@ -86,7 +86,7 @@ def _engine(changes: RecipeBuilder, around: Surroundings) -> None:
     The former is verl's own default in main_ppo, `load_format: dummy...`. With LoRA the rollout keeps the
     base weights that it has read.
     """
-    now, own = changes.value(_FORMAT), changes.there.default(_FORMAT)
+    now, own = changes.value(_FORMAT), changes.configuration.default(_FORMAT)
     if now is MISSING:
         return
     if str(now).startswith("dummy"):
@@ -104,7 +104,7 @@ def _engine(changes: RecipeBuilder, around: Surroundings) -> None:
 
 def _is_filled_by_trainer(changes: RecipeBuilder) -> bool:
     """Return whether trainer and rollout share their GPUs, so that the rollout first receives the trainer's weights."""
-    program = Path(changes.there.program)
+    program = Path(changes.configuration.program)
     shared = program.name == "main_ppo.py" and "experimental" not in program.parts
     return shared and changes.value("actor_rollout_ref.hybrid_engine") is not False
 

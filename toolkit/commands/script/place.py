@@ -61,8 +61,8 @@ class Call:
 
     def has(self, written: Sequence[str]) -> bool:
         """Return whether it contains these words in this order."""
-        there = iter(self.raws)
-        return all(word in there for word in written)
+        remaining = iter(self.raws)
+        return all(word in remaining for word in written)
 
     def anchor(self, *, last: bool) -> Place:
         """Return the word after which others may be added: the last one, or the last before the script's own arguments."""
@@ -96,11 +96,11 @@ class Script:
             raws = {raw for call in self.calls for raw in call.raws}
             written = list(dict.fromkeys(word.written for word in command.words if word.written in raws))
             fitting = [call for call in self.calls if call.has(written or [command.module])]
-            there = [call for call in self.calls if call.words[0].written.line == command.line]
+            on_line = [call for call in self.calls if call.words[0].written.line == command.line]
             # The arguments of a function are written where it is called, not in the command.
             chosen = (
-                [call for call in there if call in fitting]
-                or [call for call in there if call.has([command.module])]
+                [call for call in on_line if call in fitting]
+                or [call for call in on_line if call.has([command.module])]
                 or fitting
             )
             if len(chosen) == 1:

@@ -59,14 +59,14 @@ def see(session: Session, launch: Launch | None = None) -> Seen | str:
         return trees.reason
     jobs = []
     for command in [found.command, *found.others] if found.command else ():
-        there = _configuration(
+        configuration = _configuration(
             command, trees, session, first=command is found.command, known=collection.get(Configuration)
         )
-        if isinstance(there, Unknown):
-            return there.reason
-        if there.refused:
-            return f"verl's configuration cannot be composed with the settings of {Path(command.path).name}: {there.refused}"
-        jobs.append(Job(command, there))
+        if isinstance(configuration, Unknown):
+            return configuration.reason
+        if configuration.refused:
+            return f"verl's configuration cannot be composed with the settings of {Path(command.path).name}: {configuration.refused}"
+        jobs.append(Job(command, configuration))
     if not jobs:
         reason = "it contains no command that starts verl: python -m verl... or a *.py with overrides"
         where = unread_start(session.machine, (path for path, _ in found.files))

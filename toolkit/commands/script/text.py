@@ -72,9 +72,9 @@ class _Edits:
 
     def add(self, call: Call, changes: Sequence[ValueChange], *, last: bool) -> None:
         anchor = call.anchor(last=last)
-        there = self.added.setdefault(anchor.written.end, (call, anchor, []))[2]
+        words_added = self.added.setdefault(anchor.written.end, (call, anchor, []))[2]
         words = [override(change, nested=anchor.nested) for change in changes]
-        there += [word for word in words if word not in there]
+        words_added += [word for word in words if word not in words_added]
 
     def pieces(self) -> list[_Piece]:
         """Return all edits from the last to the first, so that earlier places stay valid."""
@@ -146,10 +146,10 @@ class _Lines:
 
 
 def _draft(edits: _Edits, comment: str, head: str) -> Draft:
-    there = _Lines.of(edits.source)
-    after = _edited(edits, there, comment)
-    for index, notes in _notes(edits, there).items():
-        line = there.lines[index]
+    lines = _Lines.of(edits.source)
+    after = _edited(edits, lines, comment)
+    for index, notes in _notes(edits, lines).items():
+        line = lines.lines[index]
         indent = line[: len(line) - len(line.lstrip())]
         after[index] = "".join(f"{indent}# {note}  {comment}\n" for note in notes) + after[index]
     after.insert(1 if edits.source.startswith("#!") and len(after) > 1 else 0, f"# {head}  {comment}\n")
@@ -157,15 +157,15 @@ def _draft(edits: _Edits, comment: str, head: str) -> Draft:
     return Draft("".join(after), _replaced(edits), added)
 
 
-def _edited(edits: _Edits, there: _Lines, comment: str) -> list[str]:
+def _edited(edits: _Edits, lines: _Lines, comment: str) -> list[str]:
     """Return all lines, the changed ones with a marker where a comment is possible: not before a continuation, nor in a string."""
-    after = list(there.lines)
+    after = list(lines.lines)
     unmarked: dict[int, bool] = {}
     for piece in edits.pieces():
-        here = there.number(piece.word.written.end - 1)
-        line, begins = after[here], there.starts[here]
+        here = lines.number(piece.word.written.end - 1)
+        line, begins = after[here], lines.starts[here]
         after[here] = line[: piece.start - begins] + piece.text + line[piece.end - begins :]
-        unmarked[here] = unmarked.get(here, False) or there.number(piece.word.top.end - 1) != here
+        unmarked[here] = unmarked.get(here, False) or lines.number(piece.word.top.end - 1) != here
     for here, in_string in unmarked.items():
         body = after[here].rstrip("\n")
         if not in_string and not continues(body):
@@ -173,17 +173,17 @@ def _edited(edits: _Edits, there: _Lines, comment: str) -> list[str]:
     return after
 
 
-def _notes(edits: _Edits, there: _Lines) -> dict[int, list[str]]:
+def _notes(edits: _Edits, lines: _Lines) -> dict[int, list[str]]:
     """Return the comments above a line: the lines that were changed, and what was added."""
     found: dict[int, list[str]] = {}
     for at, (word, _) in sorted(edits.replaced.items()):
-        kept = found.setdefault(there.first(word.top.at), [])
-        line = there.lines[there.number(at)].strip()
+        kept = found.setdefault(lines.first(word.top.at), [])
+        line = lines.lines[lines.number(at)].strip()
         kept += [line] if line not in kept else []
     for _, (call, _, words) in sorted(edits.added.items()):
         text = f"added: {' '.join(words)}"
         rows = textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
-        found.setdefault(there.first(call.words[0].top.at), []).extend(rows)
+        found.setdefault(lines.first(call.words[0].top.at), []).extend(rows)
     return found
 
 

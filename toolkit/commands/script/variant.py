@@ -43,10 +43,10 @@ class RecipeBuilder:
     Values are those of the job with all requests so far, because many of verl's keys follow others.
     """
 
-    def __init__(self, there: Configuration) -> None:
-        self.there = there
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
         self.kept: list[str] = []
-        self._tree: dict[str, Any] = copied(there.after)
+        self._tree: dict[str, Any] = copied(configuration.after)
         self._found: dict[str, ValueChange] = {}
 
     def value(self, key: str) -> Any:
@@ -55,7 +55,7 @@ class RecipeBuilder:
 
     def certain(self, key: str) -> bool:
         """Return whether no unresolved word of the command can set the key to another value."""
-        return self.there.complete or key in self._found
+        return self.configuration.complete or key in self._found
 
     def number(self, key: str) -> int | None:
         """Return the value if it is a whole number."""

@@ -86,10 +86,10 @@ def _diff(change: ReplaceFile | NewFile | None) -> str:
 
 def _taken(found: Iterable[Setting], config: Config) -> Iterable[tuple[str, str]]:
     """The paths that are new or differ. A path that is set is not replaced by an example's."""
-    there = {site.name: site.path for site in config.sites}
+    configured = {site.name: site.path for site in config.sites}
     for setting in found:
-        if setting.path is not None and there.get(setting.name) != setting.path:
-            if is_placeholder(setting.path) and not is_placeholder(there.get(setting.name, "")):
+        if setting.path is not None and configured.get(setting.name) != setting.path:
+            if is_placeholder(setting.path) and not is_placeholder(configured.get(setting.name, "")):
                 continue
             yield setting.name, setting.path
 
@@ -126,8 +126,8 @@ def _left(setting: Setting, config: Config) -> str:
         return f"is skipped: {setting.why}"
     if not is_placeholder(setting.path):
         return ""
-    there = any(site.name == setting.name and not is_placeholder(site.path) for site in config.sites)
-    return "is not set in it" + ("; what is configured stays" if there else " yet")
+    is_set = any(site.name == setting.name and not is_placeholder(site.path) for site in config.sites)
+    return "is not set in it" + ("; what is configured stays" if is_set else " yet")
 
 
 def _summary(place: Path, change: ReplaceFile | NewFile | None, number: int, *, apply_them: bool) -> None:

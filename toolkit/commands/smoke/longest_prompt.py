@@ -27,7 +27,7 @@ _ADDITIONS = (
 _PICTURES = ("data.image_key", "data.video_key", "data.audio_key")
 
 
-def most_tokens(machine: Machine, facts: Facts, there: Configuration) -> int | None:
+def most_tokens(machine: Machine, facts: Facts, configuration: Configuration) -> int | None:
     """Return an upper limit for the tokens of a prompt of the job; None if unknown.
 
     A token of a byte-level vocabulary stands for at least one byte. `facts` are those of the configured job.
@@ -40,11 +40,11 @@ def most_tokens(machine: Machine, facts: Facts, there: Configuration) -> int | N
     readable = not files.elsewhere and all(
         file.kind == "parquet" and not file.trouble for file in read.values()
     )
-    if not read or not readable or any(there.get(key) in columns for key in _PICTURES):
+    if not read or not readable or any(configuration.get(key) in columns for key in _PICTURES):
         return None
-    if any(value is not MISSING and value for value in map(there.get, _ADDITIONS)):
+    if any(value is not MISSING and value for value in map(configuration.get, _ADDITIONS)):
         return None
-    column = str(there.get("data.prompt_key"))
+    column = str(configuration.get("data.prompt_key"))
     result = run_probe(machine, interpreter.executable, prompts, column, *read, timeout=_LIMIT)
     reported = None if isinstance(result, Unknown) else result[1]
     if not isinstance(reported, list) or None in reported:

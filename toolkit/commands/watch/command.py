@@ -148,8 +148,8 @@ def _disk(machine: Machine, named: Path) -> Path:
     """What --path names. Raises UsageError when it is not there, or when what it lies on has no size that could be taken."""
     path = machine.cwd / named
     if not os.path.exists(machine.at(str(path))):
-        there = next(above for above in path.parents if os.path.exists(machine.at(str(above))))
-        raise UsageError(f"--path {path} does not exist; create it, or name an existing folder: {there}")
+        existing = next(above for above in path.parents if os.path.exists(machine.at(str(above))))
+        raise UsageError(f"--path {path} does not exist; create it, or name an existing folder: {existing}")
     space = space_of(machine.at(str(path)))
     if space is None or not space.size:
         raise UsageError(f"--path {path}: its file system does not report its size; name a folder on a disk")

@@ -82,8 +82,8 @@ def _disks(stores: Stores) -> Iterator[Gauge]:
                 )
     for path, space_there in stores.named:
         yield Gauge(path, space_there.size - space_there.free, space_there.size, "bytes", "the disk is full")
-    if (there := stores.shared_memory) is not None and there.size:
-        yield Gauge("/dev/shm", there.size - there.free, there.size, "bytes", "shared memory is full")  # noqa: S108
+    if (shared := stores.shared_memory) is not None and shared.size:
+        yield Gauge("/dev/shm", shared.size - shared.free, shared.size, "bytes", "shared memory is full")  # noqa: S108
 
 
 def _memory(stores: Stores) -> Iterator[Gauge]:

@@ -68,8 +68,8 @@ class Worker:
     @property
     def outer(self) -> tuple[Span, ...]:
         """Its phases, except for those that are parts of others."""
-        there = {span.phase for span in self.spans if span.seconds is not None}
-        return tuple(span for span in self.spans if not there.intersection(PHASES[span.phase].within))
+        timed = {span.phase for span in self.spans if span.seconds is not None}
+        return tuple(span for span in self.spans if not timed.intersection(PHASES[span.phase].within))
 
     @property
     def seconds(self) -> float:

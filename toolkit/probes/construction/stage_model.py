@@ -72,11 +72,11 @@ def classes(job: Job) -> None:
             sections.append("distillation")
     else:
         sections = ["optim", "engine", "checkpoint", "profiler"]
-    there = [key for key in sections if _has_class(job, key)]
-    if not there:
+    present = [key for key in sections if _has_class(job, key)]
+    if not present:
         raise NotHereError("this release has no classes of configuration")
     config = job.config
-    for key in there:
+    for key in present:
         section = OmegaConf.create(
             OmegaConf.to_container(OmegaConf.select(config, key), resolve=True)
         )  # the ref of a worker is changed before conversion

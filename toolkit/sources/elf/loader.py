@@ -140,8 +140,8 @@ class Loader:
             return tuple(os.fsdecode(folder).rstrip("/") for folder in longest.split(b"\0") if folder)
         triplet = f"{self.header.machine}-linux-gnu"
         multiarch = [f"{above}/{triplet}" for above in ("/lib", "/usr/lib")]
-        there = [folder for folder in multiarch if os.path.isdir(self._machine.at(folder))]
-        return (*there, *_DEFAULT)
+        existing = [folder for folder in multiarch if os.path.isdir(self._machine.at(folder))]
+        return (*existing, *_DEFAULT)
 
     def _folders(self, chain: list[Requirer]) -> Iterator[tuple[str, How, str]]:
         """Yield what is searched before the cache: an RPATH counts when the requesting file has no RUNPATH."""

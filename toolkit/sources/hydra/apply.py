@@ -18,13 +18,13 @@ Outcome = Literal["applied", "chosen", "no such key", "already there", "nothing 
 def merge(into: dict[str, Any], other: Mapping[str, Any], root: Mapping[str, Any]) -> None:
     """Merge as OmegaConf does: dictionaries by key, everything else replaces."""
     for key, value in other.items():
-        there = into.get(key)
-        if isinstance(there, str) and isinstance(value, Mapping) and "${" in there:
-            found = lookup(root, there.strip()[2:-1])
+        current = into.get(key)
+        if isinstance(current, str) and isinstance(value, Mapping) and "${" in current:
+            found = lookup(root, current.strip()[2:-1])
             if isinstance(found, Mapping):
-                there = into[key] = copy.deepcopy(dict(found))
-        if isinstance(there, dict) and isinstance(value, Mapping):
-            merge(there, value, root)
+                current = into[key] = copy.deepcopy(dict(found))
+        if isinstance(current, dict) and isinstance(value, Mapping):
+            merge(current, value, root)
         else:
             into[key] = copy.deepcopy(value)
 
@@ -38,8 +38,8 @@ def apply(tree: dict[str, Any], override: Override) -> Outcome:
         return _delete(tree, steps, override)
     adds = override.sign in ("+", "++")
     if override.sign == "+" and not isinstance(override.value, (dict, list)):
-        there = lookup(tree, override.key)
-        if there is not None and not _nothing(there):
+        current = lookup(tree, override.key)
+        if current is not None and not _nothing(current):
             return "already there"
     parent = _parent(tree, steps[:-1], adds=adds)
     if parent is None:
@@ -52,11 +52,11 @@ def apply(tree: dict[str, Any], override: Override) -> Outcome:
         return "applied"
     if last not in parent and not adds:
         return "no such key"
-    there = _followed(tree, parent.get(last), override.key)
-    if isinstance(there, dict) and isinstance(override.value, dict):
-        if not adds and not _within(override.value, there):
+    current = _followed(tree, parent.get(last), override.key)
+    if isinstance(current, dict) and isinstance(override.value, dict):
+        if not adds and not _within(override.value, current):
             return "no such key"
-        merge(there, override.value, tree)
+        merge(current, override.value, tree)
     else:
         parent[last] = copy.deepcopy(override.value)
     return "applied"
@@ -97,20 +97,20 @@ def _nothing(value: Any) -> bool:
     return not isinstance(value, (str, int, float, bool, list, dict))
 
 
-def _within(other: Mapping[str, Any], there: Mapping[str, Any]) -> bool:
+def _within(other: Mapping[str, Any], current: Mapping[str, Any]) -> bool:
     """Return whether all keys of a dictionary exist where it is merged."""
     for key, value in other.items():
-        if key not in there:
+        if key not in current:
             return False
-        inner = there[key]
+        inner = current[key]
         if isinstance(value, Mapping) and isinstance(inner, Mapping) and not _within(value, inner):
             return False
     return True
 
 
 def _delete(tree: dict[str, Any], steps: Sequence[str], override: Override) -> Outcome:
-    there = lookup(tree, override.key)
-    if there is None or _nothing(there) or (override.value is not None and override.value != there):
+    current = lookup(tree, override.key)
+    if current is None or _nothing(current) or (override.value is not None and override.value != current):
         return "nothing to delete"
     parent = _parent(tree, steps[:-1], adds=False)
     if not isinstance(parent, dict) or steps[-1] not in parent:

@@ -71,8 +71,8 @@ class Definitions:
 
     def place(self, module: str, line: int) -> str:
         """Return a line of a module as "path:line"."""
-        there = self._module(module)
-        return f"{there[0] if there else module}:{line}"
+        source = self._module(module)
+        return f"{source[0] if source else module}:{line}"
 
     def is_foreign(self, owner: ClassNode) -> bool:
         """Return whether a class belongs to a library, whose constructor checks what the first tree passes to it."""
@@ -80,12 +80,12 @@ class Definitions:
 
     def in_module(self, module: str, name: str, depth: int = 0) -> Any:
         """Return what a name refers to in a module, through its imports; `UNCLEAR` where unknown or bound more than once."""
-        there = self._module(module)
-        if there is None or depth > _DEEPEST:
+        source = self._module(module)
+        if source is None or depth > _DEEPEST:
             return UNCLEAR
         found: list[Any] = []
         stars: list[str] = []
-        for part in there[1].body:
+        for part in source[1].body:
             match part:
                 case ast.ClassDef() if part.name == name:
                     found.append(ClassNode(part, module))
@@ -111,9 +111,9 @@ class Definitions:
         """Return the full name of the module from which a statement of this module imports."""
         if not node.level:
             return node.module or ""
-        there = self._module(module)
+        source = self._module(module)
         steps = module.split(".")
-        is_package = there is not None and there[0].name == "__init__.py"
+        is_package = source is not None and source[0].name == "__init__.py"
         above = steps[: len(steps) - node.level + (1 if is_package else 0)]
         return ".".join([*above, *([node.module] if node.module else [])])
 

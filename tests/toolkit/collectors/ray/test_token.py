@@ -42,7 +42,7 @@ def test_a_client_that_uses_a_token_by_default(tmp_path: Path) -> None:
     (tmp_path / ".ray" / "auth_token").write_text("0123")
     found = look(tmp_path, "def maybe_enable_token_auth_if_token_available(): ...")
     assert found == RayToken(path=str(tmp_path / ".ray" / "auth_token"), by_itself=True)
-    assert found.there
+    assert found.is_set
 
 
 @pytest.mark.parametrize("content", [None, ""])
@@ -50,12 +50,12 @@ def test_a_named_file_that_holds_none(tmp_path: Path, content: str | None) -> No
     if content is not None:
         (tmp_path / "mine").write_text(content)
     found = look(tmp_path, RAY_AUTH_TOKEN_PATH="mine", RAY_AUTH_MODE="Token")
-    assert (found.mode, found.there) == ("token", False)
+    assert (found.mode, found.is_set) == ("token", False)
 
 
 def test_one_in_a_variable_is_not_read(tmp_path: Path) -> None:
     found = look(tmp_path, RAY_AUTH_TOKEN="0123")
-    assert (found.in_variable, found.there) == (True, True)
+    assert (found.in_variable, found.is_set) == (True, True)
 
 
 def test_the_mode_is_that_of_the_driver(tmp_path: Path) -> None:
