@@ -34,6 +34,7 @@ def bound_names(tree: ast.Module) -> Counter[str]:
             names.append(node.name)
     return Counter(name.lstrip("_") for name in names)
 
+
 # Facts that keep their names, because files hold them.
 _IN_FACTS = Counter({"there": 2})  # Unmet.there, and one in refusals.py
 
@@ -56,7 +57,9 @@ def found(sources: dict[Path, str]) -> Counter[str]:
 
 @pytest.mark.parametrize("name", EMPTY_NAMES)
 def test_no_name_states_nothing(name: str, found: Counter[str]) -> None:
-    assert found[name] <= _IN_FACTS[name], f"name what it is instead of {name!r}; CONTRIBUTING has a list of words"
+    assert found[name] <= _IN_FACTS[name], (
+        f"name what it is instead of {name!r}; CONTRIBUTING has a list of words"
+    )
 
 
 def test_no_text_describes_code_as_a_person(sources: dict[Path, str]) -> None:

@@ -48,7 +48,7 @@ def cleared(metadata: Path, environment: Path) -> None:
 
 
 def _others(metadata: Path) -> Iterator[Path]:
-    """Return the metadata of other projects in the same folder, and of an editable install of the same project."""
+    """Yield the metadata of other projects in the same folder, and of an editable install of the same project."""
     stem = _stem(metadata)
     for other in metadata.parent.iterdir():
         is_other = other.name.endswith(_METADATA) and other != metadata and os.path.isdir(other)

@@ -127,7 +127,7 @@ def using(tree: Path, environment: Path) -> tuple[Path, ...]:
 
 
 def neighbours(environment: Path) -> Iterator[Path]:
-    """Return the other environments in an environment's parent folder."""
+    """Yield the other environments in an environment's parent folder."""
     try:
         beside = sorted(Path(os.path.realpath(environment)).parent.iterdir())[:_MOST_NEIGHBOURS]
     except OSError:

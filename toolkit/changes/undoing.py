@@ -235,7 +235,7 @@ def _why_outside(entry: Entry, named: Sequence[Path]) -> str:
 
 
 def _paths(entry: Entry) -> Iterator[str]:
-    """Return every file and folder that undoing a transaction may write."""
+    """Yield every file and folder that undoing a transaction may write."""
     for record in entry.changes:
         if isinstance(record, FileRecord):
             yield from (record.file, *record.folders)

@@ -184,7 +184,7 @@ def judge_files(named: Sequence[Path], session: Session, watch: Watch = lambda _
 
 
 def responses_in(files: Sequence[Path]) -> Iterator[NodeResponse]:
-    """Return facts files as the responses of the nodes that they are named after; by path if two have the same name."""
+    """Yield facts files as the responses of the nodes that they are named after; by path if two have the same name."""
     named = Counter(file.stem for file in files)
     for file in files:
         node = file.stem if named[file.stem] == 1 else str(file.with_suffix(""))

@@ -39,7 +39,7 @@ class _Comparing:
         )
 
     def differing(self, members: Iterable[int]) -> Iterator[tuple[tuple[str, str], dict[str, list[int]]]]:
-        """Return the subjects in which some of these nodes differ from others, with the nodes by value."""
+        """Yield the subjects in which some of these nodes differ from others, with the nodes by value."""
         among = set(members)
         groups = [
             (dict(values), own)
@@ -108,7 +108,7 @@ def _names_nodes(by_value: Mapping[str, Sequence[int]]) -> bool:
 
 
 def _unlike(usual: ReportedValue | None, by_value: Mapping[str, Sequence[int]]) -> Iterator[int]:
-    """Return the nodes outside the majority; all if there is none."""
+    """Yield the nodes outside the majority; all if there is none."""
     for value, nodes in by_value.items():
         if usual is None or value != usual.value:
             yield from nodes

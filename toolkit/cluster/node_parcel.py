@@ -131,7 +131,7 @@ def node_collectors(registry: Registry) -> tuple[Collector, ...]:
 
 
 def _with_needs(wanted: Iterable[Collector], every: Iterable[Collector]) -> Iterator[Collector]:
-    """Return these collectors and those that they depend on, directly or not."""
+    """Yield these collectors and those that they depend on, directly or not."""
     known = {collector.fact: collector for collector in every}
     waiting, seen = list(wanted), set()
     while waiting:

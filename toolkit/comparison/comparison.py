@@ -127,7 +127,7 @@ def not_compared(old: Snapshot, new: Snapshot) -> list[str]:
 
 
 def _not_named(old: Snapshot, new: Snapshot) -> Iterator[str]:
-    """Return what was not named on one side."""
+    """Yield what was not named on one side."""
     for requirement in dict.fromkeys(reader.requires for reader in READERS if reader.requires):
         facts = [needs_of(reader.read)[0].fact for reader in READERS if reader.requires == requirement]
         for side, other, name in ((old, new, "old"), (new, old, "new")):
@@ -171,7 +171,7 @@ def _some(side: Side) -> list[str]:
 
 
 def _of_reader(reader: Reader, context: _Context) -> Iterator[Difference]:
-    """Return one reader's differences between a new node and the old node that it is compared with."""
+    """Yield one reader's differences between a new node and the old node that it is compared with."""
     if reader.requires == "script" and context.one_has_a_script:
         return
     now = context.new.values(reader)
@@ -233,7 +233,7 @@ def _shown(name: str, value: str) -> str:
 
 
 def _patches(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
-    """Return the patches of the old tree that the new one lacks, and vice versa."""
+    """Yield the patches of the old tree that the new one lacks, and vice versa."""
     if old.patches is None or new.patches is None:
         yield from _markers(old, new)
         return
@@ -262,7 +262,7 @@ def _patch(patch: AnyPatch, old: str, new: str, why: str, step: str) -> Differen
 
 
 def _markers(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
-    """Return the same for facts files, which contain the marked lines but not what was patched."""
+    """Yield the same for facts files, which contain the marked lines but not what was patched."""
     before, after = old.get(Markers), new.get(Markers)
     if isinstance(before, Unknown) or isinstance(after, Unknown):
         return
@@ -297,7 +297,7 @@ def _by_file(markers: Markers) -> dict[tuple[str, str], int]:
 
 
 def _rest(old: Snapshot, new: Snapshot, differences: Iterable[Difference]) -> Iterator[Difference]:
-    """Return the differences in facts that no reader reads: mostly what is free, busy or running at the moment."""
+    """Yield the differences in facts that no reader reads: mostly what is free, busy or running at the moment."""
     known = {name for difference in differences for name in difference.facts}
     for fact in new.facts:
         before, after = old.get(fact), new.get(fact)

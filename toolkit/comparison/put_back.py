@@ -74,7 +74,7 @@ def _value_read(reader: Reader, need: Need, value: Any, facts: Facts, key: tuple
 
 
 def _differing(new: Any, old: Any, path: _Path = ()) -> Iterator[_Path]:
-    """Return the places at which two values differ, as deep as both have the same shape."""
+    """Yield the places at which two values differ, as deep as both have the same shape."""
     if new == old:
         return
     if is_dataclass(new) and type(new) is type(old):

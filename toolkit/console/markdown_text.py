@@ -58,7 +58,7 @@ def code(text: str) -> str:
 
 
 def fenced(text: str, language: str = "") -> Iterator[str]:
-    """Return a code block that its content cannot close."""
+    """Yield a code block that its content cannot close."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     yield f"{fence}{language}"

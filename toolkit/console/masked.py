@@ -112,7 +112,7 @@ class Mask:
 
 
 def _parted(words: Iterable[str], secrets: Iterable[str]) -> Iterator[str]:
-    """Return the words; those that end in a secret, such as -pSECRET, lose it."""
+    """Yield the words; those that end in a secret, such as -pSECRET, lose it."""
     for word in words:
         ends = [
             secret for secret in secrets if word != secret and word.endswith(secret) and word.startswith("-")

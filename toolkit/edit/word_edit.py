@@ -265,7 +265,7 @@ def _expected(word: Written, edit: WordEdit) -> tuple[Any, ...]:
 
 
 def _parsed(raw: str) -> Iterator[Written]:
-    """Return a separate word, as the argument of a command."""
+    """Yield a separate word, as the argument of a command."""
     from verl_doctor.toolkit.sources.shell.parse import parse  # noqa: PLC0415 - only for a script that is edited
 
     nodes: tuple[Node, ...] = parse(f": {raw}")

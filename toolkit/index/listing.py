@@ -103,7 +103,7 @@ class PackageIndex:
         return Listing(project, tuple(wheels.values()), taken, tuple(silent))
 
     def _places(self, project: str) -> Iterator[str]:
-        """Return the places, folders first because they are cheap."""
+        """Yield the places, folders first because they are cheap."""
         yield from self._settings.find_links
         for index in self._settings.indexes:
             where, hash_mark, rest = index.partition("#")

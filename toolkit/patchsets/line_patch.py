@@ -78,13 +78,13 @@ class Place:
 def line_patches(
     path: str, base: str, lines: Sequence[str], marked: Mapping[int, str]
 ) -> Iterator[LinePatch | NoLinePatch]:
-    """Return the patches of one file, derived from its marked lines."""
+    """Yield the patches of one file, derived from its marked lines."""
     for marker, first, last in runs(marked):
         yield _line_patch(path, base, lines, marker, first, last)
 
 
 def runs(marked: Mapping[int, str]) -> Iterator[tuple[str, int, int]]:
-    """Return marker, first and last line (from 1) of consecutive marked lines."""
+    """Yield marker, first and last line (from 1) of consecutive marked lines."""
     numbers = enumerate(sorted(marked))
     for _, group in groupby(numbers, key=lambda pair: (pair[1] - pair[0], marked[pair[1]])):
         run = [number for _, number in group]

@@ -68,7 +68,7 @@ def _patched_file(name: Path, marked: Mapping[int, str], markers: Markers, ours:
 
 
 def _by_syntax(path: str, text: str, marked: Mapping[int, str], ours: str) -> Iterator[Patch | NotCarried]:
-    """Return the patches of Python statements with kept old lines, and the marked lines that are not in any of them."""
+    """Yield the patches of Python statements with kept old lines, and the marked lines that are not in any of them."""
     if not marked:
         return
     before = restored(text, marked, ours)

@@ -81,7 +81,7 @@ AnyPatch = Patch | LinePatch
 
 
 def patches_of(path: str, before: Restored) -> Iterator[Patch | NotCarried]:
-    """Return the patches of one file, derived from its present and its previous content."""
+    """Yield the patches of one file, derived from its present and its previous content."""
     try:
         source = SourceText(before.text.encode(), path) if before.hunks else None
     except CannotEdit as reason:

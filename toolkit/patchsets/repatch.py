@@ -18,7 +18,7 @@ from verl_doctor.toolkit.sources.python.unbound import unbound
 def changes(
     waiting: Iterable[AnyPatch], folder: Path, states: dict[AnyPatch, str], checkout: Path | None = None
 ) -> Iterator[ReplaceFile]:
-    """Return the changes that apply patches to the tree in `folder`; those without a place there get their state.
+    """Yield the changes that apply patches to the tree in `folder`; those without a place there get their state.
 
     `checkout` is the folder around the tree, for patches of the files next to it.
     """

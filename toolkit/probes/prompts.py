@@ -57,7 +57,7 @@ def longest_or_none(path: str, column: str) -> dict[str, int] | None:
     """Like `longest`; None for a file that cannot be read."""
     try:
         return longest(path, column)
-    except Exception:  # noqa: BLE001 - whatever a file holds, it tells nothing then
+    except Exception:  # noqa: BLE001 - an unreadable file gives no answer
         return None
 
 

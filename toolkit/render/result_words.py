@@ -130,7 +130,7 @@ def stopped_by(finding: Finding) -> str:
 
 
 def next_steps(report: Report, *, short: Callable[[str], str] = str) -> Sequence[tuple[str, str]]:
-    """Yield the next commands, each with its reason. A facts file can be judged, not repaired. `short` shortens a path."""
+    """Return the next commands, each with its reason. A facts file can be judged, not repaired. `short` shortens a path."""
     if from_facts_file(report):
         return ()
     # Next to a fault that stops the job no other deserves a command; a hint is repaired when its rule is selected by name.

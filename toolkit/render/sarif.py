@@ -67,7 +67,7 @@ class _View:
         }
 
     def _notifications(self) -> Iterator[dict[str, Any]]:
-        """Return what could not be judged: neither a finding nor a pass."""
+        """Yield what could not be judged: neither a finding nor a pass."""
         for result in self._report.results:
             if _is_unjudged(result):
                 level = "error" if result.status == "error" else "note"
@@ -146,7 +146,7 @@ class _View:
         return (subject.kind, *names)
 
     def _fix(self, repair: Repair, result: CheckResult, finding: Finding) -> Iterator[dict[str, Any]]:
-        """Return a repair's plan, at the findings in the files that it changes; none that would write a masked secret."""
+        """Yield a repair's plan, at the findings in the files that it changes; none that would write a masked secret."""
         if masked_text(repair.diff) != repair.diff:
             return
         if repair.code != result.code or repair.fix != finding.fix or finding.location is None:

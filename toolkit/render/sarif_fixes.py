@@ -33,7 +33,7 @@ def artifact_changes(diff: str, named: Artifact) -> list[dict[str, Any]]:
 
 
 def _replacements(first: int, old: int, new: int, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
-    """Return the runs of changed lines in a hunk with so many old and new lines; the first old line has this number."""
+    """Yield the runs of changed lines in a hunk with so many old and new lines; the first old line has this number."""
     at, gone, come = first, 0, ""
     while old > 0 or new > 0:
         line = next(lines, " ")
@@ -49,7 +49,7 @@ def _replacements(first: int, old: int, new: int, lines: Iterator[str]) -> Itera
 
 
 def _replacement(at: int, gone: int, come: str) -> Iterator[dict[str, Any]]:
-    """Return whole lines: from the first column of a line to the first column after the last."""
+    """Yield whole lines: from the first column of a line to the first column after the last."""
     if gone or come:
         region = {"startLine": at, "startColumn": 1, "endLine": at + gone, "endColumn": 1}
         yield {"deletedRegion": region, "insertedContent": {"text": come}}

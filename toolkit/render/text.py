@@ -67,7 +67,7 @@ def render(report: Report, *, verbose: bool = False, width: int | None = None) -
 
 
 def _findings(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]:
-    """Return all errors in the order in which they strike, then the warnings: on a terminal only a readable number."""
+    """Yield all errors in the order in which they strike, then the warnings: on a terminal only a readable number."""
     shown: list[tuple[CheckResult, Finding]] = []
     hidden = 0
     for severity in _SEVERITY_ORDER:

@@ -100,7 +100,7 @@ def blame_of(session: Session, plan: Plan, paths: Iterable[str]) -> Blame:
 
 
 def paths_of(changes: Iterable[Change]) -> Iterator[str]:
-    """Return the files and folders that changes write."""
+    """Yield the files and folders that changes write."""
     for change in changes:
         if isinstance(change, (ReplaceFile, NewFile, RemoveFile, NewLink)):
             yield str(change.path)

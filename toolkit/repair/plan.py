@@ -97,7 +97,7 @@ def plans(session: Session, collection: Collection, report: Report) -> list[Plan
 
 
 def fixable(session: Session, report: Report) -> Iterator[tuple[CheckResult, Finding, Fix]]:
-    """Return the findings that a fix is for. A hint is repaired only when its rule was selected by name."""
+    """Yield the findings that a fix is for. A hint is repaired only when its rule was selected by name."""
     for result, finding in report.findings():
         fix = session.registry.fix(finding.fix)
         if fix is not None and (finding.severity != "info" or session.selection.select):

@@ -190,7 +190,7 @@ def undone_lines(transaction: Transaction) -> Iterator[str]:
 
 
 def _roots(target: Target, machine: Machine) -> Iterator[Path]:
-    """Return the folders whose files belong to the target: the given verl, otherwise the environment and its verl."""
+    """Yield the folders whose files belong to the target: the given verl, otherwise the environment and its verl."""
     if target.verl is not None:
         yield target.verl
     if target.chosen_by == "--python" or target.verl is None:

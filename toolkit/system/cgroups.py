@@ -125,7 +125,7 @@ def _mount_of(controllers: str, mounts: list[FileSystem]) -> FileSystem | None:
 
 
 def _folders(machine: Machine, mount: FileSystem, path: str) -> Iterator[str]:
-    """Return the folders of a group and the groups above it, up to the mount; those beyond are not visible."""
+    """Yield the folders of a group and the groups above it, up to the mount; those beyond are not visible."""
     inside = os.path.relpath(path, mount.root)
     below = PurePosixPath(mount.mounted_on, "" if inside.startswith("..") else inside)
     for folder in (below, *below.parents):

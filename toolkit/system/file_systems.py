@@ -208,7 +208,7 @@ def read_ahead(machine: Machine, number: str) -> int | None:
 
 
 def file_systems(machine: Machine) -> Iterator[FileSystem]:
-    """Return all mounts that this process sees, in the order in which they were made (proc_pid_mountinfo(5))."""
+    """Yield all mounts that this process sees, in the order in which they were made (proc_pid_mountinfo(5))."""
     for line in (machine.read("/proc/self/mountinfo") or "").splitlines():
         front, separator, back = line.partition(" - ")
         fields, rest = front.split(" "), back.split(" ")

@@ -128,7 +128,7 @@ class Looks:
         }
 
     def _by_folder(self) -> list[tuple[str, str, str, bool]]:
-        """Yield each folder with the names that were followed, those that were not, and whether it was listed."""
+        """Return each folder with the names that were followed, those that were not, and whether it was listed."""
         listed = frozenset(self._listed)
         found: dict[str, tuple[list[str], list[str]]] = {folder: ([], []) for folder in listed}
         for number, paths in enumerate((tuple(self._followed), tuple(self._links))):

@@ -180,7 +180,7 @@ def _shared(
     *,
     hidden: bool,
 ) -> Iterator[Tie]:
-    """Return the ties by shared memory. A `hidden` process may share any named memory."""
+    """Yield the ties by shared memory. A `hidden` process may share any named memory."""
     for key, area in areas.items():
         for other, too in sharers.get(key, ()):
             if other != pid and (area.writes or too):
@@ -229,7 +229,7 @@ def _at(
     sockets: _Sockets,
     machine: Machine,
 ) -> Iterator[Tie]:
-    """Return the ties through one descriptor."""
+    """Yield the ties through one descriptor."""
     standard = end.number <= _STANDARD
     if end.target.startswith("eventfd:"):
         yield from (Tie(other, "an event") for other, _ in holders[end.target] if other != pid)

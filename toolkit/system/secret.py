@@ -247,7 +247,7 @@ def without_secrets(text: str) -> str:
 
 
 def secrets_in(text: str) -> Iterator[str]:
-    """Return the parts of a text that `without_secrets` would mask, where they are separate words."""
+    """Yield the parts of a text that `without_secrets` would mask, where they are separate words."""
     left, masked = text.split(), without_secrets(text).split()
     if len(left) == len(masked):
         for word, shown in zip(left, masked, strict=True):

@@ -40,7 +40,7 @@ class UnixSocket:
 
 
 def unix_sockets(machine: Machine) -> Iterator[UnixSocket]:
-    """Return all of them."""
+    """Yield all of them."""
     for line in (machine.read("/proc/net/unix") or "").split("\n")[1:]:
         # Number, references, protocol, flags, type, state, inode and path, which may contain blanks.
         words = line.split(None, 7)

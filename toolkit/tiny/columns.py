@@ -174,7 +174,7 @@ def _module(path: Path) -> ast.Module | Unknown:
 
 
 def _defaults(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Return the pairs in `config.get("prompt_key", "prompt")`, and of parameters such as `prompt_key="prompt"`."""
+    """Yield the pairs in `config.get("prompt_key", "prompt")`, and of parameters such as `prompt_key="prompt"`."""
     for node in walk(tree):
         match node:
             case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(key)), default]):
@@ -199,7 +199,7 @@ def _with_defaults(node: ast.arguments) -> list[tuple[str, ast.expr | None]]:
 
 
 def _entries(tree: ast.Module) -> Iterator[str]:
-    """Return the names in `row.get("extra_info", {}).get(NAME)`."""
+    """Yield the names in `row.get("extra_info", {}).get(NAME)`."""
     for node in walk(tree):
         match node:
             case ast.Call(

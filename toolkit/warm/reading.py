@@ -44,7 +44,7 @@ def ahead_of(machine: Machine, device: int) -> int:
 
 
 def parts_with_data(file: int, size: int) -> Iterator[tuple[int, int]]:
-    """Return the allocated parts of an open file as start and end, in whole pages: holes cost nothing to read."""
+    """Yield the allocated parts of an open file as start and end, in whole pages: holes cost nothing to read."""
     position = 0
     while position < size:
         try:

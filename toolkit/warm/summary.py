@@ -130,7 +130,7 @@ def _planned(summary: Summary) -> tuple[str, str]:
 
 
 def remarks(summary: Summary) -> Iterator[str]:
-    """Return why not everything is resident, and where the files are."""
+    """Yield why not everything is resident, and where the files are."""
     if summary.ended:
         yield f"{summary.ended}: run the same command again to continue"
     if summary.wanted < summary.size and summary.cut_at:

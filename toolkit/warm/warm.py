@@ -152,7 +152,7 @@ def _examined(file: WarmFile, wanted: int | None = None) -> Row:
 
 
 def _first(parts: Sequence[tuple[int, int]], wanted: int) -> Iterator[tuple[int, int]]:
-    """Return the parts of a file that hold this many bytes of data from its beginning."""
+    """Yield the parts of a file that hold this many bytes of data from its beginning."""
     for start, end in parts:
         if wanted <= 0:
             return

@@ -145,7 +145,7 @@ def libcuda(
 def _elsewhere(
     machine: Machine, loader: Loader, interpreter: Interpreter, environ: Mapping[str, str]
 ) -> Iterator[str]:
-    """Return other places of such files: the loader's cache, the mounts of container runtimes, and the usual folders."""
+    """Yield other places of such files: the loader's cache, the mounts of container runtimes, and the usual folders."""
     for entry in loader.cached(SONAME):
         yield entry.path
     for mount in file_systems(machine):
@@ -209,7 +209,7 @@ def _version_inside(file: str) -> str:
 
 
 def _distinct(libraries: Iterable[Library]) -> Iterator[Library]:
-    """Return one entry per folder and file, because the loader's folders are often links to each other."""
+    """Yield one entry per folder and file, because the loader's folders are often links to each other."""
     seen = set()
     for library in libraries:
         if (key := (library.real, library.how, library.entry)) not in seen:

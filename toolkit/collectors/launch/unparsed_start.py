@@ -18,6 +18,6 @@ def unread_start(machine: Machine, paths: Iterable[str]) -> str:
             line = text.count("\n", 0, found.start()) + 1
             return (
                 f"{path}:{line} has one in a here-document, a substitution or a string, which is not followed: "
-                "write that command to a script of its own, or name it behind --"
+                "write that command to a script of its own, or name it after --"
             )
     return ""

@@ -363,7 +363,7 @@ def kept_by(group: WorkerGroup, view: ClusterView) -> str:
 
 
 def troubled(group: WorkerGroup) -> Iterator[tuple[str, str]]:
-    """Return the ranks that are not alive, grouped by reason: their numbers, and the reason."""
+    """Yield the ranks that are not alive, grouped by reason: their numbers, and the reason."""
     ranks_by_state: dict[str, list[int]] = {}
     for member in group.members:
         if member.state != "alive":

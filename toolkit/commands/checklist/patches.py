@@ -89,7 +89,7 @@ def _marked(here: Markers) -> list[str]:
 
 
 def _fewer(old: Snapshot, here: Markers, shown: set[str]) -> Iterator[str]:
-    """Return lost marked lines that belong to no recorded patch, such as those without their old line."""
+    """Yield lost marked lines that belong to no recorded patch, such as those without their old line."""
     was = old.get(Markers)
     if isinstance(was, Unknown):
         return

@@ -152,11 +152,11 @@ def clean(
 def _command(launch: tuple[str, ...]) -> tuple[str, ...]:
     """What a shell would start: a program, or a script by its interpreter. Raises UsageError when nothing can be started."""
     if not launch:
-        raise UsageError("--run: name the launch script to run, or a command behind --")
+        raise UsageError("--run: name the launch script to run, or a command after --")
     if shutil.which(launch[0]):
         return launch
     if not os.path.isfile(launch[0]):
         raise UsageError(
-            f"{launch[0]}: there is no such command or script; name what starts the job behind --"
+            f"{launch[0]}: there is no such command or script; name what starts the job after --"
         )
     return ("bash" if Path(launch[0]).suffix != ".py" else "python", *launch)

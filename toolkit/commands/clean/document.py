@@ -186,7 +186,7 @@ def takes(leftovers: Iterable[Leftover | Kept], before: str) -> str:
 
 
 def of_run(run: Run) -> Iterator[str]:
-    """Return how the job ended, and what the machine had before and after it."""
+    """Yield how the job ended, and what the machine had before and after it."""
     yield f"job: {run.ended} after {in_time(run.ended.seconds)}"
     totals = {total.kind: [total, Total(total.kind)] for total in run.before}
     for total in run.after:

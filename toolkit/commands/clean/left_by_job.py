@@ -91,7 +91,7 @@ def _without_grace(entry: Leftover | Kept, files: LeftFiles | Unknown) -> Leftov
 
 
 def _totals(found: Found, facts: Collection) -> Iterator[Total]:
-    """Return this machine's totals over all jobs."""
+    """Yield this machine's totals over all jobs."""
     processes = facts.get(Processes)
     if isinstance(processes, Processes):
         yield Total("process", len(processes.running))

@@ -64,7 +64,7 @@ def is_empty(agreement: Agreement) -> bool:
 
 
 def _variables(collection: Collection, machine: Machine) -> Iterator[tuple[str, str]]:
-    """Return the variables that the workers on all nodes need, without those that name this user, node or job."""
+    """Yield the variables that the workers on all nodes need, without those that name this user, node or job."""
     variables = collection.get(Variables)
     if isinstance(variables, Unknown):
         return
@@ -86,7 +86,7 @@ def not_agreed(collection: Collection) -> tuple[str, ...]:
 
 
 def _files(run: Session, collection: Collection, bases: Bases) -> Iterator[AgreedFile]:
-    """Return the patched files of the verl tree, then what else this doctor has repaired in it or in the environment."""
+    """Yield the patched files of the verl tree, then what else this doctor has repaired in it or in the environment."""
     markers = collection.get(Markers)
     marked = [] if isinstance(markers, Unknown) else patched_files(markers, run.config.marker)
     known = set()

@@ -15,7 +15,7 @@ from verl_doctor.toolkit.marker import Marker, marked_lines
 
 
 def journalled(home: Path, bases: Bases, marker: Marker, since: str = "") -> Iterator[AgreedFile]:
-    """Return the files of repairs in a journal that are in place and newer than `since`, each as the last repair left it.
+    """Yield the files of repairs in a journal that are in place and newer than `since`, each as the last repair left it.
 
     Raises Refused if the journal cannot be read.
     """

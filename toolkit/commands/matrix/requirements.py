@@ -88,7 +88,7 @@ def requirements_of_tree(
 def _applying(
     owner: str, texts: Iterable[str], markers: Mapping[str, str], extras: Iterable[str], source: str
 ) -> Iterator[PackageRequirement]:
-    """Return the requirements with satisfied markers, including those of the extras and of nested extras."""
+    """Yield the requirements with satisfied markers, including those of the extras and of nested extras."""
     requirements = [requirement for text in texts if (requirement := parsed(text)) is not None]
     waiting, done = ["", *extras], set()
     while waiting:

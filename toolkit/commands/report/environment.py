@@ -28,7 +28,7 @@ _HEAD = ("variable", "driver", "its workers", "decided by")
 
 
 def sections(seen: Seen) -> Iterator[Section]:
-    """Return what differs, what verl's own script would print, and the rest folded."""
+    """Yield what differs, what verl's own script would print, and the rest folded."""
     found = seen.facts.get(EffectiveEnvironment)
     shell = seen.facts.get(Variables)
     blocks: list[Block] = []

@@ -27,7 +27,7 @@ _HEADING = 160  # characters of an error in a heading; the full text follows
 
 
 def sections(seen: Seen) -> Iterator[Section]:
-    """Return the cause, or that none was found, with the lines that show it, and other lines."""
+    """Yield the cause, or that none was found, with the lines that show it, and other lines."""
     answer = seen.log
     if answer is None:
         return

@@ -127,7 +127,7 @@ def read(source: str, path: str) -> Script:
 
 
 def _commands_in(top: Written) -> Iterator[Call]:
-    """Return the commands in a string."""
+    """Yield the commands in a string."""
     if not _STRING.fullmatch(top.raw):
         return
     for part in below(parse(top.raw[1:-1], top.line)):

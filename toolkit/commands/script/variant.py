@@ -108,7 +108,7 @@ def made_from(text: str) -> str | None:
 
 
 def leaves(tree: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Return every value of a composed configuration by dotted key; a list is one value."""
+    """Yield every value of a composed configuration by dotted key; a list is one value."""
     if isinstance(tree, dict) and (tree or not key):
         for name, value in tree.items():
             yield from leaves(value, f"{key}.{name}" if key else str(name))

@@ -27,7 +27,7 @@ _PREFIX = "verl-doctor-smoke-"
 
 @contextlib.contextmanager
 def log_folder(show: Callable[[str], None]) -> Iterator[Path]:
-    """Return a folder for the logs of this climb, removed if nothing is kept. The oldest logs of completed climbs are removed.
+    """Provide a folder for the logs of this climb, removed if nothing is kept. The oldest logs of completed climbs are removed.
 
     On some machines the doctor's state folder is not writable: then it is among temporary files, which is
     reported. Raises OSError if there is no place for those either.

@@ -119,7 +119,7 @@ def climb(run: Session, request: SmokeRequest, progress: Progress) -> tuple[Smok
 
 @contextlib.contextmanager
 def _places(machine: Machine, progress: Progress) -> Iterator[tuple[Path, Path]]:
-    """Return a private folder and one for the logs. Raises UsageError if there is no room for one of them."""
+    """Provide a private folder and one for the logs. Raises UsageError if there is no room for one of them."""
     with contextlib.ExitStack() as stack:
         try:
             logs = stack.enter_context(log_folder(progress.done))
@@ -207,7 +207,7 @@ def _rungs(
 
 
 def _stopped(request: SmokeRequest, rung: Rung, seconds: float) -> Iterator[SmokeRung]:
-    """Return the outcomes after the user ended the climb: of the interrupted rung, and of those above it."""
+    """Yield the outcomes after the user ended the climb: of the interrupted rung, and of those above it."""
     yield SmokeRung(rung.number, rung.name, "not reached", cause=f"stopped after {seconds:.0f} s")
     for above in RUNGS:
         if above.number > rung.number and above.number in request.numbers:

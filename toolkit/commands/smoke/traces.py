@@ -53,7 +53,7 @@ class Traces:
                 file.writelines(json.dumps(line) + "\n" for line in lines)
 
     def _candidates(self) -> Iterator[tuple[str, Identity]]:
-        """Return the files that have such a name, are this user's, and are younger than the test."""
+        """Yield the files that have such a name, are this user's, and are younger than the test."""
         for folder in _FOLDERS:
             try:
                 entries = list(os.scandir(self._machine.at(folder)))
@@ -123,7 +123,7 @@ def _held_by(pids: Collection[int], machine: Machine) -> frozenset[str | Identit
 
 
 def _mapped(maps: str) -> Iterator[Identity]:
-    """Return the mapped files. A semaphore is mapped under a name that it no longer has (sem_open(3)): only its inode identifies it."""
+    """Yield the mapped files. A semaphore is mapped under a name that it no longer has (sem_open(3)): only its inode identifies it."""
     for line in maps.splitlines():
         words = line.split(None, 5)
         if len(words) == 6 and words[5].startswith(SHARED_MEMORY):

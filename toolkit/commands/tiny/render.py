@@ -59,7 +59,7 @@ def overrides(made: Tiny) -> list[str]:
 
 
 def _command(program: str, options: list[str], width: int | None) -> Iterator[str]:
-    """Return a command on one line if it fits, else with each option on its own line."""
+    """Yield a command on one line if it fits, else with each option on its own line."""
     whole = f"  {program} {shlex.join(options)}"
     if width is None or len(whole) <= width:
         yield whole

@@ -87,7 +87,7 @@ def _disks(stores: Stores) -> Iterator[Gauge]:
 
 
 def _memory(stores: Stores) -> Iterator[Gauge]:
-    """Return the machine's memory, and that of the control group with the least left: Ray acts before either is exhausted."""
+    """Yield the machine's memory, and that of the control group with the least left: Ray acts before either is exhausted."""
     acts = _threshold(_KILLS_FROM, stores.variables)
     memory, limits = stores.memory, stores.limits
     if not isinstance(memory, Unknown) and memory.total and memory.available is not None:

@@ -156,7 +156,7 @@ class Loader:
             yield self._expanded(entry, chain[0]), "RUNPATH", entry
 
     def _from_cache(self, soname: str) -> Iterator[Candidate]:
-        """Return the entry that the loader takes: for the best processor level of this machine, else the first."""
+        """Yield the entry that the loader takes: for the best processor level of this machine, else the first."""
         entries = self.cached(soname)
         levels = [folder.rpartition("/")[2] for folder in self._glibc_hwcaps]
         fitting = [entry for entry in entries if not entry.hwcaps or entry.hwcaps in levels]

@@ -99,7 +99,7 @@ def _deprecated(text: str, lines: dict[tuple[str, ...], int]) -> dict[tuple[str,
 
 
 def _header(text: str) -> Iterator[str]:
-    """Return the comments before the first line of content."""
+    """Yield the comments before the first line of content."""
     for line in text.splitlines():
         if line.strip() and not line.startswith("#"):
             return

@@ -153,7 +153,7 @@ def _any_call(method: ast.Attribute) -> ast.Call:
 
 
 def _none_at_first(module: ast.Module) -> Iterator[str]:
-    """Return the attributes that a constructor sets to None before anything else."""
+    """Yield the attributes that a constructor sets to None before anything else."""
     for node in walk(module):
         if isinstance(node, ast.FunctionDef) and node.name == "__init__":
             for statement in node.body:

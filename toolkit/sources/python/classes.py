@@ -70,7 +70,7 @@ def member(sources: Lookup, owner: Class, name: str) -> Answer:
 
 
 def mro(sources: Lookup, owner: Class) -> Iterator[Class | External | None]:
-    """Return the class and its bases, depth first, each once. None stands for a base that cannot be found."""
+    """Yield the class and its bases, depth first, each once. None stands for a base that cannot be found."""
     seen: set[str] = set()
     waiting: list[Class | External | None] = [owner]
     while waiting:

@@ -118,7 +118,7 @@ class Definitions:
         return ".".join([*above, *([node.module] if node.module else [])])
 
     def bases(self, owner: ClassNode, depth: int = 0) -> Iterator[ClassNode]:
-        """Return a class and its known bases, the nearest first."""
+        """Yield a class and its known bases, the nearest first."""
         yield owner
         for base in owner.node.bases:
             above = self._resolved(dotted(base), owner.module)

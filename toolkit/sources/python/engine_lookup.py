@@ -52,7 +52,7 @@ class EngineLookup:
 
 
 def engine_lookups(tree: ast.Module) -> Iterator[EngineLookup]:
-    """Return every such function of a module."""
+    """Yield every such function of a module."""
     for function in statements(tree):
         if isinstance(function, Function):
             inits = tuple(call for call in _calls(function) if dotted(call.func) == "ray.init")

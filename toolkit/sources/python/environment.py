@@ -32,7 +32,7 @@ class Mention:
 
 
 def mentions(tree: ast.Module, names: frozenset[str]) -> Iterator[Mention]:
-    """Return every mention of these variables in code. Docstrings, messages and comments do not count."""
+    """Yield every mention of these variables in code. Docstrings, messages and comments do not count."""
     yield from _mentions(tree, (), names, "")
 
 

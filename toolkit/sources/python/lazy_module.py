@@ -128,7 +128,7 @@ def _serve(structure: _Structure, key: ast.expr | None, names: ast.expr) -> None
 
 
 def _texts(node: ast.expr) -> Iterator[str | None]:
-    """Return the strings of a literal; None for anything else."""
+    """Yield the strings of a literal; None for anything else."""
     if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
         for element in node.elts:
             yield from _texts(element)

@@ -79,7 +79,7 @@ def names_of_paths(content: bytes) -> bytes | None:
 
 
 def _assignments(node: ast.stmt) -> list[tuple[str, ast.expr | str]]:
-    """Yield the names that a statement binds, each with the expression, or with why it cannot be read."""
+    """Return the names that a statement binds, each with the expression, or with why it cannot be read."""
     match node:
         case ast.Assign(targets=targets, value=value):
             return [(target.id, value) for target in targets if isinstance(target, ast.Name)]

@@ -201,7 +201,7 @@ def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def _targets(node: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr | None, ast.expr | None]]:
-    """Return what a statement assigns to: target, value and annotation."""
+    """Yield what a statement assigns to: target, value and annotation."""
     match node:
         case ast.Assign(targets=targets, value=value):
             for target in targets:
@@ -242,7 +242,7 @@ def _handed_to_loaders(node: ast.stmt) -> list[ast.expr]:
 
 
 def _read_from(node: ast.stmt) -> Iterator[ast.expr]:
-    """Return the `globals()` of `globals()["__file__"]`, which binds nothing."""
+    """Yield the `globals()` of `globals()["__file__"]`, which binds nothing."""
     for part in walk(node):
         if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Load):
             yield part.value

@@ -100,7 +100,7 @@ def _side_by_side(stage: Stage, lanes: Sequence[Sequence[str]]) -> list[Ran]:
 
 
 def _files(stage: Stage) -> Iterator[str]:
-    """Return what is wrong with the files that the user names. Without a GPU a launch script's model is not used."""
+    """Yield what is wrong with the files that the user names. Without a GPU a launch script's model is not used."""
     named = stage.target.model is not None or stage.device == "cuda"
     model = stage.facts.get(Model) if named else Absent("it is not used")
     data = stage.facts.get(DataFiles)

@@ -65,7 +65,7 @@ def _of_optimizer(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 
 def pieces(parameter: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Return the model's tensors that a parameter holds.
+    """Yield the model's tensors that a parameter holds.
 
     A tensor of which this process has a part is returned as that part, without its shape.
 
