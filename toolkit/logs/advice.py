@@ -268,7 +268,7 @@ _PARTS = (
     (re.compile(r"torch/_(?:dynamo|inductor)/"), "rollout.enforce_eager=True where the engine failed, actor.use_torch_compile=False where the trainer did"),
     (re.compile(r"/cumem|torch_memory_saver"), "rollout.free_cache_engine=False, if both fit on the GPU"),
     (re.compile(r"liger_kernel"), "actor_rollout_ref.model.use_liger=False"),
-    (re.compile(r"transformer_engine"), "NVTE_FUSED_ATTN=0"),
+    (re.compile(r"transformer_engine/.*attention"), "NVTE_FUSED_ATTN=0"),
     (re.compile(r"bitsandbytes"), "another optimizer"),
     (re.compile(r"decord"), "FORCE_QWENVL_VIDEO_READER=torchvision"),
 )  # fmt: skip
@@ -1067,7 +1067,9 @@ def _of_releases(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
     package, is_check = place.package, raised.name == "AssertionError"
     if not package or (package in _PASSING and not is_check):
         return ""
-    if raised.name not in _INTERNAL | _ON_INPUT and (package not in KNOWN or raised.name in _OUTSIDE):
+    if raised.name not in _INTERNAL | _ON_INPUT and (
+        package not in KNOWN | _SERVED or raised.name in _OUTSIDE
+    ):
         return ""
     if is_check and raised.message.strip() and package not in _ENGINES:
         return ""
