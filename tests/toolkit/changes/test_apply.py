@@ -43,7 +43,7 @@ def root(tmp_path: Path) -> Path:
 ENGINE, WORKER, HOME = "engine.py", "worker.py", ".verl-doctor"
 
 
-def test_apply_changes_all_files_and_undo_gives_them_back(root: Path) -> None:
+def test_apply_changes_all_files_and_undo_restores_them(root: Path) -> None:
     done = put(
         root,
         ReplaceFile(root / ENGINE, b"old\n", b"new\n"),
@@ -61,12 +61,12 @@ def test_apply_changes_all_files_and_undo_gives_them_back(root: Path) -> None:
     assert now(root) == [["restored", "restored"]]
 
 
-def test_the_journal_stays_out_of_git(root: Path) -> None:
+def test_journal_is_ignored_by_git(root: Path) -> None:
     put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
     assert (root / HOME / ".gitignore").read_text() == "*\n"
 
 
-def test_applying_twice_does_nothing_the_second_time(root: Path) -> None:
+def test_second_apply_does_nothing(root: Path) -> None:
     change = ReplaceFile(root / ENGINE, b"old\n", b"new\n")
     assert put(root, change, NewFile(root / "n", b"n")) is not None
     inode = (root / ENGINE).stat().st_ino
@@ -75,7 +75,7 @@ def test_applying_twice_does_nothing_the_second_time(root: Path) -> None:
     assert len(history(root / HOME)) == 1
 
 
-def test_what_is_in_place_already_is_left_out_of_the_transaction(root: Path) -> None:
+def test_changes_already_in_place_are_left_out_of_the_transaction(root: Path) -> None:
     (root / WORKER).write_bytes(b"worked\n")
     done = put(
         root,
@@ -86,12 +86,12 @@ def test_what_is_in_place_already_is_left_out_of_the_transaction(root: Path) -> 
     assert [change.path for change in done.changes] == [str(root / ENGINE)]
 
 
-def test_a_plan_that_is_in_place_makes_no_journal(root: Path) -> None:
+def test_plan_already_in_place_creates_no_journal(root: Path) -> None:
     assert put(root, ReplaceFile(root / ENGINE, b"whatever", b"old\n")) is None
     assert not (root / HOME).exists()
 
 
-def test_bytes_that_are_no_text_and_other_line_ends_are_kept(root: Path) -> None:
+def test_binary_content_and_line_endings_are_preserved(root: Path) -> None:
     old, new = b"\xe9 = 1\r\n\x00\r", b"\xe9 = 2\r\n\x00\r"
     (root / ENGINE).write_bytes(old)
     put(root, ReplaceFile(root / ENGINE, old, new))
@@ -100,7 +100,7 @@ def test_bytes_that_are_no_text_and_other_line_ends_are_kept(root: Path) -> None
     assert (root / ENGINE).read_bytes() == old
 
 
-def test_names_that_are_no_utf8(root: Path) -> None:
+def test_file_names_that_are_not_utf8(root: Path) -> None:
     path = Path(os.fsdecode(os.fsencode(root) + b"/caf\xe9\n.py"))
     put(root, NewFile(path, b"x"))
     assert now(root) == [["in place"]]
@@ -108,7 +108,7 @@ def test_names_that_are_no_utf8(root: Path) -> None:
     assert not path.exists()
 
 
-def test_a_file_changed_since_the_plan_is_refused_and_shown(root: Path) -> None:
+def test_file_changed_since_the_plan_is_refused_with_a_diff(root: Path) -> None:
     (root / WORKER).write_bytes(b"mine\n")
     with pytest.raises(Refused, match=r"worker.py was changed since the plan was made(.|\n)*-work\n\+mine"):
         put(
@@ -120,14 +120,14 @@ def test_a_file_changed_since_the_plan_is_refused_and_shown(root: Path) -> None:
     assert not (root / HOME).exists()
 
 
-def test_a_long_difference_is_cut(root: Path) -> None:
+def test_long_diff_is_truncated(root: Path) -> None:
     (root / ENGINE).write_bytes(b"".join(b"%d\n" % number for number in range(500)))
     with pytest.raises(Refused, match=r"and \d+ more lines") as refused:
         put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
     assert len(str(refused.value).splitlines()) < 50
 
 
-def test_a_new_file_replaces_nothing(root: Path) -> None:
+def test_new_file_does_not_overwrite_an_existing_one(root: Path) -> None:
     with pytest.raises(Refused, match=r"engine.py exists already with another content"):
         put(root, NewFile(root / ENGINE, b"mine"))
 
@@ -137,12 +137,12 @@ def test_a_missing_file_cannot_be_replaced(root: Path) -> None:
         put(root, ReplaceFile(root / "gone.py", b"old\n", b"new\n"))
 
 
-def test_a_new_file_needs_a_folder_not_a_file_above_it(root: Path) -> None:
+def test_new_file_below_a_regular_file_is_refused(root: Path) -> None:
     with pytest.raises(Refused, match=r"engine.py is not a folder"):
         put(root, NewFile(root / ENGINE / "x", b"x"))
 
 
-def test_a_link_is_made_with_its_folders_and_undo_takes_both_away(root: Path) -> None:
+def test_link_is_created_with_its_folders_and_undo_removes_both(root: Path) -> None:
     change = NewLink(root / "lib/cuda/libcuda.so", root / ENGINE)
     done = put(root, change)
     assert done is not None
@@ -155,7 +155,7 @@ def test_a_link_is_made_with_its_folders_and_undo_takes_both_away(root: Path) ->
     assert now(root) == [["restored"]]
 
 
-def test_a_removed_file_comes_back_as_the_file_that_it_was(root: Path) -> None:
+def test_undo_restores_a_removed_file_with_its_metadata(root: Path) -> None:
     (root / ENGINE).chmod(0o640)
     before = (root / ENGINE).stat()
     renamed = [NewFile(root / "own.py", b"old\n"), RemoveFile(root / ENGINE, b"old\n")]
@@ -175,7 +175,7 @@ def test_a_removed_file_comes_back_as_the_file_that_it_was(root: Path) -> None:
     assert not (root / "own.py").exists()
 
 
-def test_undo_does_not_put_a_removed_file_over_a_new_one(root: Path) -> None:
+def test_undo_does_not_overwrite_a_new_file_with_the_removed_one(root: Path) -> None:
     put(root, RemoveFile(root / ENGINE, b"old\n"))
     (root / ENGINE).write_bytes(b"mine\n")
     with pytest.raises(Refused, match=r"engine.py exists again with other content"):
@@ -185,13 +185,13 @@ def test_undo_does_not_put_a_removed_file_over_a_new_one(root: Path) -> None:
         put(root, RemoveFile(root / ENGINE, b"old\n"))
 
 
-def test_a_relative_link_is_made_as_it_was_planned(root: Path) -> None:
+def test_relative_link_is_created_as_planned(root: Path) -> None:
     put(root, NewLink(root / "lib/link", Path("../engine.py")))
     assert (root / "lib/link").readlink() == Path("../engine.py")
     assert (root / "lib/link").read_bytes() == b"old\n"
 
 
-def test_a_link_replaces_nothing(root: Path) -> None:
+def test_link_does_not_overwrite_an_existing_file(root: Path) -> None:
     (root / "elsewhere").symlink_to(WORKER)
     for name in (WORKER, "elsewhere"):
         with pytest.raises(Refused, match=rf"{name} exists already and is not the link to .*engine.py"):
@@ -199,12 +199,12 @@ def test_a_link_replaces_nothing(root: Path) -> None:
     assert not (root / HOME).exists()
 
 
-def test_a_link_that_would_lead_nowhere_is_refused(root: Path) -> None:
+def test_broken_link_is_refused(root: Path) -> None:
     with pytest.raises(Refused, match=r"would be a broken link: .*gone.so"):
         put(root, NewLink(root / "libcuda.so", root / "gone.so"))
 
 
-def test_undo_leaves_a_link_that_leads_elsewhere_since(root: Path) -> None:
+def test_undo_keeps_a_link_that_was_redirected_later(root: Path) -> None:
     put(root, NewLink(root / "lib/link", root / ENGINE))
     (root / "lib/link").unlink()
     (root / "lib/link").symlink_to(root / WORKER)
@@ -225,18 +225,18 @@ def test_undo_with_a_removed_link_restores_the_rest(root: Path) -> None:
     assert not (root / "lib").exists()
 
 
-def test_a_variable_is_no_change_of_a_file(root: Path) -> None:
+def test_variable_cannot_be_applied_as_a_file_change(root: Path) -> None:
     with pytest.raises(Refused, match="--output-env DIR"):
         put(root, SetVariable("OMP_NUM_THREADS", "8", "eight cores for each worker"))
 
 
-def test_one_file_named_twice_is_a_defect_of_the_plan(root: Path) -> None:
+def test_plan_that_names_a_file_twice_is_refused(root: Path) -> None:
     (root / "link.py").symlink_to(ENGINE)
     with pytest.raises(Refused, match="twice"):
         put(root, ReplaceFile(root / ENGINE, b"old\n", b"1"), ReplaceFile(root / "link.py", b"old\n", b"2"))
 
 
-def test_undo_refuses_with_the_difference_that_someone_else_made(root: Path) -> None:
+def test_undo_refuses_and_shows_later_edits_as_a_diff(root: Path) -> None:
     put(
         root,
         ReplaceFile(root / ENGINE, b"old\n", b"new\n"),
@@ -254,14 +254,14 @@ def test_undo_refuses_with_the_difference_that_someone_else_made(root: Path) -> 
     assert (root / ENGINE).read_bytes() == b"old\n"
 
 
-def test_undo_names_the_original_of_a_file_that_is_gone(root: Path) -> None:
+def test_undo_prints_the_path_of_the_original_of_a_deleted_file(root: Path) -> None:
     put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
     (root / ENGINE).unlink()
     with pytest.raises(Refused, match=r"engine.py is gone; its original content is .*0.before"):
         undo(root / HOME)
 
 
-def test_a_file_that_someone_else_put_back_counts_as_undone(root: Path) -> None:
+def test_manually_restored_file_counts_as_undone(root: Path) -> None:
     put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"), NewFile(root / "n", b"n"))
     (root / ENGINE).write_bytes(b"old\n")
     (root / "n").unlink()
@@ -269,21 +269,21 @@ def test_a_file_that_someone_else_put_back_counts_as_undone(root: Path) -> None:
     assert states(root) == ["undone"]
 
 
-def test_undo_keeps_a_mode_that_someone_set_since(root: Path) -> None:
+def test_undo_keeps_a_later_mode_change(root: Path) -> None:
     put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
     (root / ENGINE).chmod(0o755)
     undo(root / HOME)
     assert (root / ENGINE).stat().st_mode & 0o7777 == 0o755
 
 
-def test_undo_keeps_what_others_put_into_a_folder_of_ours(root: Path) -> None:
+def test_undo_keeps_other_files_in_a_folder_that_apply_created(root: Path) -> None:
     put(root, NewFile(root / "new/ours", b""))
     (root / "new/theirs").write_bytes(b"")
     undo(root / HOME)
     assert [path.name for path in (root / "new").iterdir()] == ["theirs"]
 
 
-def test_undo_in_any_order_leaves_no_folder_of_ours(root: Path) -> None:
+def test_undo_in_any_order_removes_folders_that_apply_created(root: Path) -> None:
     put(root, NewFile(root / "new/first.py", b""))
     put(root, NewFile(root / "new/second.py", b""))
     (root / "new/__pycache__").mkdir()
@@ -302,7 +302,7 @@ def test_a_second_undo_is_reported(root: Path) -> None:
         undo(root / HOME, "0001")
 
 
-def test_undo_without_a_journal_reports_it_and_creates_none(root: Path) -> None:
+def test_undo_without_a_journal_is_refused_and_creates_none(root: Path) -> None:
     with pytest.raises(Refused, match="nothing to undo"):
         undo(root / HOME)
     recover(root / HOME)
@@ -340,7 +340,7 @@ def test_everything_is_undone_newest_first(root: Path) -> None:
     assert undo(root / HOME, everything=True) == []
 
 
-def test_undoing_everything_goes_on_after_a_refusal(root: Path) -> None:
+def test_undo_all_continues_after_a_refusal(root: Path) -> None:
     put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
     put(root, ReplaceFile(root / WORKER, b"work\n", b"worked\n"))
     (root / WORKER).write_bytes(b"theirs\n")
@@ -360,7 +360,7 @@ def test_a_repair_can_be_applied_again_after_its_undo(root: Path) -> None:
     assert states(root) == ["undone", "applied"]
 
 
-def test_a_command_is_run_and_cannot_be_undone(root: Path) -> None:
+def test_command_runs_and_cannot_be_undone(root: Path) -> None:
     done = put(
         root, RunCommand((sys.executable, "-c", f"open({str(root / 'made')!r}, 'x')"), "it makes a file")
     )
@@ -372,12 +372,12 @@ def test_a_command_is_run_and_cannot_be_undone(root: Path) -> None:
     assert undo(root / HOME, everything=True) == []
 
 
-def test_a_commands_output_goes_to_standard_error(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_command_output_goes_to_stderr(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
     put(root, RunCommand(("echo", "hello $HOME"), "it speaks"))
     assert capfd.readouterr() == ("", "hello $HOME\n")
 
 
-def test_a_command_that_fails_takes_the_files_back(root: Path) -> None:
+def test_failed_command_reverts_the_files(root: Path) -> None:
     with pytest.raises(
         Refused, match=r"`false` ended with exit code 1.*files were undone, .*effects of the command were not"
     ):
@@ -390,7 +390,7 @@ def test_a_command_that_fails_takes_the_files_back(root: Path) -> None:
         undo(root / HOME)
 
 
-def test_a_command_that_does_not_exist_is_refused_before_anything_happens(root: Path) -> None:
+def test_nonexistent_command_is_refused_before_anything_changes(root: Path) -> None:
     with pytest.raises(Refused, match="no-such-program is not a program"):
         put(root, RunCommand(("no-such-program",), "why"), ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
     assert not (root / HOME).exists()
@@ -403,7 +403,7 @@ def test_the_files_around_a_command_are_undone(root: Path) -> None:
     assert (root / ENGINE).read_bytes() == b"old\n"
 
 
-def test_ctrl_c_takes_everything_back(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_reverts_everything(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         assert (root / ENGINE).read_bytes() == b"new\n"
         raise KeyboardInterrupt
@@ -428,7 +428,7 @@ def half_way(root: Path) -> None:
 
 
 @pytest.mark.parametrize("identifier", [None, "2"])
-def test_undo_after_a_crash_takes_back_what_was_interrupted_and_nothing_else(
+def test_undo_after_a_crash_reverts_only_the_interrupted_transaction(
     root: Path, identifier: str | None
 ) -> None:
     half_way(root)
@@ -445,7 +445,7 @@ def test_apply_after_a_crash_starts_from_the_old_files(root: Path) -> None:
     assert (root / ENGINE).read_bytes() == b"other\n"
 
 
-def test_a_file_edited_after_a_crash_is_never_overwritten(root: Path) -> None:
+def test_file_edited_after_a_crash_is_never_overwritten(root: Path) -> None:
     half_way(root)
     (root / ENGINE).write_bytes(b"theirs\n")
     recover(root / HOME)
@@ -470,7 +470,7 @@ def test_history_writes_nothing(root: Path) -> None:
     assert (entry.folder / "0.before").read_bytes() == b"old\n"
 
 
-def test_stale_bytecode_goes_on_apply_and_on_undo(root: Path) -> None:
+def test_apply_and_undo_remove_stale_bytecode(root: Path) -> None:
     stale = [
         root / "__pycache__" / f"engine.{tag}.pyc" for tag in ("cpython-311", "cpython-310.opt-1", "pypy39")
     ]
@@ -490,7 +490,7 @@ def test_stale_bytecode_goes_on_apply_and_on_undo(root: Path) -> None:
         assert all(cache.exists() for cache in others)
 
 
-def test_bytecode_goes_beside_the_link_and_beside_the_file(root: Path) -> None:
+def test_bytecode_next_to_a_link_and_next_to_its_target_is_removed(root: Path) -> None:
     for folder in ("link", "real"):
         (root / folder / "__pycache__").mkdir(parents=True)
         (root / folder / "__pycache__/a.cpython-311.pyc").write_bytes(b"")
@@ -500,7 +500,7 @@ def test_bytecode_goes_beside_the_link_and_beside_the_file(root: Path) -> None:
     assert not list(root.rglob("*.pyc"))
 
 
-def test_python_runs_the_new_code_although_size_and_second_are_equal(root: Path) -> None:
+def test_python_runs_the_new_code_despite_equal_size_and_mtime(root: Path) -> None:
     module = root / "answer.py"
     module.write_bytes(b"print(1)\n")
     os.utime(module, (4e9, 4e9))

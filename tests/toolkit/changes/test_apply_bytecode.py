@@ -71,7 +71,7 @@ def test_python_accepts_the_caches(root: Path) -> None:
     )
 
 
-def test_caches_that_exist_are_neither_written_nor_removed(root: Path) -> None:
+def test_existing_caches_are_neither_overwritten_nor_removed(root: Path) -> None:
     theirs = cache_of(root / "pkg/__init__.py")
     theirs.parent.mkdir()
     theirs.write_bytes(b"theirs, and stale")
@@ -82,7 +82,7 @@ def test_caches_that_exist_are_neither_written_nor_removed(root: Path) -> None:
     assert not cache_of(root / "pkg/deep/one.py").exists()
 
 
-def test_an_empty_cache_folder_that_was_there_stays(root: Path) -> None:
+def test_undo_keeps_an_empty_cache_folder_that_existed_before(root: Path) -> None:
     (root / "pkg/__pycache__").mkdir()
     before = names(root)
     warm(root)
@@ -100,7 +100,7 @@ def test_undo_keeps_a_cache_that_python_rewrote(root: Path) -> None:
     assert not cache_of(root / "pkg/__init__.py").exists()
 
 
-def test_variables_that_forbid_or_move_bytecode_do_not_count(
+def test_environment_variables_that_disable_or_move_bytecode_are_ignored(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
@@ -111,7 +111,7 @@ def test_variables_that_forbid_or_move_bytecode_do_not_count(
     assert not (root / "prefix").exists()
 
 
-def test_when_nothing_is_missing_nothing_happens(root: Path) -> None:
+def test_complete_caches_create_no_transaction(root: Path) -> None:
     (root / "pkg/python2.py").unlink()
     (root / "pkg/latin.py").unlink()
     warm(root)
@@ -119,7 +119,7 @@ def test_when_nothing_is_missing_nothing_happens(root: Path) -> None:
     assert len(history(root / ".verl-doctor")) == 1
 
 
-def test_an_interpreter_that_is_none_is_refused(root: Path) -> None:
+def test_invalid_interpreter_is_refused(root: Path) -> None:
     with pytest.raises(Refused, match="did not report which bytecode it reads"):
         warm(root, python="/bin/true")
     with pytest.raises(Refused, match=r"no-python.*cannot be run"):
@@ -129,7 +129,7 @@ def test_an_interpreter_that_is_none_is_refused(root: Path) -> None:
     assert not (root / ".verl-doctor").exists()
 
 
-def test_a_place_that_cannot_be_written_is_refused_with_its_first_error(root: Path) -> None:
+def test_unwritable_cache_folders_are_refused_with_the_first_error(root: Path) -> None:
     for folder in ("pkg", "pkg/deep"):
         (root / folder / "__pycache__").write_bytes(b"a file where the folder should be")
     before = names(root)
@@ -140,7 +140,7 @@ def test_a_place_that_cannot_be_written_is_refused_with_its_first_error(root: Pa
 
 
 @pytest.mark.slow
-def test_a_doctor_killed_meanwhile_leaves_nothing_that_undo_does_not_find(root: Path) -> None:
+def test_undo_removes_everything_that_a_killed_doctor_wrote(root: Path) -> None:
     for number in range(20):
         (root / f"pkg/deep/quick{number}.py").write_text("x = 1\n")
     (root / "pkg/deep/slow.py").write_text(f"x = [{'f(1),' * 100_000}]\n")
@@ -172,7 +172,7 @@ def test_a_doctor_killed_meanwhile_leaves_nothing_that_undo_does_not_find(root: 
     )  # the compiling children kept the lock until they ended: none writes any more
 
 
-def test_caches_that_python_writes_after_an_interrupted_change_was_undone_are_not_ours(root: Path) -> None:
+def test_undo_keeps_caches_that_python_wrote_after_an_interrupted_change(root: Path) -> None:
     warm(root)
     home = root / ".verl-doctor"
     (home / "0001-applied/0.written.json.gz").unlink()  # as if killed before the end
@@ -187,7 +187,7 @@ def test_caches_that_python_writes_after_an_interrupted_change_was_undone_are_no
     assert (change.now, "there" in change.description) == ("restored", False)
 
 
-def test_an_interpreter_that_takes_too_long_is_stopped(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interpreter_that_takes_too_long_is_stopped(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "pkg/deep/slow.py").write_text(f"x = [{'f(1),' * 100_000}]\n")
     before = names(root)
     monkeypatch.setattr(bytecode, "_LIMIT", 0.02)
@@ -207,7 +207,7 @@ def test_a_damaged_manifest_is_refused(root: Path) -> None:
     assert cache_of(root / "pkg/deep/one.py").exists()
 
 
-def test_names_that_are_no_utf8(root: Path) -> None:
+def test_file_names_that_are_not_utf8(root: Path) -> None:
     source = Path(os.fsdecode(os.fsencode(root) + b"/pkg/caf\xe9.py"))
     source.write_text("x = 1\n")
     warm(root)

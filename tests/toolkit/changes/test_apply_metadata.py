@@ -32,7 +32,7 @@ def put(path: Path, home: Path, old: bytes = b"old\n", new: bytes = b"new\n") ->
     apply([ReplaceFile(path, old, new)], home, fix="repair", code="VLLM101")
 
 
-def test_the_other_hard_link_keeps_its_bytes_on_apply_and_on_undo(root: Path) -> None:
+def test_other_hard_links_keep_the_old_content_on_apply_and_undo(root: Path) -> None:
     cache, file = root / "cache.py", root / "env.py"
     cache.write_bytes(b"old\n")
     os.link(cache, file)
@@ -44,7 +44,7 @@ def test_the_other_hard_link_keeps_its_bytes_on_apply_and_on_undo(root: Path) ->
     assert (cache.stat().st_ino, cache.stat().st_mtime_ns) == (seen.st_ino, seen.st_mtime_ns)
 
 
-def test_a_hard_link_made_since_keeps_our_bytes_on_undo(root: Path) -> None:
+def test_hard_link_created_after_apply_keeps_the_new_content_on_undo(root: Path) -> None:
     (root / "a.py").write_bytes(b"old\n")
     put(root / "a.py", root / "home")
     os.link(root / "a.py", root / "b.py")
@@ -52,7 +52,7 @@ def test_a_hard_link_made_since_keeps_our_bytes_on_undo(root: Path) -> None:
     assert (root / "b.py").read_bytes() == b"new\n"
 
 
-def test_a_link_stays_and_its_target_changes(root: Path) -> None:
+def test_symbolic_link_is_kept_and_its_target_is_changed(root: Path) -> None:
     (root / "deep").mkdir()
     (root / "deep/real.py").write_bytes(b"old\n")
     (root / "middle.py").symlink_to("deep/real.py")
@@ -64,7 +64,7 @@ def test_a_link_stays_and_its_target_changes(root: Path) -> None:
     assert (root / "deep/real.py").read_bytes() == b"old\n"
 
 
-def test_a_new_file_goes_through_a_linked_folder(root: Path) -> None:
+def test_new_file_is_created_through_a_linked_folder(root: Path) -> None:
     (root / "real").mkdir()
     (root / "link").symlink_to("real")
     apply([NewFile(root / "link/sub/x", b"x")], root / "home", fix="f", code="C")
@@ -74,7 +74,7 @@ def test_a_new_file_goes_through_a_linked_folder(root: Path) -> None:
 
 
 @pytest.mark.parametrize(("target", "said"), [("nowhere", "leads nowhere"), ("link.py", "symbolic links")])
-def test_a_link_to_nowhere_or_in_a_circle_is_refused(root: Path, target: str, said: str) -> None:
+def test_broken_or_circular_link_is_refused(root: Path, target: str, said: str) -> None:
     (root / "link.py").symlink_to(target)
     with pytest.raises(Refused, match=said):
         put(root / "link.py", root / "home")
@@ -84,7 +84,7 @@ def test_a_link_to_nowhere_or_in_a_circle_is_refused(root: Path, target: str, sa
 
 
 @pytest.mark.parametrize("mode", [0o444, 0o600, 0o755, 0o640, 0o6755, 0o000])
-def test_the_mode_stays(root: Path, mode: int) -> None:
+def test_mode_is_preserved(root: Path, mode: int) -> None:
     file = root / "a.py"
     file.write_bytes(b"old\n")
     file.chmod(mode)
@@ -95,7 +95,7 @@ def test_the_mode_stays(root: Path, mode: int) -> None:
         assert file.stat().st_mode & 0o7777 == mode
 
 
-def test_the_journals_copy_is_as_private_as_the_file(root: Path) -> None:
+def test_journal_copy_is_as_private_as_the_file(root: Path) -> None:
     (root / "a.py").write_bytes(b"old\n")
     (root / "a.py").chmod(0o700)
     put(root / "a.py", root / "home")
@@ -107,7 +107,7 @@ def test_the_journals_copy_is_as_private_as_the_file(root: Path) -> None:
 
 
 @as_root
-def test_root_keeps_the_owner(root: Path) -> None:
+def test_root_preserves_the_owner(root: Path) -> None:
     file = root / "a.py"
     file.write_bytes(b"old\n")
     os.chown(file, 1234, 4321)
@@ -119,7 +119,7 @@ def test_root_keeps_the_owner(root: Path) -> None:
 
 
 @as_root
-def test_a_user_refuses_a_file_whose_owner_could_not_be_kept(root: Path) -> None:
+def test_ordinary_user_refuses_a_file_whose_owner_would_change(root: Path) -> None:
     file = root / "a.py"
     file.write_bytes(b"old\n")
     root.chmod(0o777)
@@ -133,7 +133,7 @@ def test_a_user_refuses_a_file_whose_owner_could_not_be_kept(root: Path) -> None
 
 
 @as_root
-def test_a_user_changes_a_read_only_file_of_theirs(root: Path) -> None:
+def test_user_can_change_their_own_read_only_file(root: Path) -> None:
     file = root / "env/a.py"
     file.parent.mkdir()
     file.write_bytes(b"old\n")
@@ -147,7 +147,7 @@ def test_a_user_changes_a_read_only_file_of_theirs(root: Path) -> None:
 
 
 @as_root
-def test_a_folder_that_cannot_be_written_is_refused_before_anything_is(root: Path) -> None:
+def test_unwritable_folder_is_refused_before_anything_changes(root: Path) -> None:
     for name in ("open", "closed"):
         (root / name).mkdir()
         (root / name / "a.py").write_bytes(b"old\n")
@@ -165,7 +165,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_is(root: Pat
 
 
 @as_root
-def test_a_journal_is_closed_to_others(root: Path) -> None:
+def test_journal_is_unreadable_to_other_users(root: Path) -> None:
     (root / "a.py").write_bytes(b"old\n")
     put(root / "a.py", root / "home")
     for use in (history, undo):
@@ -190,7 +190,7 @@ def test_an_immutable_file_is_refused(root: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "socket", "device"])
-def test_what_is_no_regular_file_is_refused(root: Path, kind: str) -> None:
+def test_special_files_are_refused(root: Path, kind: str) -> None:
     path = root / "a.py"
     with socket.socket(socket.AF_UNIX) as listener:
         match kind:
@@ -207,7 +207,7 @@ def test_what_is_no_regular_file_is_refused(root: Path, kind: str) -> None:
     assert not (root / "home").exists()
 
 
-def test_extended_attributes_stay(root: Path) -> None:
+def test_extended_attributes_are_preserved(root: Path) -> None:
     file = root / "a.py"
     file.write_bytes(b"old\n")
     try:
@@ -227,7 +227,7 @@ def access_list(*entries: tuple[int, int, int]) -> bytes:
 OWNER, USER, GROUP, MASK, OTHER, NO_ID = 1, 2, 4, 16, 32, 0xFFFFFFFF
 
 
-def test_access_lists_stay_and_none_is_inherited(root: Path) -> None:
+def test_access_lists_are_preserved_and_none_is_inherited(root: Path) -> None:
     rest = ((USER, 4, 1234), (GROUP, 4, NO_ID), (MASK, 4, NO_ID), (OTHER, 0, NO_ID))
     rules = access_list((OWNER, 6, NO_ID), *rest)
     (root / "with.py").write_bytes(b"old\n")
@@ -262,7 +262,7 @@ def small_disk(root: Path) -> Iterator[Path]:
 
 @as_root
 @pytest.mark.parametrize("journal_elsewhere", [True, False])
-def test_a_full_disk_leaves_everything_old(root: Path, small_disk: Path, journal_elsewhere: bool) -> None:
+def test_full_disk_leaves_everything_unchanged(root: Path, small_disk: Path, journal_elsewhere: bool) -> None:
     home = (root if journal_elsewhere else small_disk) / "home"
     (small_disk / "small.py").write_bytes(b"old\n")
     (small_disk / "large.py").write_bytes(b"large\n")

@@ -75,7 +75,7 @@ def applied(change: InstallPackages, tmp_path: Path) -> Path:
     return home
 
 
-def test_a_copy_names_itself(prefix: Path, tmp_path: Path) -> None:
+def test_copied_environment_refers_to_its_own_path(prefix: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     copy.mkdir()
     copied(prefix, copy)
@@ -93,9 +93,7 @@ def test_a_copy_names_itself(prefix: Path, tmp_path: Path) -> None:
     assert "sha256=AA" in (prefix / SITE / "tool-1.0.dist-info/RECORD").read_text()
 
 
-def test_a_script_whose_first_line_becomes_too_long_is_run_through_the_shell(
-    prefix: Path, tmp_path: Path
-) -> None:
+def test_script_with_a_too_long_shebang_is_run_through_the_shell(prefix: Path, tmp_path: Path) -> None:
     copy = tmp_path / ("x" * 130)
     copy.mkdir()
     (prefix / "bin/tool").write_text(f"#!{prefix}/bin/python\nimport sys\nprint(sys.argv[1])\n")
@@ -105,7 +103,7 @@ def test_a_script_whose_first_line_becomes_too_long_is_run_through_the_shell(
 
 
 @pytest.mark.parametrize("refused", [errno.EXDEV, errno.EPERM])
-def test_where_the_disk_has_no_links_files_are_copied(
+def test_files_are_copied_where_the_disk_does_not_support_links(
     prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: int
 ) -> None:
     def link(*_: object, **__: object) -> None:
@@ -120,7 +118,9 @@ def test_where_the_disk_has_no_links_files_are_copied(
     assert (copy / SITE / "torch.py").stat().st_nlink == 1
 
 
-def test_the_environment_stays_as_it_is_and_undo_removes_the_copy(prefix: Path, tmp_path: Path) -> None:
+def test_install_leaves_the_environment_unchanged_and_undo_removes_the_copy(
+    prefix: Path, tmp_path: Path
+) -> None:
     before = tree(prefix)
     change = install(prefix)
     home = applied(change, tmp_path)
@@ -145,7 +145,7 @@ def test_a_copy_of_a_read_only_environment_can_be_changed_and_removed(prefix: Pa
     assert not change.copy.exists()
 
 
-def test_in_place_undo_gives_every_file_back(prefix: Path, tmp_path: Path) -> None:
+def test_undo_of_an_in_place_install_restores_every_file(prefix: Path, tmp_path: Path) -> None:
     (prefix / SITE).chmod(0o2775)
     before = tree(prefix)
     change = install(
@@ -161,7 +161,7 @@ def test_in_place_undo_gives_every_file_back(prefix: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-def test_an_installer_that_fails_leaves_nothing(prefix: Path, tmp_path: Path, *, in_place: bool) -> None:
+def test_failed_installer_leaves_no_changes(prefix: Path, tmp_path: Path, *, in_place: bool) -> None:
     before = tree(prefix)
     with pytest.raises(Refused, match=r"No space left on device; everything is as it was$"):
         applied(install(prefix, f"{NEW_TORCH}; {FULL}", in_place=in_place), tmp_path)
@@ -179,7 +179,7 @@ def small_files() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("small_files")
-def test_a_copy_that_does_not_fit_is_removed(prefix: Path, tmp_path: Path) -> None:
+def test_copy_over_the_size_limit_is_removed(prefix: Path, tmp_path: Path) -> None:
     lines = [f"export PATH={prefix}/bin"] * (100_001 // len(f"export PATH={prefix}/bin") + 1)
     parts = [prefix / "bin/activate", prefix / "bin/more"]
     for part in parts:
@@ -190,7 +190,7 @@ def test_a_copy_that_does_not_fit_is_removed(prefix: Path, tmp_path: Path) -> No
     assert not copy.exists()
 
 
-def test_metadata_that_no_installer_could_remove_goes_first(prefix: Path, tmp_path: Path) -> None:
+def test_metadata_that_no_installer_can_remove_is_removed_first(prefix: Path, tmp_path: Path) -> None:
     site = prefix / SITE
     spare = site / "torch-2.9.0.dist-info"
     spare.mkdir()
@@ -208,7 +208,7 @@ def test_metadata_that_no_installer_could_remove_goes_first(prefix: Path, tmp_pa
     assert (site / "torch_only_old/a.py").exists()
 
 
-def test_what_was_changed_in_a_copy_since_is_not_lost(prefix: Path, tmp_path: Path) -> None:
+def test_undo_keeps_a_copy_that_was_changed_later(prefix: Path, tmp_path: Path) -> None:
     change = install(prefix)
     home = applied(change, tmp_path)
     (change.copy / SITE / "torch.py").write_text("mine")
@@ -233,7 +233,7 @@ def test_a_copy_in_use_is_not_removed(prefix: Path, tmp_path: Path) -> None:
     assert not change.copy.exists()
 
 
-def test_another_users_folder_is_never_removed(prefix: Path, tmp_path: Path) -> None:
+def test_folder_of_another_user_is_never_removed(prefix: Path, tmp_path: Path) -> None:
     change = install(prefix)
     home = applied(change, tmp_path)
     (change.copy / ".verl-doctor-copy").write_text("00000000\n")
@@ -251,7 +251,9 @@ def test_another_users_folder_is_never_removed(prefix: Path, tmp_path: Path) -> 
         ("", True, "is not a virtual environment"),
     ],
 )
-def test_what_cannot_be_copied_is_refused(prefix: Path, sign: str, sentence: str, *, in_place: bool) -> None:
+def test_environments_that_cannot_be_copied_are_refused(
+    prefix: Path, sign: str, sentence: str, *, in_place: bool
+) -> None:
     (prefix / "pyvenv.cfg").unlink()
     if sign:
         (prefix / sign).mkdir()
@@ -260,7 +262,7 @@ def test_what_cannot_be_copied_is_refused(prefix: Path, sign: str, sentence: str
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-def test_a_folder_that_may_not_be_written_is_named(
+def test_unwritable_folder_is_named(
     prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_place: bool
 ) -> None:
     place = prefix / SITE if in_place else tmp_path
@@ -269,7 +271,7 @@ def test_a_folder_that_may_not_be_written_is_named(
         demand_possible([install(prefix, in_place=in_place)])
 
 
-def test_the_variables_of_the_user_send_no_package_elsewhere(
+def test_pip_variables_of_the_user_do_not_redirect_the_installation(
     prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_TARGET", str(tmp_path / "elsewhere"))
@@ -281,7 +283,7 @@ def test_the_variables_of_the_user_send_no_package_elsewhere(
     assert "SEKRET" in given  # the installer needs it; what it prints is blanked
 
 
-def test_no_password_of_an_index_is_printed(
+def test_index_password_is_not_printed(
     prefix: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(Refused) as refused:

@@ -43,7 +43,7 @@ def every_use(root: Path) -> list[Callable[[], object]]:
     ]
 
 
-def test_a_person_can_read_it(root: Path) -> None:
+def test_journal_entry_is_readable_json(root: Path) -> None:
     document = json.loads(entry_of(root).read_text())
     assert document["schema_version"] == 2
     assert (document["fix"], document["code"]) == ("repair", "VLLM101")
@@ -101,7 +101,7 @@ OUT_OF_RANGE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("field", OUT_OF_RANGE)
-def test_a_number_that_the_system_would_not_take_is_refused(root: Path, field: str) -> None:
+def test_number_out_of_range_is_refused(root: Path, field: str) -> None:
     document = json.loads(entry_of(root).read_text())
     document["changes"][0][field] = OUT_OF_RANGE[field]
     entry_of(root).write_text(json.dumps(document))
@@ -111,7 +111,7 @@ def test_a_number_that_the_system_would_not_take_is_refused(root: Path, field: s
 
 
 @pytest.mark.parametrize("field", ["atime", "mtime"])
-def test_a_folder_with_a_time_out_of_range_is_refused(root: Path, field: str) -> None:
+def test_folder_with_a_time_out_of_range_is_refused(root: Path, field: str) -> None:
     document = json.loads(entry_of(root).read_text())
     document["around"][0][field] = 10**60
     entry_of(root).write_text(json.dumps(document))
@@ -120,7 +120,7 @@ def test_a_folder_with_a_time_out_of_range_is_refused(root: Path, field: str) ->
 
 
 @pytest.mark.parametrize("field", CHANGED)
-def test_a_field_of_the_wrong_kind_is_refused(root: Path, field: str) -> None:
+def test_field_of_the_wrong_type_is_refused(root: Path, field: str) -> None:
     document = json.loads(entry_of(root).read_text())
     document["changes"][0][field] = CHANGED[field]
     entry_of(root).write_text(json.dumps(document))
@@ -130,7 +130,7 @@ def test_a_field_of_the_wrong_kind_is_refused(root: Path, field: str) -> None:
 
 @pytest.mark.parametrize("field", ["time", "fix", "code", "token", "changes"])
 @pytest.mark.parametrize("value", [None, 3, ["x"], {"a": 1}, "../../x"])
-def test_a_header_of_the_wrong_kind_is_refused(root: Path, field: str, value: object) -> None:
+def test_header_of_the_wrong_type_is_refused(root: Path, field: str, value: object) -> None:
     if isinstance(value, str) and field in {"time", "fix", "code"}:
         return
     document = json.loads(entry_of(root).read_text())
@@ -141,7 +141,7 @@ def test_a_header_of_the_wrong_kind_is_refused(root: Path, field: str, value: ob
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder", "link", "pipe"])
-def test_an_entry_that_is_no_file_is_refused(root: Path, kind: str) -> None:
+def test_entry_that_is_not_a_regular_file_is_refused(root: Path, kind: str) -> None:
     entry = entry_of(root)
     entry.rename(root / "elsewhere")
     match kind:
@@ -156,7 +156,7 @@ def test_an_entry_that_is_no_file_is_refused(root: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("damage", ["missing", "changed"])
-def test_originals_that_are_damaged_are_not_given_back(root: Path, damage: str) -> None:
+def test_missing_or_damaged_originals_are_not_restored(root: Path, damage: str) -> None:
     saved = root / "home/0001-applied/0.before"
     if damage == "missing":
         saved.unlink()
@@ -167,7 +167,7 @@ def test_originals_that_are_damaged_are_not_given_back(root: Path, damage: str) 
     assert (root / "a.py").read_bytes() == b"new\n"
 
 
-def test_other_things_in_the_journals_folder_are_left_alone(root: Path) -> None:
+def test_unrelated_files_in_the_journal_folder_are_ignored(root: Path) -> None:
     (root / "home/notes.txt").write_text("mine")
     (root / "home/0002-perhaps").mkdir()
     (root / "home/00-applied").mkdir()
@@ -177,7 +177,7 @@ def test_other_things_in_the_journals_folder_are_left_alone(root: Path) -> None:
     assert (root / "home/0002-perhaps").exists()
 
 
-def test_a_journal_that_is_a_file_is_refused(tmp_path: Path) -> None:
+def test_journal_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("")
     with pytest.raises(Refused, match="home"):
         apply([NewFile(tmp_path / "x", b"")], tmp_path / "home", fix="f", code="C")
@@ -202,7 +202,7 @@ json_values = st.recursive(
 @pytest.mark.slow
 @settings(max_examples=cases(37), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_no_damage_gives_a_traceback(root: Path, data: st.DataObject) -> None:
+def test_damage_never_causes_a_traceback(root: Path, data: st.DataObject) -> None:
     document = json.loads((root / "pristine.json").read_text()) if (root / "pristine.json").exists() else None
     if document is None:
         shutil.copy(entry_of(root), root / "pristine.json")

@@ -68,7 +68,7 @@ def facts(path: Path) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("sign", ["pyvenv.cfg", "conda-meta"])
 @pytest.mark.parametrize("relative", [False, True])
-def test_a_linked_file_becomes_a_private_copy_and_a_link_again(
+def test_linked_file_becomes_a_private_copy_and_undo_restores_the_link(
     top: Path, source: Path, sign: str, relative: bool
 ) -> None:
     a, b = environment(top, "a", sign), environment(top, "b", sign)
@@ -87,7 +87,7 @@ def test_a_linked_file_becomes_a_private_copy_and_a_link_again(
     assert (a / MODULE).parent.stat().st_mtime_ns == folder
 
 
-def test_through_links_changes_every_environment_and_undo_all_of_them(top: Path, source: Path) -> None:
+def test_through_links_changes_every_environment_and_undo_restores_all(top: Path, source: Path) -> None:
     a, b = environment(top, "a"), environment(top, "b")
     for prefix in (a, b):
         (prefix / MODULE).symlink_to(source)
@@ -124,7 +124,7 @@ def everything(folder: Path) -> list[tuple[Any, ...]]:
 INNER = "lib/python3.12/site-packages/vllm/inner/core.py"
 
 
-def test_a_linked_package_becomes_a_folder_of_links_and_a_link_again(top: Path, source: Path) -> None:
+def test_linked_package_becomes_a_folder_of_links_and_undo_restores_it(top: Path, source: Path) -> None:
     a, b = linked_package(top, source)
     before, folder = everything(top), (a / MODULE).parent.parent.stat().st_mtime_ns
     plan = [ReplaceFile(a / module, b"old\n", b"new\n") for module in (MODULE, INNER)]
@@ -166,13 +166,13 @@ def test_files_put_into_a_private_folder_are_not_lost(top: Path, source: Path) -
     assert (a / MODULE).parent.is_symlink()
 
 
-def test_a_linked_package_is_written_through_on_request(top: Path, source: Path) -> None:
+def test_linked_package_is_changed_in_place_on_request(top: Path, source: Path) -> None:
     a, b = linked_package(top, source)
     apply([ReplaceFile(a / MODULE, b"old\n", b"new\n")], top / "j", fix="f", code="C", through_links=True)
     assert (b / MODULE).read_bytes() == b"new\n"
 
 
-def test_a_new_file_does_not_come_into_being_in_other_environments(top: Path, source: Path) -> None:
+def test_new_file_is_not_created_in_other_environments(top: Path, source: Path) -> None:
     a, b = linked_package(top, source)
     change = NewFile((a / MODULE).with_name("new.py"), b"new\n")
     with pytest.raises(Refused, match=rf"a link to the folder {source.parent}.*{b} would change too"):
@@ -180,7 +180,7 @@ def test_a_new_file_does_not_come_into_being_in_other_environments(top: Path, so
     assert not (b / MODULE).with_name("new.py").exists()
 
 
-def test_a_link_within_the_environment_stays(top: Path) -> None:
+def test_link_within_the_environment_is_kept(top: Path) -> None:
     a = environment(top, "a")
     (a / "real.py").write_bytes(b"old\n")
     (a / MODULE).symlink_to(a / "real.py")
@@ -189,7 +189,7 @@ def test_a_link_within_the_environment_stays(top: Path) -> None:
     assert (a / "real.py").read_bytes() == b"new\n"
 
 
-def test_a_private_copy_that_is_edited_is_not_lost(top: Path, source: Path) -> None:
+def test_edited_private_copy_is_not_lost(top: Path, source: Path) -> None:
     a = environment(top, "a")
     (a / MODULE).symlink_to(source)
     put(a)
@@ -199,7 +199,7 @@ def test_a_private_copy_that_is_edited_is_not_lost(top: Path, source: Path) -> N
     assert (a / MODULE).read_bytes() == b"mine\n"
 
 
-def test_a_hard_link_is_joined_again(top: Path, source: Path) -> None:
+def test_undo_restores_a_hard_link(top: Path, source: Path) -> None:
     a, b = environment(top, "a"), environment(top, "b")
     for prefix in (a, b):
         os.link(source, prefix / MODULE)
@@ -211,7 +211,7 @@ def test_a_hard_link_is_joined_again(top: Path, source: Path) -> None:
     assert [facts(path) for path in (a / MODULE, b / MODULE, source)] == before
 
 
-def test_an_original_that_was_edited_through_another_link_is_not_put_back(top: Path, source: Path) -> None:
+def test_undo_does_not_relink_an_original_that_was_edited(top: Path, source: Path) -> None:
     a = environment(top, "a")
     os.link(source, a / MODULE)
     put(a)
@@ -222,7 +222,7 @@ def test_an_original_that_was_edited_through_another_link_is_not_put_back(top: P
     assert (a / MODULE).stat().st_mtime_ns == 1_500_000_000_987_654_321
 
 
-def test_where_the_original_cannot_be_kept_a_copy_has_its_times(
+def test_copy_keeps_the_times_where_the_original_cannot_be_kept(
     top: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def other_disk(*_: object, **__: object) -> None:
@@ -250,7 +250,7 @@ def test_a_plan_reports_links(top: Path, source: Path) -> None:
     assert links.sentence(source, through_links=False) == ""
 
 
-def test_environments_that_use_a_tree_are_found(top: Path) -> None:
+def test_other_environments_that_use_a_tree_are_listed(top: Path) -> None:
     a, b, c = (environment(top, name) for name in "abc")
     tree = top / "checkout/verl"
     tree.mkdir(parents=True)

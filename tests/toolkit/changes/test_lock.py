@@ -54,7 +54,7 @@ def test_a_second_doctor_waits_for_the_first(tmp_path: Path) -> None:
         assert ended_well(first)
 
 
-def test_a_second_doctor_names_the_first_when_it_waited_in_vain(tmp_path: Path) -> None:
+def test_refusal_after_waiting_names_the_process_that_holds_the_lock(tmp_path: Path) -> None:
     first = child(lambda: hold_for(tmp_path, 60))
     wait_until_held(tmp_path)
     with pytest.raises(Refused, match=f"process {first} on "):
@@ -66,7 +66,7 @@ def test_a_second_doctor_names_the_first_when_it_waited_in_vain(tmp_path: Path) 
     assert apply([NewFile(tmp_path / "x", b"")], tmp_path, fix="f", code="C", patience=0.1) is not None
 
 
-def test_what_another_doctor_is_doing_is_in_progress(tmp_path: Path) -> None:
+def test_transaction_of_a_running_doctor_is_in_progress(tmp_path: Path) -> None:
     home = tmp_path / "home"
     apply([NewFile(tmp_path / "x", b"")], home, fix="f", code="C")
     (home / "0001-applied").rename(home / "0001-applying")
@@ -75,7 +75,7 @@ def test_what_another_doctor_is_doing_is_in_progress(tmp_path: Path) -> None:
         assert [entry.state for entry in history(home)] == ["in progress"]
 
 
-def test_doctors_in_parallel_leave_every_file_changed_once(tmp_path: Path) -> None:
+def test_parallel_doctors_change_every_file_once(tmp_path: Path) -> None:
     """Eight at once apply the same plan, each also one of its own, and all take everything back in the end."""
     home = tmp_path / "home"
     shared = tmp_path / "shared.py"

@@ -70,14 +70,14 @@ def test_the_journal_is_private_under_every_umask(environment: Path, umask: int)
     assert (other / "a.py").read_bytes() == b"old\n"
 
 
-def test_a_journal_of_ours_that_others_may_read_is_closed(environment: Path) -> None:
+def test_readable_journal_of_ours_is_made_private(environment: Path) -> None:
     home(environment).chmod(0o755)
     apply([NewFile(environment / "b.py", b"")], home(environment), fix="f", code="C")
     assert stat.S_IMODE(home(environment).stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize("place", ["", "0001-applied", "0001-applied/entry.json"])
-def test_what_anybody_may_write_is_refused_with_owner_and_mode(environment: Path, place: str) -> None:
+def test_world_writable_journal_is_refused_with_owner_and_mode(environment: Path, place: str) -> None:
     open_to_all = home(environment) / place
     open_to_all.chmod(0o777)
     for use in every_use(environment):
@@ -88,7 +88,7 @@ def test_what_anybody_may_write_is_refused_with_owner_and_mode(environment: Path
 
 
 @pytest.mark.parametrize("place", ["", "0001-applied", "0001-applied/entry.json"])
-def test_what_an_access_list_lets_another_user_write_is_refused(environment: Path, place: str) -> None:
+def test_journal_writable_through_an_access_list_is_refused(environment: Path, place: str) -> None:
     whole = 0xFFFFFFFF
     entries = ((1, 7, whole), (2, 6, NOBODY), (4, 0, whole), (16, 7, whole), (32, 0, whole))
     packed = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
@@ -104,7 +104,7 @@ def test_what_an_access_list_lets_another_user_write_is_refused(environment: Pat
 
 @as_root
 @pytest.mark.parametrize("place", ["", "0001-applied", "0001-applied/entry.json"])
-def test_what_belongs_to_another_user_is_refused(environment: Path, place: str) -> None:
+def test_journal_of_another_user_is_refused(environment: Path, place: str) -> None:
     os.chown(home(environment) / place, NOBODY, NOBODY)
     for use in every_use(environment):
         with pytest.raises(Refused, match=rf"belongs to user {NOBODY} .*run this as user {NOBODY}"):
@@ -113,7 +113,7 @@ def test_what_belongs_to_another_user_is_refused(environment: Path, place: str) 
 
 
 @as_root
-def test_another_user_plants_an_entry(environment: Path) -> None:
+def test_entry_planted_by_another_user_is_refused(environment: Path) -> None:
     """As on 0.1.0 under umask 000: the folder was open, and root's undo overwrote a file with what stood in it."""
     home(environment).chmod(0o777)
     secret = environment.with_name("root.txt")
@@ -148,7 +148,7 @@ def forged(environment: Path, state: str, outside: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["plain", "through a linked folder", "with dots"])
-def test_an_environments_journal_names_no_file_elsewhere(environment: Path, way: str) -> None:
+def test_journal_of_an_environment_cannot_name_files_elsewhere(environment: Path, way: str) -> None:
     outside = environment.with_name("bashrc")
     outside.write_bytes(b"new\n")
     spelt = {"plain": outside, "with dots": environment / "x/../../bashrc"}.get(
@@ -164,7 +164,7 @@ def test_an_environments_journal_names_no_file_elsewhere(environment: Path, way:
     assert outside.read_bytes() == b"new\n"
 
 
-def test_a_tree_that_the_user_names_may_be_spoken_of(environment: Path) -> None:
+def test_journal_may_name_files_in_a_tree_given_by_the_user(environment: Path) -> None:
     tree = environment.with_name("tree")
     tree.mkdir()
     (tree / "b.py").write_bytes(b"new\n")
@@ -173,7 +173,7 @@ def test_a_tree_that_the_user_names_may_be_spoken_of(environment: Path) -> None:
     assert (tree / "b.py").read_bytes() == b"old\n"
 
 
-def test_a_forged_interruption_is_announced_and_left(
+def test_forged_interrupted_entry_is_reported_and_left_alone(
     environment: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outside = environment.with_name("bashrc")
@@ -184,7 +184,7 @@ def test_a_forged_interruption_is_announced_and_left(
     assert outside.read_bytes() == b"new\n"
 
 
-def test_a_recovery_is_always_announced(environment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recovery_is_always_reported(environment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     entry = home(environment) / "0001-applied"
     entry.rename(entry.with_name("0001-applying"))
     apply([NewFile(environment / "b.py", b"")], home(environment), fix="f", code="C")
@@ -193,7 +193,7 @@ def test_a_recovery_is_always_announced(environment: Path, capsys: pytest.Captur
     assert (environment / "a.py").read_bytes() == b"old\n"
 
 
-def test_an_interruption_with_later_edits_is_announced(
+def test_interrupted_entry_with_later_edits_is_reported(
     environment: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     entry = home(environment) / "0001-applied"
@@ -206,7 +206,7 @@ def test_an_interruption_with_later_edits_is_announced(
     assert (environment / "a.py").read_bytes() == b"mine\n"
 
 
-def test_an_interruption_with_later_edits_is_settled_once(
+def test_interrupted_entry_with_later_edits_is_resolved_once(
     environment: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = [environment / name for name in ("a.py", "b.py")]
@@ -237,7 +237,7 @@ def test_edits_are_kept_on_request(environment: Path) -> None:
     assert (home(environment) / "0001-undone" / "0.before").read_bytes() == b"old\n"
 
 
-def test_a_change_outside_of_the_environment_is_not_journalled_in_it(environment: Path) -> None:
+def test_change_outside_the_environment_is_not_journalled_in_it(environment: Path) -> None:
     with pytest.raises(Refused, match="is outside it"):
         apply([NewFile(environment.with_name("n"), b"")], home(environment), fix="f", code="C")
     assert not environment.with_name("n").exists()

@@ -34,7 +34,7 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made, ignore_errors=True)
 
 
-def test_the_host_that_is_cut_off_is_named_and_the_others_are_judged(python: Path, folder: Path) -> None:
+def test_disconnected_host_is_named_and_the_others_are_judged(python: Path, folder: Path) -> None:
     check = [sys.executable, "-m", "verl_doctor.toolkit", "check", "--cluster", "--budget", "180"]
     check += ["--python", str(python), "--ray-address", f"{hosts.NETWORK}.1:{hosts.PORT}"]
     check += ["--select", "HOST130", "--format", "json"]  # their limits: alike, as all are this machine

@@ -52,7 +52,7 @@ def lines(report: Report) -> list[tuple[str, str, str | None]]:
     return [(result.code, finding.message, finding.node) for result, finding in report.findings()]
 
 
-def test_nodes_that_are_reached_are_judged_with_this_machine(session: Session, way: Way) -> None:
+def test_reachable_nodes_are_judged_together_with_this_machine(session: Session, way: Way) -> None:
     found = examine(Request(session, ReachedNodes(way)))
     assert found.report.nodes is not None
     assert (found.report.nodes.answered, found.report.nodes.lost) == (3, 1)
@@ -61,7 +61,7 @@ def test_nodes_that_are_reached_are_judged_with_this_machine(session: Session, w
     assert not isinstance(found.facts.get(Interpreter), Unknown)
 
 
-def test_the_way_to_other_nodes_is_announced_before_they_are_judged(
+def test_route_to_other_nodes_is_printed_before_they_are_judged(
     session: Session, way: Way, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wanted = RequestedNodes(hosts=("a", "b"))
@@ -72,9 +72,7 @@ def test_the_way_to_other_nodes_is_announced_before_they_are_judged(
     assert found.facts_of == HERE
 
 
-def test_nodes_that_cannot_be_reached_are_no_report(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreachable_cluster_yields_no_report(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> Way:
         raise CouldNotQuery("there is no Ray cluster to ask")
 
@@ -83,7 +81,9 @@ def test_nodes_that_cannot_be_reached_are_no_report(
         examine(Request(session, OtherNodes(RequestedNodes())))
 
 
-def test_facts_files_are_nodes_and_the_first_stands_for_them(session: Session, tmp_path: Path) -> None:
+def test_facts_files_count_as_nodes_and_the_first_provides_the_facts(
+    session: Session, tmp_path: Path
+) -> None:
     for name in ("n1", "n2"):
         (tmp_path / f"{name}.json").write_bytes(RECORDED.read_bytes())
     session = replace(session, facts_file=tmp_path)
@@ -95,7 +95,7 @@ def test_facts_files_are_nodes_and_the_first_stands_for_them(session: Session, t
     assert not isinstance(found.facts.get(Interpreter), Unknown)
 
 
-def test_a_first_file_that_is_damaged_is_a_node_without_an_answer(session: Session, tmp_path: Path) -> None:
+def test_damaged_first_file_counts_as_a_lost_node(session: Session, tmp_path: Path) -> None:
     (tmp_path / "n1.json").write_text("{")
     (tmp_path / "n2.json").write_bytes(RECORDED.read_bytes())
     found = examine(Request(session, FactsFiles((tmp_path,))))
@@ -105,12 +105,12 @@ def test_a_first_file_that_is_damaged_is_a_node_without_an_answer(session: Sessi
         _ = found.facts
 
 
-def test_a_folder_without_files_is_no_source(session: Session, tmp_path: Path) -> None:
+def test_folder_without_facts_files_is_refused(session: Session, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="contains no facts files"):
         examine(Request(session, FactsFiles((tmp_path,))))
 
 
-def test_a_log_gets_a_line_now_and_then(
+def test_progress_is_logged_at_intervals(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = iter((0.0, 1.0, 6.0, 6.0, 7.0))

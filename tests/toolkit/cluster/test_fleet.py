@@ -66,7 +66,7 @@ def text(report: Report, form: str = "text") -> str:
 HEALTHY = list(map(node, numbered(8)))
 
 
-def test_nodes_that_are_well_are_one_number() -> None:
+def test_healthy_nodes_are_reported_as_one_number() -> None:
     report = judged(HEALTHY)
     assert report.nodes is not None
     assert (report.nodes.answered, report.nodes.agree, report.nodes.lost) == (8, 8, 0)
@@ -80,18 +80,18 @@ def well(count: int) -> Report:
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "json", "junit"])
-def test_more_nodes_that_are_well_make_no_longer_report(form: str) -> None:
+def test_more_healthy_nodes_do_not_lengthen_the_report(form: str) -> None:
     assert len(text(well(10), form)) == len(text(well(40), form))
 
 
-def test_names_that_do_not_fold_make_no_longer_report_either() -> None:
+def test_names_that_do_not_fold_do_not_lengthen_the_report() -> None:
     chance = random.Random(5)
     names = [f"worker-{chance.getrandbits(40):010x}" for _ in range(40)]
     few, many = judged(map(node, names[:10])), judged(map(node, names))
     assert len(text(few)) <= len(text(many)) < len(text(few)) + 200
 
 
-def test_nodes_that_did_not_answer_are_named_by_the_reason_and_the_verdict_is_open() -> None:
+def test_lost_nodes_are_listed_by_reason_and_leave_the_verdict_open() -> None:
     lost = [dead(name) for name in ("node00101", "node00102", "node00107")]
     report = judged([*HEALTHY, *lost, dead("node00103", "its raylet is gone")])
     assert report.verdict == "could_not_check"
@@ -101,13 +101,13 @@ def test_nodes_that_did_not_answer_are_named_by_the_reason_and_the_verdict_is_op
     assert "no response from node00103: its raylet is gone" in text(report)
 
 
-def test_a_failure_outweighs_a_node_that_did_not_answer() -> None:
+def test_failure_outweighs_a_lost_node() -> None:
     report = judged([*HEALTHY, dead("node00101"), node("node00102", with_version("vllm", "0.10.2"))])
     assert report.exit_code() == 1
 
 
 @pytest.mark.parametrize("name", ["", "a,b", "a b", "x[1-9]", "\x1b[31mred", "\n"])
-def test_a_name_that_no_list_can_hold_is_one_node_all_the_same(name: str) -> None:
+def test_unfoldable_name_still_counts_as_one_node(name: str) -> None:
     report = judged([*HEALTHY[:2], dead(name)])
     assert report.nodes is not None
     assert report.nodes.lost == 1
@@ -115,25 +115,25 @@ def test_a_name_that_no_list_can_hold_is_one_node_all_the_same(name: str) -> Non
 
 
 @pytest.mark.parametrize("entry", ["", "{", "[]", '{"is": {}}', '{"what": 1}', "[" * 9999, "null"])
-def test_no_entry_however_damaged_ends_the_judgement(entry: str) -> None:
+def test_damaged_entry_does_not_abort_the_judgement(entry: str) -> None:
     hurt = replace(HEALTHY[2], facts=dict.fromkeys(HEALTHY[2].facts, entry))
     report = judged([*HEALTHY[:2], hurt])
     assert report.nodes is not None
     assert report.nodes.answered == 3
 
 
-def test_no_answer_at_all_is_no_verdict() -> None:
+def test_no_response_at_all_gives_no_verdict() -> None:
     assert judged([]).exit_code() == 3
     assert judged([dead("node1")]).exit_code() == 3
 
 
-def test_a_node_that_answers_after_all_has_answered() -> None:
+def test_late_response_replaces_an_earlier_loss() -> None:
     report = judged([dead("node00001"), *HEALTHY, dead("node00001"), HEALTHY[0]])
     assert report.nodes is not None
     assert (report.nodes.answered, report.nodes.lost) == (8, 0)
 
 
-def test_a_damaged_fact_is_that_nodes_own_trouble() -> None:
+def test_damaged_fact_affects_only_its_node() -> None:
     hurt = node("node00100")
     hurt = replace(hurt, facts={**hurt.facts, "HostMemory": '{"is": {"total": "much"}}'})
     report = judged([*HEALTHY, hurt])
@@ -142,7 +142,7 @@ def test_a_damaged_fact_is_that_nodes_own_trouble() -> None:
     assert all(reason.endswith("on node00100") for reason in reasons)
 
 
-def test_what_differs_in_amount_is_one_finding_with_the_range() -> None:
+def test_findings_that_differ_in_amount_are_merged_with_a_range() -> None:
     gib = 2**30
     full = [
         node(f"node{number:05}", with_value("Folders", "folders.0.free", amount))
@@ -153,7 +153,7 @@ def test_what_differs_in_amount_is_one_finding_with_the_range() -> None:
     assert finding[2] == "node[00101-00103]"
 
 
-def test_a_finding_of_one_node_keeps_its_own_text() -> None:
+def test_finding_on_a_single_node_keeps_its_text() -> None:
     full = node("node00101", with_value("Folders", "folders.0.free", 2**30))
     (finding,) = [one for one in said(judged([*HEALTHY, full])) if one[0] == "HOST106"]
     assert "1.0 GiB left" in finding[1]
@@ -211,7 +211,7 @@ DRIFTS: Mapping[str, tuple[Edit, Edit]] = {
 
 
 @pytest.mark.parametrize("code", DRIFTS)
-def test_what_differs_on_some_nodes_is_named_and_nothing_else(code: str) -> None:
+def test_only_nodes_that_differ_are_named(code: str) -> None:
     usual, odd = DRIFTS[code]
     answers = [
         node(name, usual, *([odd] if name in {"node00002", "node00003"} else [])) for name in numbered(7)
@@ -226,7 +226,7 @@ def test_what_differs_on_some_nodes_is_named_and_nothing_else(code: str) -> None
 @pytest.mark.slow
 @settings(max_examples=cases(3), deadline=None)
 @given(st.integers(3, 12), st.data(), st.sampled_from(sorted(DRIFTS)))
-def test_only_a_minority_that_drifts_is_named(count: int, data: st.DataObject, code: str) -> None:
+def test_only_the_drifting_minority_is_named(count: int, data: st.DataObject, code: str) -> None:
     usual, drift = DRIFTS[code]
     names = list(numbered(count))
     odd = data.draw(st.sets(st.sampled_from(names), min_size=1, max_size=(count - 1) // 2))
@@ -237,7 +237,7 @@ def test_only_a_minority_that_drifts_is_named(count: int, data: st.DataObject, c
 
 
 @pytest.mark.slow
-def test_the_order_of_the_answers_does_not_matter() -> None:
+def test_order_of_responses_does_not_matter() -> None:
     answers = [
         *HEALTHY,
         *(dead(name) for name in ("node00200", "node00201")),
@@ -255,7 +255,7 @@ def test_the_order_of_the_answers_does_not_matter() -> None:
     assert len(set(reports)) == 1
 
 
-def test_a_path_of_the_cluster_that_one_node_lacks_is_named() -> None:
+def test_cluster_path_missing_on_one_node_is_reported() -> None:
     def places(state: str, files: int = 12) -> Edit:
         content = {
             "path": "/models/qwen",
@@ -281,7 +281,7 @@ def test_a_path_of_the_cluster_that_one_node_lacks_is_named() -> None:
     assert len(told) == 3
 
 
-def test_two_against_two_is_no_majority() -> None:
+def test_tie_is_not_a_majority() -> None:
     answers = [*HEALTHY[:2], *(node(f"node{n}", with_version("vllm", "0.10.2")) for n in (7, 8))]
     report = judged(answers)
     (finding,) = [one for one in said(report) if one[0] == "PKG120"]
@@ -290,7 +290,7 @@ def test_two_against_two_is_no_majority() -> None:
     assert report.nodes.agree == 0
 
 
-def test_a_head_without_gpus_is_a_kind_of_its_own_and_no_drift() -> None:
+def test_head_without_gpus_is_a_separate_kind_and_not_drift() -> None:
     def without_gpus(facts: dict[str, Any]) -> None:
         facts["Gpus"] = {}
 
@@ -320,7 +320,7 @@ def test_partial_results_are_available_at_any_time() -> None:
     assert lines[2] == "2 nodes answered, 1 did not, HOST106 fails on 1"
 
 
-def test_the_document_of_many_nodes_fits_its_schema() -> None:
+def test_report_of_many_nodes_matches_its_schema() -> None:
     schema = schema_text("report")
     report = judged([*HEALTHY, dead("node9"), node("node8", with_version("vllm", "0.10.2"))])
     said = json.loads(text(report, "json"))
@@ -334,7 +334,7 @@ def test_the_document_of_many_nodes_fits_its_schema() -> None:
     }
 
 
-def test_nodes_that_did_not_answer_are_errors_for_a_ci() -> None:
+def test_lost_nodes_are_errors_in_junit() -> None:
     suite = ET.fromstring(text(judged([*HEALTHY, dead("node8"), dead("node9")]), "junit"))
     (case,) = suite.findall("testcase[@classname='verl-doctor.nodes']")
     assert case.get("name") == "2 nodes did not respond"
@@ -350,7 +350,7 @@ def test_a_report_of_many_nodes_fits_80_columns() -> None:
     assert "  8 nodes agree; 1 differs from most; 1 did not respond" in lines
 
 
-def test_a_rule_that_could_not_be_judged_on_some_nodes_names_them() -> None:
+def test_rule_that_could_not_be_judged_on_some_nodes_names_them() -> None:
     blind = [
         replace(one, facts={**one.facts, "HostMemory": '{"unknown": "/proc is hidden"}'})
         for one in HEALTHY[:2]
@@ -360,7 +360,7 @@ def test_a_rule_that_could_not_be_judged_on_some_nodes_names_them() -> None:
     assert results["HOST113"].reason == "/proc is hidden on node[00001-00002]"
 
 
-def test_a_kind_whose_gpus_do_not_answer_is_not_called_one_without_gpus() -> None:
+def test_nodes_whose_gpus_cannot_be_queried_are_not_reported_as_without_gpus() -> None:
     lost = replace(HEALTHY[0], facts={**HEALTHY[0].facts, "Gpus": '{"unknown": "NVML hangs"}'})
     report = judged([lost, *HEALTHY[1:]])
     assert "1 node with GPUs that could not be queried (node00001)" in text(report)
@@ -374,7 +374,7 @@ def facts_file(folder: Path, name: str, answer: NodeResponse) -> Path:
     return path
 
 
-def test_facts_files_are_nodes_named_after_them(tmp_path: Path) -> None:
+def test_facts_files_name_their_nodes(tmp_path: Path) -> None:
     files = [facts_file(tmp_path, f"node{number}.json", HEALTHY[number]) for number in range(4)]
     files.append(facts_file(tmp_path, "odd.json", node("x", with_version("vllm", "0.10.2"))))
     files.append(tmp_path / "cut.json")
@@ -389,7 +389,7 @@ def test_facts_files_are_nodes_named_after_them(tmp_path: Path) -> None:
         fleet.judge_files([*files, tmp_path / "nowhere.json"], SESSION)
 
 
-def test_a_folder_stands_for_the_facts_files_in_it(tmp_path: Path) -> None:
+def test_folder_expands_to_its_facts_files(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="contains no facts files"):
         fleet.judge_files([tmp_path], SESSION)
     for number in range(3):
@@ -405,7 +405,7 @@ def test_a_folder_stands_for_the_facts_files_in_it(tmp_path: Path) -> None:
     assert twice.nodes.answered == 3
 
 
-def test_facts_files_of_one_name_in_two_folders_are_two_nodes(tmp_path: Path) -> None:
+def test_same_file_name_in_two_folders_gives_two_nodes(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         tmp_path.joinpath(folder).mkdir()
     files = [facts_file(tmp_path / folder, "facts.json", HEALTHY[0]) for folder in ("a", "b")]
@@ -424,7 +424,7 @@ def with_versions(number: str) -> Edit:
     return edit
 
 
-def test_two_images_on_halves_of_a_cluster_are_one_finding() -> None:
+def test_different_images_on_two_halves_give_one_finding() -> None:
     answers = [node(name, with_versions(str(index % 2))) for index, name in enumerate(numbered(6))]
     found = [one for rule, one in findings(judged(answers)) if rule == "PKG120"]
     assert len(found) == 1
@@ -432,14 +432,14 @@ def test_two_images_on_halves_of_a_cluster_are_one_finding() -> None:
     assert found[0].node == "node[00001-00006]"
 
 
-def test_one_image_on_a_few_nodes_is_one_finding() -> None:
+def test_different_image_on_few_nodes_gives_one_finding() -> None:
     answers = [node(name, *([with_versions("9")] if name == "node00003" else [])) for name in numbered(6)]
     (found,) = [one for rule, one in findings(judged(answers)) if rule == "PKG120"]
     assert found.message.startswith("node00003 has ")
     assert len(found.message) < 300
 
 
-def test_many_nodes_with_different_drifts_give_a_bounded_number_of_findings() -> None:
+def test_number_of_findings_is_bounded_for_many_different_drifts() -> None:
     names = [one["name"] for one in json.loads(texts()["Packages"])["is"]["distributions"]]
     odd = [node(f"odd{number:02}", with_version(names[number], "0.0.1")) for number in range(20)]
     found = [one for rule, one in findings(judged([*map(node, numbered(25)), *odd])) if rule == "PKG120"]
@@ -448,7 +448,7 @@ def test_many_nodes_with_different_drifts_give_a_bounded_number_of_findings() ->
     assert "13 more nodes differ from most" in found[-1].message
 
 
-def test_nodes_that_each_have_their_own_value_are_named_by_it_and_do_not_drift() -> None:
+def test_value_that_contains_the_node_name_is_not_drift() -> None:
     answers = [node(name, with_value("Variables", "values.UCX_OWN", name)) for name in numbered(6)]
     report = judged(answers)
     assert "ENV130" not in {code for code, _, _ in said(report)}
@@ -463,7 +463,7 @@ def test_clocks_that_all_differ_are_reported() -> None:
     assert "there is no majority" in found.message
 
 
-def test_copies_that_were_made_at_different_times_are_a_hint_at_most() -> None:
+def test_different_modification_times_of_copies_are_at_most_a_hint() -> None:
     copies = [
         node(name, all_have("JobFiles", job_file(changed=10**9 + index)))
         for index, name in enumerate(numbered(5))
@@ -477,7 +477,7 @@ def test_copies_that_were_made_at_different_times_are_a_hint_at_most() -> None:
     assert report.nodes.agree == 5
 
 
-def test_reasons_that_differ_in_numbers_are_one() -> None:
+def test_reasons_that_differ_only_in_numbers_are_merged() -> None:
     lost = [
         dead(f"node{number}", f"Ray declared it dead: no heartbeat for {number} s") for number in (12, 13, 40)
     ]

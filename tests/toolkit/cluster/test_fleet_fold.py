@@ -40,7 +40,7 @@ def told(*messages: str) -> list[tuple[str, str | None]]:
         (("nothing at 10.0.0.1:6379", "nothing at 10.0.0.2:6379"), "nothing at <its address>:6379"),
     ],
 )  # fmt: skip
-def test_one_cause_is_one_finding_with_the_range(messages: tuple[str, ...], said: str) -> None:
+def test_findings_with_one_cause_are_merged_with_a_range(messages: tuple[str, ...], said: str) -> None:
     assert told(*messages) == [(said, f"node[1-{len(messages)}]")]
 
 
@@ -58,15 +58,15 @@ def test_one_cause_is_one_finding_with_the_range(messages: tuple[str, ...], said
         ("nothing at 10.9.0.1:6379", "nothing at 10.9.0.2:6379"),
     ],
 )
-def test_what_has_another_cause_stays_apart(messages: tuple[str, str]) -> None:
+def test_findings_with_different_causes_stay_separate(messages: tuple[str, str]) -> None:
     assert sorted(told(*messages)) == sorted(zip(messages, ("node1", "node2"), strict=True))
 
 
-def test_a_message_of_one_node_keeps_its_text() -> None:
+def test_message_from_a_single_node_keeps_its_text() -> None:
     assert told("node1 has 3 GiB free at 10.0.0.1") == [("node1 has 3 GiB free at 10.0.0.1", "node1")]
 
 
-def test_several_findings_of_one_node_are_not_lost() -> None:
+def test_several_findings_of_one_node_are_merged_with_a_range() -> None:
     found = {
         finding(f"the raylet (process {pid}) of node1 is slow", read_from=f"/proc/{pid}/limits"): [0]
         for pid in (12, 40)
@@ -76,7 +76,7 @@ def test_several_findings_of_one_node_are_not_lost() -> None:
     assert one.evidence.read_from == "/proc/12 to 40/limits"
 
 
-def test_severity_and_place_keep_findings_apart() -> None:
+def test_findings_with_different_severity_or_location_stay_separate() -> None:
     first = finding("disk has 1 GiB left")
     found: Mapping[Finding, Sequence[int]] = {
         first: [0],
@@ -86,7 +86,7 @@ def test_severity_and_place_keep_findings_apart() -> None:
     assert len(folded(found, NAMES, ADDRESSES)) == 3
 
 
-def test_no_number_of_different_texts_makes_a_report_without_end() -> None:
+def test_number_of_merged_texts_is_bounded() -> None:
     chance = random.Random(7)
     texts = [
         f"GPU {chance.randrange(9)} of {chance.getrandbits(60):x} at v{number}.{number}"
@@ -119,7 +119,7 @@ def test_the_order_does_not_matter() -> None:
     assert len(results) == 1
 
 
-def test_what_others_say_too_is_left_out() -> None:
+def test_findings_also_reported_by_other_nodes_are_left_out() -> None:
     here = [finding("3 GiB free"), finding("no verl is here")]
     assert without_repeated(here, [finding("17 GiB free")]) == (here[1],)
 
@@ -128,7 +128,7 @@ def about(name: str, kind: SubjectKind = "variable", message: str = "it is wrong
     return Finding(message, Evidence("1 of 2"), severity="warning", subject=Subject(kind, name))
 
 
-def test_findings_that_become_one_keep_the_subject_that_they_share() -> None:
+def test_merged_findings_keep_their_common_subject() -> None:
     gpus = {about(str(number), "device", f"{number} MiB are free"): [number] for number in range(3)}
     ((one,), (other,), (apart,)) = (
         folded(found, NAMES, ADDRESSES)
@@ -142,7 +142,7 @@ def test_findings_that_become_one_keep_the_subject_that_they_share() -> None:
     assert apart.subject is None
 
 
-def test_what_the_nodes_say_too_is_known_by_its_subject() -> None:
+def test_repeated_findings_are_recognised_by_subject() -> None:
     ours = about("HF_HOME"), about("NCCL_ALGO")
     theirs = (about("HF_HOME", message="in other words, on node7"),)
     assert without_repeated(ours, theirs) == ours[1:]

@@ -50,7 +50,7 @@ def test_the_queried_facts_describe_a_node() -> None:
 
 
 @pytest.mark.slow
-def test_it_runs_where_nothing_is_installed(parcel: Parcel, tmp_path: Path) -> None:
+def test_probe_runs_without_any_installed_package(parcel: Parcel, tmp_path: Path) -> None:
     """An interpreter without site-packages: what lacks psutil there was not seen, and nothing is broken."""
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
@@ -76,7 +76,7 @@ def test_it_runs_where_nothing_is_installed(parcel: Parcel, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_what_is_stopped_leaves_no_temporary_folder(parcel: Parcel, tmp_path: Path) -> None:
+def test_stopped_probe_leaves_no_temporary_folder(parcel: Parcel, tmp_path: Path) -> None:
     """While it waits for a program that hangs, which has a private folder."""
     lscpu = tmp_path / "lscpu"
     lscpu.write_text('#!/bin/sh\necho $TMPDIR >"$(dirname "$0")/begun"\nexec sleep 600\n')
@@ -101,7 +101,7 @@ def test_what_is_stopped_leaves_no_temporary_folder(parcel: Parcel, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_the_cluster_s_own_paths_are_looked_at_on_the_node(tmp_path: Path) -> None:
+def test_cluster_paths_are_inspected_on_the_node(tmp_path: Path) -> None:
     session = open_session(Options(python=Path(sys.executable)))
     sites = (Site("model", str(tmp_path)), Site("data", "/path/to/data"))
     named = replace(session, config=replace(session.config, sites=sites, path="verl-doctor.toml"))
@@ -114,7 +114,7 @@ def test_the_cluster_s_own_paths_are_looked_at_on_the_node(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_repair_on_a_node_has_all_rules_fixes_and_data() -> None:
+def test_repair_parcel_contains_all_rules_fixes_and_data() -> None:
     session = open_session(Options(python=Path(sys.executable)))
     sent = node.unpacked(repair_parcel(session, session.look(), unsafe=False).content)
     top = Path(node.__file__).parent.parent
@@ -126,7 +126,7 @@ def test_a_repair_on_a_node_has_all_rules_fixes_and_data() -> None:
     assert wanted <= set(sent)
 
 
-def test_equal_entries_are_one_text() -> None:
+def test_equal_entries_share_one_string() -> None:
     one, other = (node_program.packed(Unknown("no GPU")) for _ in range(2))
     assert one == other
     answer = json.dumps({"facts": {"Gpus": one, "Xids": other}})
@@ -141,15 +141,15 @@ def test_equal_entries_are_one_text() -> None:
     ['{"facts": {"Gpus": "%%%"}}', '{"facts"', "[]", '{"facts": {"Gpus": "0000"}}', "7", "[" * 100_000],
     ids=range(6),
 )
-def test_a_damaged_answer_is_no_answer(text: str) -> None:
+def test_damaged_response_is_reported_as_truncated(text: str) -> None:
     assert node_reader.read(text) == ({}, "its response is truncated or damaged")
 
 
-def test_a_node_reports_why_it_has_no_facts() -> None:
+def test_node_reports_why_it_has_no_facts() -> None:
     assert node_reader.read('{"missing": "its disk is full"}') == ({}, "its disk is full")
 
 
-def test_a_broken_collector_stays_broken() -> None:
+def test_broken_collector_is_reported_as_broken() -> None:
     assert node_program._plain(Broken("reading X broke: KeyError: 3")) == Broken(
         "reading X broke: KeyError: 3"
     )
@@ -158,7 +158,7 @@ def test_a_broken_collector_stays_broken() -> None:
     assert node_program._plain(lacking) == Unknown("No module named 'psutil' on that node")
 
 
-def test_the_order_is_json_and_then_the_parcel(parcel: Parcel) -> None:
+def test_request_is_json_followed_by_the_parcel(parcel: Parcel) -> None:
     head, _, content = parcel.order(7.5, detached=True).partition(b"\n")
     order = json.loads(head)
     assert order["parcel"] == len(content)
@@ -171,7 +171,7 @@ def test_the_order_is_json_and_then_the_parcel(parcel: Parcel) -> None:
 @pytest.mark.parametrize(
     ("heads", "sent"), [((RayNode("n1", "10.0.0.5", head=True),), "10.0.0.5:6379"), ((), "127.0.0.1:6379")]
 )
-def test_the_ray_that_is_named_is_that_of_all_nodes(heads: tuple[RayNode, ...], sent: str) -> None:
+def test_named_ray_address_applies_to_all_nodes(heads: tuple[RayNode, ...], sent: str) -> None:
     """On a node too it is told which Ray is meant; loopback there is another machine than here."""
     session = open_session(Options(python=Path(sys.executable), ray_address="127.0.0.1:6379"))
     known = RayClusters((RayCluster("127.0.0.1:6379", nodes=heads),), "127.0.0.1:6379")
@@ -179,7 +179,7 @@ def test_the_ray_that_is_named_is_that_of_all_nodes(heads: tuple[RayNode, ...], 
     assert node_program._target(said).ray_address == sent
 
 
-def test_a_model_beside_the_job_is_no_name_on_the_hub_on_other_nodes(tmp_path: Path) -> None:
+def test_local_model_folder_is_not_taken_for_a_hub_name_on_other_nodes(tmp_path: Path) -> None:
     """`models/qwen` is a folder here; on a node that lacks it, it would be taken for a name on the hub, and not be missed."""
     (tmp_path / "models/qwen").mkdir(parents=True)
     (tmp_path / "run.sh").write_text(

@@ -79,12 +79,12 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_compact_source_is_the_same_code_in_the_same_lines(text: str) -> None:
+def test_compacted_source_keeps_code_and_line_numbers(text: str) -> None:
     assert code(compacted(text)) == code(text)
     assert "gone" not in compacted(text)
 
 
-def test_comments_and_docstrings_go_and_a_class_keeps_a_short_one() -> None:
+def test_comments_and_docstrings_are_removed_except_a_stub_in_classes() -> None:
     text = '"""Module\'s."""\n\n# a comment\nclass A:\n    """Of\n    a class."""\n\n    x: int\n\n\ndef f():\n    """Of a function."""\n    return 1  # one\n'
     assert compacted(text) == '\n\n\nclass A:\n    "."\n\n\n    x: int\n\n\ndef f():\n    \n    return 1\n'
     assert compact(text, ast.parse(text), rules=True) == text.replace("# a comment", "").replace(
@@ -102,12 +102,12 @@ def test_comments_and_docstrings_go_and_a_class_keeps_a_short_one() -> None:
         ("class A:\n    def method(self, launch: Launch): ...\n", False),
     ],
 )
-def test_annotations_that_may_name_facts_stay(text: str, kept: bool) -> None:
+def test_annotations_that_may_name_facts_are_kept(text: str, kept: bool) -> None:
     assert (": Launch" in compacted(text) or ": VllmUses" in compacted(text)) is kept
 
 
 @pytest.mark.slow
-def test_every_file_of_a_parcel_is_the_same_code_in_the_same_lines() -> None:
+def test_every_file_of_a_parcel_keeps_code_and_line_numbers() -> None:
     session = open_session(Options(python=Path(sys.executable)))
     content = parcel_for(session, session.look()).content
     assert len(content) < _MOST
@@ -125,7 +125,7 @@ def test_every_file_of_a_parcel_is_the_same_code_in_the_same_lines() -> None:
 
 
 @pytest.mark.slow
-def test_bindings_of_nvml_keep_all_that_is_called(tmp_path: Path) -> None:
+def test_trimmed_nvml_bindings_keep_every_called_function(tmp_path: Path) -> None:
     whole = packing._pure_files()["pynvml"].read_text("utf-8")
     words = set(packing._WORD.findall(Path(nvml.__file__).read_text("utf-8")))
     small = without_unused(compacted(whole), words)
@@ -166,7 +166,7 @@ def test_bindings_of_nvml_keep_all_that_is_called(tmp_path: Path) -> None:
         ("C = 1; D = 2\n", "C = 1; D = 2\n"),
     ],
 )  # fmt: skip
-def test_what_nothing_names_goes(text: str, left: str) -> None:
+def test_unreferenced_definitions_are_removed(text: str, left: str) -> None:
     assert without_unused(text, {"a", "B"}) == left
 
 
@@ -179,11 +179,11 @@ def test_what_nothing_names_goes(text: str, left: str) -> None:
     ],
     ids=["nothing", "not ASCII", "more words than codes"],
 )
-def test_what_is_packed_is_unpacked(files: dict[str, str]) -> None:
+def test_unpacking_restores_packed_files(files: dict[str, str]) -> None:
     assert unpacked(packed_files(files)) == files
 
 
-def test_a_parcel_is_made_once_while_nothing_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_parcel_is_cached_while_nothing_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     stored: dict[str, Any] = {}
 
     def section(name: str, make: Callable[[], Any]) -> Any:

@@ -83,14 +83,16 @@ def other(number: int) -> EnvironmentPlace:
     return EnvironmentPlace("/env", "ext4", shared=False, files=f"boot{number} 1 2")
 
 
-def test_one_file_system_is_repaired_once(run: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_file_system_is_repaired_once(run: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = Nodes([place("n1", NFS), place("n2", NFS), place("n3", NFS)])
     done = carried_out(run, nodes, NFS, [ended("repaired", "/env/1")], monkeypatch)
     assert done == ([("repaired", "")], [])
     assert nodes.turns == []
 
 
-def test_others_follow_when_it_helped_here(run: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_nodes_follow_after_a_successful_local_repair(
+    run: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nodes = Nodes(
         [place(f"n{number}", other(number)) for number in range(1, 5)],
         dict.fromkeys(("n2", "n3", "n4"), "repaired"),
@@ -104,7 +106,7 @@ def test_others_follow_when_it_helped_here(run: Session, monkeypatch: pytest.Mon
     assert left == []
 
 
-def test_the_command_to_undo_on_other_nodes_is_shown(
+def test_command_for_undo_on_other_nodes_is_printed(
     run: Session, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nodes = Nodes([place("n1", LOCAL), place("n2", other(2))], {"n2": "repaired"})
@@ -114,14 +116,14 @@ def test_the_command_to_undo_on_other_nodes_is_shown(
     assert "undo" not in capsys.readouterr().err
 
 
-def test_it_did_not_help_here(run: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_local_repair_leaves_other_nodes_alone(run: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = Nodes([place("n1", LOCAL), place("n2", other(2))])
     repairs, left = carried_out(run, nodes, LOCAL, [ended("made worse, undone")], monkeypatch)
     assert (nodes.turns, left) == ([], ["n2"])
     assert [outcome for outcome, _ in repairs] == ["made worse, undone"]
 
 
-def test_one_goes_first_when_nothing_was_to_be_done_here(
+def test_single_node_goes_first_when_nothing_was_repaired_locally(
     run: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     places = [place("n1", LOCAL), *(place(f"n{number}", other(number)) for number in (2, 3, 4))]
@@ -134,7 +136,9 @@ def test_one_goes_first_when_nothing_was_to_be_done_here(
     assert len(left) == 2
 
 
-def test_shared_file_systems_come_one_after_the_other(run: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_file_systems_are_repaired_one_after_another(
+    run: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two names of one server may be one file system."""
     also = EnvironmentPlace("/env", "nfs4", shared=True, files="nfs4 10.0.0.1:/env 7")
     nodes = Nodes([place("n1", LOCAL), place("n2", NFS), place("n3", NFS), place("n4", also)])
@@ -142,15 +146,13 @@ def test_shared_file_systems_come_one_after_the_other(run: Session, monkeypatch:
     assert nodes.turns == [["n2"], ["n4"]]
 
 
-def test_a_node_of_which_it_is_not_known_is_not_touched(
-    run: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_node_with_unknown_environment_is_not_touched(run: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = Nodes([place("n1", LOCAL), place("n2", None), NodeResponse("n3", missing="Ray declared it dead")])
     _, left = carried_out(run, nodes, LOCAL, [ended("repaired")], monkeypatch)
     assert (nodes.turns, left) == ([], ["n2", "n3"])
 
 
-def test_a_node_that_does_not_tell_is_left(
+def test_node_that_reports_no_result_is_left(
     run: Session, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nodes = Nodes([place("n1", LOCAL), place("n2", other(2))])

@@ -45,7 +45,7 @@ def made(files: tuple[Path, Path]) -> Iterator[Cluster]:
         yield running
 
 
-def test_each_environment_is_repaired_once_and_all_nodes_are_looked_at_again(
+def test_each_environment_is_repaired_once_and_all_nodes_are_checked_again(
     made: Cluster, files: tuple[Path, Path], tmp_path: Path, here: Doctor
 ) -> None:
     target = ("--cluster", "--budget", "180", "--python", str(made.python), "--ray-address", made.address)

@@ -38,7 +38,7 @@ def heard(
     return list(node_responses(Machine(), RayDriver(str(driver), "10.0.0.1:6379"), PARCEL, budget))
 
 
-def test_answers_and_what_is_missing(tmp_path: Path) -> None:
+def test_responses_and_missing_nodes_are_reported(tmp_path: Path) -> None:
     rows = [row(str(number), f"10.0.0.{number}", f"n{number}") for number in range(1, 5)]
     got = heard(
         tmp_path,
@@ -60,7 +60,7 @@ def test_answers_and_what_is_missing(tmp_path: Path) -> None:
     assert json.loads(got[0].facts["ClockOffset"]) == {"is": {"ahead": 0.5, "within": 0.001}}
 
 
-def test_a_name_tells_one_node(tmp_path: Path) -> None:
+def test_node_names_are_unique(tmp_path: Path) -> None:
     rows = [
         row("a", "10.0.0.1", "head"),
         row("b", "10.0.0.2", "box"),
@@ -94,19 +94,19 @@ def test_dead_actors_count_until_they_are_replaced(tmp_path: Path) -> None:
         ("kill -9 $$", "the driver lost the cluster: it printed nothing"),
     ],
 )
-def test_a_driver_that_ends_early_keeps_what_was_heard(tmp_path: Path, end: str, why: str) -> None:
+def test_early_end_of_the_driver_keeps_received_responses(tmp_path: Path, end: str, why: str) -> None:
     rows = [row("a", "10.0.0.1", "n1"), row("b", "10.0.0.2", "n2")]
     got = heard(tmp_path, {"job": "1"}, {"nodes": rows}, {"node": "a", "answer": FACTS}, end=end)
     assert [(one.node, one.missing) for one in got] == [("n1", ""), ("n2", why)]
 
 
-def test_a_driver_that_fails_reports_how(tmp_path: Path) -> None:
+def test_failed_driver_reports_its_error(tmp_path: Path) -> None:
     got = heard(tmp_path, {"job": "1"}, {"nodes": [row("a", "10.0.0.1", "n1")]}, {"broke": "KeyError: 'x'"})
     assert [one.missing for one in got] == ["the driver broke: KeyError: 'x'"]
 
 
 @pytest.mark.slow
-def test_a_driver_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_driver_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(through_ray, "_LEAVING", 0.1)
     got = heard(
         tmp_path, {"job": "1"}, {"nodes": [row("a", "10.0.0.1", "n1")]}, end="exec sleep 60", budget=-2.5

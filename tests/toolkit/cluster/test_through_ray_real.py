@@ -106,7 +106,7 @@ def settles(condition: object, seconds: float = 120) -> bool:
     return True
 
 
-def test_every_node_answers_as_its_workers_have_it(made: Cluster, parcel: Parcel, nodes_folder: Path) -> None:
+def test_every_node_responds_as_its_workers_see_it(made: Cluster, parcel: Parcel, nodes_folder: Path) -> None:
     address_file = made.folder / "ray" / "ray_current_cluster"
     before = address_file.stat()
     heard = asked(made, parcel)
@@ -127,7 +127,7 @@ def test_every_node_answers_as_its_workers_have_it(made: Cluster, parcel: Parcel
     assert settles(lambda: not left(nodes_folder))
 
 
-def test_a_saturated_cluster_answers_all_the_same(made: Cluster, parcel: Parcel) -> None:
+def test_saturated_cluster_still_responds(made: Cluster, parcel: Parcel) -> None:
     busy = (
         "import ray, sys, time\n"
         "ray.init(address=sys.argv[1], log_to_driver=False)\n"
@@ -151,9 +151,7 @@ def test_a_saturated_cluster_answers_all_the_same(made: Cluster, parcel: Parcel)
             driver.kill()
 
 
-def test_the_driver_is_killed_and_the_nodes_clear_away(
-    made: Cluster, parcel: Parcel, nodes_folder: Path
-) -> None:
+def test_nodes_clean_up_after_the_driver_is_killed(made: Cluster, parcel: Parcel, nodes_folder: Path) -> None:
     """The tasks die with the job. What they had started goes by itself."""
     heard: list[str] = []
 
@@ -182,7 +180,7 @@ def test_closing_the_output_stops_the_work(made: Cluster, parcel: Parcel, nodes_
     assert settles(lambda: jobs(made) == 0)
 
 
-def test_the_control_store_is_away_for_a_moment(made: Cluster, parcel: Parcel) -> None:
+def test_paused_control_store_does_not_block_responses(made: Cluster, parcel: Parcel) -> None:
     """As when its machine swaps: whoever talks to it waits, and the answers of the nodes do not need it."""
     (store,) = head.named("gcs_server", made.folder)
     hearing = answers(made, parcel)
@@ -195,7 +193,7 @@ def test_the_control_store_is_away_for_a_moment(made: Cluster, parcel: Parcel) -
     assert [answer.missing for answer in heard] == ["", "", ""]
 
 
-def test_control_c_ends_the_check_and_what_runs_on_the_nodes(
+def test_ctrl_c_ends_the_check_and_its_processes_on_the_nodes(
     made: Cluster, nodes_folder: Path, tmp_path: Path
 ) -> None:
     check = [sys.executable, "-m", "verl_doctor.toolkit", "check", "--cluster"]
@@ -232,7 +230,7 @@ def test_check_reports_how_many_agree(made: Cluster, tmp_path: Path, here: Docto
 
 
 @unless_disturbed
-def test_warmup_has_a_model_in_the_page_cache_of_every_node(
+def test_warmup_loads_a_model_into_the_page_cache_of_every_node(
     made: Cluster, disk: Path, here: Doctor, nodes_folder: Path
 ) -> None:
     """The three share this machine and its page cache."""
@@ -254,7 +252,7 @@ def test_nothing_listens_at_the_address(python: Path, parcel: Parcel) -> None:
             list(node_responses(Machine(), nowhere, parcel, 8))
 
 
-def test_nodes_that_go_during_the_check_are_named(python: Path, parcel: Parcel) -> None:
+def test_nodes_lost_during_the_check_are_named(python: Path, parcel: Parcel) -> None:
     """A stopped raylet answers nobody, as a node whose network is cut; Ray notices after half a minute."""
     with cluster(python, 3) as running:
         _, stopped, killed = running.raylets()

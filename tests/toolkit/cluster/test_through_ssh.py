@@ -86,7 +86,7 @@ def asked(
 
 
 @pytest.mark.usefixtures("programs")
-def test_hosts_answer_and_one_is_gone() -> None:
+def test_unreachable_ssh_host_is_named_and_the_others_respond() -> None:
     heard = asked("n1", "gone", "n2")
     assert {name: answer.missing for name, answer in heard.items()} == {
         "n1": "",
@@ -97,14 +97,14 @@ def test_hosts_answer_and_one_is_gone() -> None:
 
 
 @pytest.mark.usefixtures("programs")
-def test_srun_gives_its_variables() -> None:
+def test_srun_passes_its_variables() -> None:
     heard = asked("n7", via="srun")
     assert json.loads(heard["n7"].facts["Variables"])["is"]["values"].get("SLURMD_NODENAME") is None
     assert heard["n7"].missing == ""
 
 
 @pytest.mark.usefixtures("programs")
-def test_no_such_python_there() -> None:
+def test_missing_remote_python_is_reported() -> None:
     (answer,) = asked("n1", python="/nowhere/bin/python").values()
     assert "/nowhere/bin/python" in answer.missing
     assert "not found" in answer.missing
@@ -112,7 +112,7 @@ def test_no_such_python_there() -> None:
 
 @pytest.mark.usefixtures("programs")
 @pytest.mark.slow
-def test_a_host_that_hangs_is_left_and_nothing_stays() -> None:
+def test_hanging_host_is_abandoned_and_leaves_no_processes() -> None:
     before = {one.pid for one in psutil.process_iter()}
     heard = asked("hangs", "n1", budget=20)
     assert heard["hangs"].missing == "it did not respond in time"
@@ -121,13 +121,13 @@ def test_a_host_that_hangs_is_left_and_nothing_stays() -> None:
     assert own == []
 
 
-def test_there_is_no_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_ssh_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     (answer,) = asked("n1").values()
     assert answer.missing == "ssh cannot be started: No such file or directory"
 
 
-def test_the_command_that_is_shown_is_the_one_that_is_run() -> None:
+def test_printed_command_matches_the_executed_one() -> None:
     assert shown("ssh", "/envs/a b/bin/python") == (
         "ssh -o BatchMode=yes -o ConnectTimeout=10 HOST "
         """''"'"'/envs/a b/bin/python'"'"' -I -S -c PROGRAM TOKEN'"""
@@ -176,7 +176,7 @@ def test_check_judges_the_hosts(here: Doctor, tmp_path: Path) -> None:
         (("--cluster", "--facts", "x.json"), "options that query nodes"),
     ],
 )
-def test_what_means_nothing_is_refused(
+def test_invalid_options_are_refused(
     here: Doctor, tmp_path: Path, words: tuple[str, ...], sentence: str
 ) -> None:
     done = here("check", *words, cwd=tmp_path)

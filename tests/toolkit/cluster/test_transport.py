@@ -46,7 +46,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
         (10.0, 300.0, (300.0, 300.0)),  # a repair
     ],
 )
-def test_how_long_nodes_have(
+def test_time_limit_for_nodes(
     told: list[tuple[float, float]], budget: float, longest: float | None, seconds: tuple[float, float]
 ) -> None:
     cluster = RayCluster("10.0.0.1:6379")

@@ -38,7 +38,7 @@ def environment(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("everything", "left"), [(False, ["first"]), (True, [])])
-def test_a_node_takes_back_what_stands_in_its_environment(
+def test_node_undoes_the_transactions_of_its_environment(
     environment: Path, monkeypatch: pytest.MonkeyPatch, everything: bool, left: list[str]
 ) -> None:
     python = environment / "bin" / "python"
@@ -56,7 +56,7 @@ def test_a_node_takes_back_what_stands_in_its_environment(
     assert ("there is nothing to undo" in told["lines"]) == everything
 
 
-def test_later_edits_stay_and_are_reported(environment: Path) -> None:
+def test_later_edits_are_kept_and_reported(environment: Path) -> None:
     (environment / "second").write_text("edited")
     told = undone(Machine(), Target(environment / "bin" / "python", "--python"), {"everything": False})
     assert told["lines"] == []
@@ -80,7 +80,7 @@ def undone_there(node: str, *lines: str, refused: tuple[str, ...] = ()) -> NodeR
     return NodeResponse(node, facts={"undone": json.dumps({"lines": lines, "refused": refused})})
 
 
-def test_one_node_of_each_other_environment_is_queried(
+def test_one_node_per_other_environment_is_queried(
     here: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     n1, n2, n3, n4, n5 = (NodeResponse(f"n{number}") for number in range(1, 6))
@@ -110,9 +110,7 @@ def test_one_node_of_each_other_environment_is_queried(
         (("--ray-address", "10.0.0.1:6379"), "--ray-address requires --cluster"),
     ],
 )
-def test_what_means_nothing_is_refused(
-    here: Doctor, tmp_path: Path, words: tuple[str, ...], why: str
-) -> None:
+def test_invalid_options_are_refused(here: Doctor, tmp_path: Path, words: tuple[str, ...], why: str) -> None:
     done = here("undo", *words, cwd=tmp_path)
     assert done.returncode == 2
     assert why in done.stderr

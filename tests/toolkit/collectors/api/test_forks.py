@@ -100,5 +100,5 @@ def stops(tmp_path, server: str) -> bool:
         ("try:\n    from verl.utils.compat import was_here\nexcept ImportError:\n    was_here = None", False),
     ],
 )
-def test_what_a_fork_does_is_judged_as_python_does_it(tmp_path, server, breaks):
+def test_fork_is_judged_as_python_runs_it(tmp_path, server, breaks):
     assert stops(tmp_path, server) is breaks

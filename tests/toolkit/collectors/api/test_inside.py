@@ -28,7 +28,7 @@ def inside(
     return [use for use in found.uses if use.kind == "inside"]
 
 
-def test_a_name_that_a_module_deep_inside_takes_is_found_with_its_line(tmp_path):
+def test_name_imported_by_a_nested_module_is_found_with_its_line(tmp_path):
     files = {
         "entry.py": "from .config import model\ndef start(): ...",
         "config/model.py": "import os\nfrom transformers import (\n    AutoConfig,  # there\n    gone as other,\n)",
@@ -50,7 +50,7 @@ def test_a_name_that_a_module_deep_inside_takes_is_found_with_its_line(tmp_path)
         "from . import config",
     ],
 )
-def test_every_way_of_importing_is_followed(tmp_path, text):
+def test_every_form_of_import_is_followed(tmp_path, text):
     files = {
         "entry.py": f"{text}\ndef start(): ...",
         "config.py": "import transformers.gone\nanything = a = b = 1",
@@ -58,7 +58,7 @@ def test_every_way_of_importing_is_followed(tmp_path, text):
     assert [use.name for use in inside(tmp_path, files)] == ["transformers.gone"]
 
 
-def test_the_packages_above_a_module_are_loaded_too(tmp_path):
+def test_parent_packages_of_a_module_are_loaded_too(tmp_path):
     files = {"entry.py": "", "entry/__init__.py": "from transformers import gone", "entry/deep.py": "x = 1"}
     assert [use.line for use in inside(tmp_path, files, "from vllm.entry.deep import x")] == [1]
 
@@ -77,7 +77,7 @@ def test_the_packages_above_a_module_are_loaded_too(tmp_path):
         {"entry.py": "from torch import gone\ndef start(): ..."},
     ],
 )
-def test_what_is_not_loaded_guarded_or_there_is_silent(tmp_path, files):
+def test_unloaded_guarded_or_existing_names_are_not_reported(tmp_path, files):
     assert inside(tmp_path, files) == []
 
 
@@ -88,11 +88,11 @@ def test_what_is_not_loaded_guarded_or_there_is_silent(tmp_path, files):
         "if config.x:\n    from vllm.entry import start",
     ],
 )
-def test_what_verl_guards_or_imports_under_a_setting_only_is_silent(tmp_path, server):
+def test_imports_that_verl_guards_or_makes_conditional_are_not_reported(tmp_path, server):
     assert inside(tmp_path, {"entry.py": "from transformers import gone\ndef start(): ..."}, server) == []
 
 
-def test_a_module_that_serves_names_in_ways_that_cannot_be_read_is_not_called_lacking(tmp_path):
+def test_module_with_dynamic_names_is_not_reported_as_lacking_one(tmp_path):
     third = {"__init__.py": "import sys\nsys.modules[__name__] = Lazy()"}
     assert (
         inside(tmp_path, {"entry.py": "from transformers import gone\ndef start(): ..."}, third=third) == []
@@ -108,7 +108,7 @@ def test_a_module_that_serves_names_in_ways_that_cannot_be_read_is_not_called_la
         ("import vllm.lost", "vllm.lost"),
     ],
 )
-def test_a_name_that_a_fork_of_vllm_took_from_its_own_modules_is_found(tmp_path, text, name):
+def test_missing_name_that_a_vllm_fork_imports_from_itself_is_found(tmp_path, text, name):
     files = {"entry.py": f"{text}\ndef start(): ...", "parts.py": "there = gone_for_good = 1"}
     (use,) = inside(tmp_path, files)
     assert (use.name, use.line, use.phase) == (name, 1, "import")
@@ -126,7 +126,7 @@ def test_a_name_that_a_fork_of_vllm_took_from_its_own_modules_is_found(tmp_path,
         "from .handed_on import there",
     ],
 )
-def test_what_vllm_has_builds_or_makes_itself_is_silent(tmp_path, text):
+def test_names_that_vllm_defines_or_creates_are_not_reported(tmp_path, text):
     files = {
         "parts.py": "there = 1", "lazy.py": "def __getattr__(name): return 1", "handed_on.py": "from .parts import *",
     }  # fmt: skip
@@ -134,7 +134,7 @@ def test_what_vllm_has_builds_or_makes_itself_is_silent(tmp_path, text):
 
 
 @pytest.mark.parametrize("rest", ["", "x = 1", "if x:\n    from .other import start"])
-def test_a_name_that_a_module_hands_on_and_does_not_have_is_missing(tmp_path, rest):
+def test_name_missing_from_a_reexporting_module_is_found(tmp_path, rest):
     files = {"entry.py": f"from .parts import start\n{rest}", "parts.py": "", "other.py": ""}
     other = Tree(str(write(tmp_path / "transformers", TRANSFORMERS)), "transformers", "5.0.0", "")
     found = read_trees(
@@ -166,7 +166,7 @@ def test_real_releases(wheel_tree, ours, theirs, third, expected):
     assert {use.last for use in found.uses if use.kind == "inside"} == expected
 
 
-def test_torch_is_judged_beside_transformers_and_each_is_named(tmp_path):
+def test_torch_and_transformers_are_judged_separately_and_named(tmp_path):
     beside = tuple(
         Tree(str(write(tmp_path / name, {"__init__.py": "there = 1"})), name, release, "")
         for name, release in (("transformers", "5.0.0"), ("torch", "2.6.0"))
@@ -182,7 +182,7 @@ def test_torch_is_judged_beside_transformers_and_each_is_named(tmp_path):
     ]
 
 
-def test_the_torch_that_the_interpreter_would_import_is_found(tmp_path):
+def test_torch_of_the_target_interpreter_is_found(tmp_path):
     site = site_packages(tmp_path)
     assert isinstance(torch_tree.collect(interpreter(site)), Absent)
     write(site / "torch", {"__init__.py": ""})
@@ -192,7 +192,7 @@ def test_the_torch_that_the_interpreter_would_import_is_found(tmp_path):
     assert (found.tree.version, found.tree.folder) == ("2.6.0+cpu", str(site / "torch"))
 
 
-def test_a_folder_on_its_path_that_may_not_be_entered_is_passed_over(tmp_path, monkeypatch):
+def test_unreadable_folder_on_the_path_is_skipped(tmp_path, monkeypatch):
     """As one of another user's is: pathlib raises there before Python 3.14."""
     asked = os.stat
 

@@ -58,7 +58,7 @@ def broken(found: LibraryUses) -> list[ApiUse]:
     return [use for answer in found.answers for use in answer.uses if use.breaks]
 
 
-def test_the_trainer_runs_its_main_module_and_the_workers_of_the_default_strategy(tmp_path: Path) -> None:
+def test_trainer_runs_its_main_module_and_workers_of_the_default_strategy(tmp_path: Path) -> None:
     gone = "from tensordict import Gone\n"
     files = {"workers/fsdp_workers.py": gone, "workers/megatron_workers.py": gone}
     fsdp, megatron = broken(read(tmp_path, files, tensordict=TENSORDICT))
@@ -66,14 +66,14 @@ def test_the_trainer_runs_its_main_module_and_the_workers_of_the_default_strateg
     assert (megatron.path.endswith("megatron_workers.py"), megatron.paths) == (True, ())
 
 
-def test_every_rollout_is_a_path_of_its_own(tmp_path: Path) -> None:
+def test_every_rollout_is_a_separate_path(tmp_path: Path) -> None:
     files = {"workers/rollout/vllm_rollout/vllm_async_server.py": "from ray import Gone\n"}
     found = read(tmp_path, files, ray=RAY)
     assert found.paths == ("trainer", "sync rollout", "async rollout")
     assert [use.paths for use in broken(found)] == [("async rollout",)]
 
 
-def test_each_library_has_its_own_answer(tmp_path: Path) -> None:
+def test_each_library_has_a_separate_result(tmp_path: Path) -> None:
     files = {"trainer/ppo.py": "import ray\nfrom tensordict import Gone\ndef fit(worker):\n    ray.gone(1)\n"}
     found = read(tmp_path, files, ray=RAY, tensordict=TENSORDICT)
     assert {answer.library.module: [use.last for use in answer.uses if use.breaks] for answer in found.answers} == {
@@ -82,7 +82,7 @@ def test_each_library_has_its_own_answer(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_library_in_whose_name_another_word_ends_is_not_meant(tmp_path: Path) -> None:
+def test_identifier_ending_in_a_library_name_is_not_a_use(tmp_path: Path) -> None:
     found = read(tmp_path, {"trainer/ppo.py": "array = gray = 1\ndef fit(worker): ...\n"}, ray=RAY)
     assert broken(found) == []
 
@@ -96,12 +96,12 @@ def test_a_library_in_whose_name_another_word_ends_is_not_meant(tmp_path: Path) 
         "import ray\nif hasattr(ray, 'Gone'):\n    ray.Gone()\n",
     ],
 )
-def test_what_verl_asks_before_is_no_break(tmp_path: Path, text: str) -> None:
+def test_guarded_uses_do_not_break(tmp_path: Path, text: str) -> None:
     found = read(tmp_path, {"trainer/ppo.py": f"{text}\ndef fit(worker): ...\n"}, ray=RAY)
     assert [use for use in broken(found) if use.paths and not use.when] == []
 
 
-def test_calls_of_a_public_function_of_ray_are_judged_through_its_decorators(tmp_path: Path) -> None:
+def test_calls_of_decorated_public_ray_functions_are_judged(tmp_path: Path) -> None:
     ray = {
         "__init__.py": "from ray.groups import group\n",
         "groups.py": "@PublicAPI(stability='stable')\n@client_mode_hook\ndef group(bundles, strategy='PACK'): ...\n",
@@ -111,7 +111,7 @@ def test_calls_of_a_public_function_of_ray_are_judged_through_its_decorators(tmp
     assert (use.kind, use.name, use.now) == ("keyword", "ray.groups.group(strateg)", "strategy")
 
 
-def test_sglang_has_paths_of_its_own_where_it_is_there(tmp_path: Path) -> None:
+def test_installed_sglang_has_separate_paths(tmp_path: Path) -> None:
     registry = (
         '_ROLLOUT_REGISTRY = {("sglang", "async"): "verl.workers.rollout.sglang_rollout.engine.Adapter"}\n'
     )
@@ -133,7 +133,7 @@ def test_without_sglang_its_rollout_is_optional(tmp_path: Path) -> None:
     assert broken(found) == []
 
 
-def test_a_file_of_the_trainer_and_a_file_of_a_library_that_are_no_python(tmp_path: Path) -> None:
+def test_invalid_python_in_trainer_and_library_is_reported(tmp_path: Path) -> None:
     files = {"trainer/ppo.py": "def fit(:\n", "workers/fsdp_workers.py": "from ray.half import x\n"}
     found = read(tmp_path, files, ray={**RAY, "half.py": "def x(:\n"})
     assert [(file.module, file.paths) for file in found.unread] == [("verl.trainer.ppo", ("trainer",))]
@@ -147,7 +147,7 @@ def test_a_tree_without_trainer_and_rollout_has_no_paths(tmp_path: Path) -> None
     assert isinstance(read_libraries(empty, [tree(tmp_path, "ray", RAY)]), Absent)
 
 
-def test_the_trees_are_those_that_would_be_imported_or_that_are_named(tmp_path: Path) -> None:
+def test_installed_or_named_trees_are_read(tmp_path: Path) -> None:
     site = site_packages(tmp_path)
     installed = write(site / "ray", RAY)
     (site / "ray-2.60.0.dist-info").mkdir()
@@ -162,7 +162,7 @@ def test_the_trees_are_those_that_would_be_imported_or_that_are_named(tmp_path: 
     ]
 
 
-def test_a_missing_library_is_distinguished_from_an_interpreter_that_hangs() -> None:
+def test_missing_library_is_distinguished_from_a_hanging_interpreter() -> None:
     target = Target(Path("/env/bin/python"), "--python")
     assert isinstance(library_trees.collect(target, interpreter()), Absent)
     silent = library_trees.collect(target, Unknown("no answer"))
@@ -170,7 +170,7 @@ def test_a_missing_library_is_distinguished_from_an_interpreter_that_hangs() -> 
     assert not isinstance(silent, Absent)
 
 
-def test_every_run_has_a_worker_for_the_actor(tmp_path: Path) -> None:
+def test_every_run_has_an_actor_worker(tmp_path: Path) -> None:
     workers = """
         class ActorWorker:
             def init_model(self):
@@ -184,9 +184,7 @@ def test_every_run_has_a_worker_for_the_actor(tmp_path: Path) -> None:
     assert too.when == "self._is_ref"
 
 
-def test_an_answer_is_remembered_and_travels_in_a_facts_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_result_is_cached_and_stored_in_a_facts_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     verl = tree(tmp_path, "verl", {**VERL, "trainer/ppo.py": "from ray import Gone\ndef fit(worker): ...\n"})
     libraries = LibraryTrees((tree(tmp_path, "ray", RAY),))
     python = interpreter()

@@ -158,11 +158,11 @@ def test_matching_or_undetermined_values_are_silent(tmp_path, server):
         ),
     ],
 )
-def test_what_does_not_exist_is_named_with_its_line(tmp_path, server, expected):
+def test_missing_name_is_reported_with_its_line(tmp_path, server, expected):
     assert lines(tmp_path, server) == [expected]
 
 
-def test_an_attribute_of_self_has_the_type_of_what_was_stored(tmp_path):
+def test_self_attribute_has_the_type_of_the_stored_value(tmp_path):
     server = """
         from vllm.engine import Engine
         class Server:
@@ -188,7 +188,7 @@ def test_an_attribute_of_self_has_the_type_of_what_was_stored(tmp_path):
         ("self.part = Given()", []),
     ],
 )
-def test_an_attribute_that_the_library_makes_of_one_class_is_of_that_class(tmp_path, body, expected):
+def test_attribute_always_created_from_one_class_has_that_type(tmp_path, body, expected):
     files = {
         "__init__.py": "",
         "parts.py": f"""
@@ -203,7 +203,7 @@ def test_an_attribute_that_the_library_makes_of_one_class_is_of_that_class(tmp_p
     assert [name for _, _, name in missing(found)] == expected
 
 
-def test_slots_are_attributes_and_the_mark_for_keywords_is_no_field(tmp_path):
+def test_slots_are_attributes_and_kw_only_is_not_a_field(tmp_path):
     files = {
         "__init__.py": "",
         "parts.py": """
@@ -262,7 +262,7 @@ def test_slots_are_attributes_and_the_mark_for_keywords_is_no_field(tmp_path):
         "from packaging import version as vs\ndef f(v):\n    if vs.parse(v.vllm_version) < vs.parse('0.11'):\n        from vllm.engine import gone",
     ],
 )
-def test_a_guarded_miss_is_no_break(tmp_path, server):
+def test_guarded_missing_name_is_not_reported(tmp_path, server):
     assert lines(tmp_path, server) == []
 
 
@@ -276,7 +276,7 @@ def test_a_guarded_miss_is_no_break(tmp_path, server):
         "try:\n    from vllm.gone import x\nexcept ImportError:\n    from vllm.engine import gone",
     ],
 )
-def test_a_guard_that_does_not_help_is_none(tmp_path, server):
+def test_ineffective_guard_is_ignored(tmp_path, server):
     assert [name for _, _, name in lines(tmp_path, server)] == ["vllm.engine:gone"]
 
 
@@ -315,7 +315,7 @@ def is_version_ge(pkg="vllm", minver="0.7.3"):
         if version == "0.12.0" or not name.startswith("equality")  # a version with a suffix is another one
     ],
 )
-def test_every_spelling_of_a_version_test_is_decided(tmp_path, test, version):
+def test_every_form_of_version_test_is_evaluated(tmp_path, test, version):
     server = f"{test}\n    from vllm.engine import gone\n"
     if not test.endswith("else:"):
         server += "else:\n    import vllm.gone\n"
@@ -347,19 +347,19 @@ else:
         "told_version in ('0.12.0', '0.6.3')",
     ],
 )
-def test_a_version_that_another_module_of_verl_holds_is_known(tmp_path, test):
+def test_version_stored_in_another_verl_module_is_evaluated(tmp_path, test):
     name = test.split()[0]
     server = f"from verl.third_party import {name}\nif {test}:\n    from vllm.engine import gone\nelse:\n    import vllm.gone"
     assert lines(tmp_path, server, third_party=THIRD_PARTY) == [(3, "import", "vllm.engine:gone")]
 
 
-def test_modules_that_take_a_version_from_each_other_leave_it_open(tmp_path):
+def test_circular_version_imports_leave_the_version_open(tmp_path):
     server = "from verl.third_party import vllm_version\nif vllm_version == '0.12.0':\n    from vllm.engine import gone"
     other = "import vllm\nfrom verl.workers.rollout.vllm_rollout.vllm_async_server import vllm_version"
     assert lines(tmp_path, server, third_party=other) == []
 
 
-def test_a_condition_is_shown_and_the_place_alone_stops_nothing(tmp_path):
+def test_condition_is_shown_and_use_without_a_path_stops_nothing(tmp_path):
     use = only(
         compare(
             tmp_path,
@@ -378,7 +378,7 @@ def test_a_condition_is_shown_and_the_place_alone_stops_nothing(tmp_path):
         "torch.distributed.get_rank() == 0",
     ],
 )
-def test_what_only_the_first_process_does_is_done_in_every_run(tmp_path, test):
+def test_code_for_rank_zero_runs_in_every_job(tmp_path, test):
     server = (
         f"class Server:\n    def run(self):\n        if {test}:\n            from vllm.engine import gone"
     )
@@ -386,7 +386,7 @@ def test_what_only_the_first_process_does_is_done_in_every_run(tmp_path, test):
     assert (use.when, use.paths) == ("", ("async rollout",))
 
 
-def test_a_method_that_is_called_under_a_condition_is_conditional(tmp_path):
+def test_method_called_under_a_condition_is_conditional(tmp_path):
     server = """
         class Server:
             def launch(self):
@@ -403,7 +403,7 @@ def test_a_method_that_is_called_under_a_condition_is_conditional(tmp_path):
     assert found == {"vllm.engine:one": "", "vllm.engine:two": "self.node_rank != 0"}
 
 
-def test_a_function_for_another_release_is_no_break(tmp_path):
+def test_function_for_another_release_is_not_reported(tmp_path):
     server = """
         import vllm
         from packaging import version
@@ -415,7 +415,7 @@ def test_a_function_for_another_release_is_no_break(tmp_path):
     assert lines(tmp_path, server) == []
 
 
-def test_phase_and_path_follow_from_who_imports_the_module(tmp_path):
+def test_phase_and_path_follow_from_the_importing_module(tmp_path):
     found = compare(
         tmp_path,
         "from verl.utils import used\nfrom vllm.engine import here",
@@ -429,22 +429,22 @@ def test_phase_and_path_follow_from_who_imports_the_module(tmp_path):
     }
 
 
-def test_what_is_loaded_later_is_on_no_path(tmp_path):
+def test_module_loaded_under_a_setting_is_on_no_path(tmp_path):
     server = "def f(config):\n    if config.qat:\n        from verl.utils import later"
     use = only(compare(tmp_path, server, ENGINE, utils__later="from vllm.engine import gone"))
     assert use.paths == ()
 
 
-def test_the_paths_are_read_from_verls_own_registry(tmp_path):
+def test_paths_are_read_from_the_registry_of_verl(tmp_path):
     registry = "_ROLLOUT_REGISTRY = {('vllm', 'async'): 'verl.workers.rollout.vllm_rollout.A', ('sglang', 'sync'): 'x.Y'}"
     assert compare(tmp_path, "", ENGINE, workers__rollout__base=registry).paths == ("async rollout",)
 
 
-def test_without_a_registry_both_paths_are_where_verl_had_them(tmp_path):
+def test_paths_default_to_known_locations_without_a_registry(tmp_path):
     assert compare(tmp_path, "", ENGINE).paths == ("sync rollout", "async rollout")
 
 
-def test_a_vendored_tree_is_read_under_both_of_its_names(tmp_path):
+def test_vendored_tree_is_read_under_both_names(tmp_path):
     write(tmp_path / "pkg", {
         "verl/workers/rollout/vllm_rollout/vllm_async_server.py": "from verl.utils import a\nfrom pkg.verl.utils import b",
         "verl/utils/a.py": "from vllm.engine import one",
@@ -457,7 +457,7 @@ def test_a_vendored_tree_is_read_under_both_of_its_names(tmp_path):
     assert {use.name for use in found.uses} == {"vllm.engine:one", "vllm.engine:two"}
 
 
-def test_a_moved_name_is_located_where_it_is_defined(tmp_path):
+def test_moved_name_is_located_at_its_definition(tmp_path):
     files = {**ENGINE, "utils/__init__.py": "", "utils/net.py": "def uri(): ..."}
     assert only(compare(tmp_path, "from vllm.utils import uri", files)).now == "vllm.utils.net.uri"
 
@@ -472,7 +472,7 @@ def test_a_tree_without_a_vllm_rollout_is_not_judged(tmp_path):
     assert isinstance(read_trees(VllmUses, Tree(str(folder), "verl", "", ""), vllm(tmp_path, ENGINE)), Absent)
 
 
-def test_a_module_that_cannot_be_read_is_named(tmp_path):
+def test_unparsable_module_is_named(tmp_path):
     found = compare(tmp_path, "import verl.utils.bad", ENGINE, utils__bad="def f(: vllm")
     assert [file.module for file in found.unread] == ["verl.utils.bad"]
 
@@ -492,7 +492,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, *below: Path) -> None:
     monkeypatch.setattr(Path, "read_bytes", guarded(Path.read_bytes))
 
 
-def test_a_verl_whose_rollouts_cannot_be_seen_is_not_called_one_without_rollouts(tmp_path, monkeypatch):
+def test_verl_with_unreadable_rollouts_is_unknown_and_not_absent(tmp_path, monkeypatch):
     trees = verl(tmp_path, ""), vllm(tmp_path, ENGINE)
     refuse(monkeypatch, tmp_path / "verl" / "workers")
     found = read_trees(VllmUses, *trees)
@@ -509,7 +509,7 @@ def test_a_verl_whose_rollouts_cannot_be_seen_is_not_called_one_without_rollouts
         (SERVER, "verl.workers.rollout.vllm_rollout.vllm_async_server"),
     ],
 )
-def test_what_may_not_be_read_in_verl_stops_the_paths_that_load_it(tmp_path, monkeypatch, hidden, module):
+def test_unreadable_verl_file_stops_the_paths_that_load_it(tmp_path, monkeypatch, hidden, module):
     trees = (
         verl(
             tmp_path,
@@ -538,7 +538,7 @@ def test_an_empty_file_stops_the_paths_that_load_it(tmp_path):
 
 
 @pytest.mark.parametrize("hidden", ["sub", "sub/a.py"])
-def test_an_unreadable_part_of_vllm_is_unknown_and_reported(tmp_path, monkeypatch, hidden):
+def test_unreadable_part_of_vllm_is_unknown_and_reported(tmp_path, monkeypatch, hidden):
     trees = verl(tmp_path, "from vllm.sub.a import X\nX.gone"), vllm(tmp_path, {"sub/a.py": "class X: ..."})
     refuse(monkeypatch, tmp_path / "vllm" / hidden)
     found = read_trees(VllmUses, *trees)
@@ -565,7 +565,7 @@ REPLICA = """
 
 
 @pytest.mark.parametrize("how", ["deleted", "a dangling link"])
-def test_a_server_that_verl_imports_and_does_not_have_stops_its_path(tmp_path, how):
+def test_missing_server_module_stops_its_path(tmp_path, how):
     trees = (
         verl(tmp_path, "", workers__rollout__base=REGISTRY, workers__rollout__replica=REPLICA),
         vllm(tmp_path, ENGINE),
@@ -584,7 +584,7 @@ def test_a_server_that_verl_imports_and_does_not_have_stops_its_path(tmp_path, h
         assert (unread.kind, Path(unread.path).name, unread.line) == ("missing", "replica.py", 4)
 
 
-def test_a_package_that_the_registry_names_and_that_is_not_there_stops_its_path(tmp_path):
+def test_missing_package_named_in_the_registry_stops_its_path(tmp_path):
     trees = verl(tmp_path, "", workers__rollout__base=REGISTRY), vllm(tmp_path, ENGINE)
     write(tmp_path / "verl", {"workers/rollout/replica.py": REPLICA})
     shutil.rmtree((tmp_path / "verl" / SERVER).parent)
@@ -593,7 +593,7 @@ def test_a_package_that_the_registry_names_and_that_is_not_there_stops_its_path(
     assert [(file.kind, file.paths) for file in found.unread] == [("missing", ("async rollout",))]
 
 
-def test_a_module_of_its_own_that_verl_lacks_stops_the_paths_that_import_it(tmp_path):
+def test_missing_verl_module_stops_the_paths_that_import_it(tmp_path):
     found = compare(tmp_path, "import os\nfrom verl.utils.gone import x", ENGINE)
     (unread,) = found.unread
     assert (unread.module, unread.line, unread.kind) == ("verl.utils.gone", 2, "missing")
@@ -614,14 +614,14 @@ def test_a_module_of_its_own_that_verl_lacks_stops_the_paths_that_import_it(tmp_
         "import verl.utils.quiet",
     ],
 )
-def test_a_module_that_need_not_be_there_is_no_alarm(tmp_path, server):
+def test_optional_missing_module_is_not_reported(tmp_path, server):
     others = {
         "utils__quiet": "import contextlib\nwith contextlib.suppress(ImportError):\n    import verl.utils.gone",
     }
     assert compare(tmp_path, server, ENGINE, **others).unread == ()
 
 
-def test_a_module_of_a_package_that_is_spread_over_several_folders_is_no_alarm(tmp_path):
+def test_missing_module_of_a_namespace_package_is_not_reported(tmp_path):
     trees = verl(tmp_path, "import verl.spread.gone"), vllm(tmp_path, ENGINE)
     spread = "from pkgutil import extend_path\n__path__ = extend_path(__path__, __name__)"
     write(tmp_path / "verl", {"spread/__init__.py": spread})
@@ -630,7 +630,7 @@ def test_a_module_of_a_package_that_is_spread_over_several_folders_is_no_alarm(t
     assert found.unread == ()
 
 
-def test_vllms_own_file_that_is_no_python_stops_the_paths_that_import_it(tmp_path):
+def test_unparsable_vllm_file_stops_the_paths_that_import_it(tmp_path):
     files = {**ENGINE, "bad.py": "x = 1\ndef half(:\n", "a/__init__.py": "from vllm.bad import X"}
     server = "from vllm.a import X\ndef f(config):\n    if config.qat:\n        import vllm.other"
     trees = verl(tmp_path, server), vllm(tmp_path, {**files, "other.py": "def half(:"})
@@ -644,7 +644,7 @@ def test_vllms_own_file_that_is_no_python_stops_the_paths_that_import_it(tmp_pat
 
 @pytest.mark.parametrize("python", ["", "3.99.1"])
 @pytest.mark.parametrize("where", ["verl", "vllm"])
-def test_syntax_that_a_newer_python_may_know_is_not_called_damage(tmp_path, python, where):
+def test_syntax_of_a_newer_python_is_not_reported_as_damage(tmp_path, python, where):
     newer = "type X = (int"  # no Python knows it: the doctor's cannot tell
     trees = (
         verl(tmp_path, "import verl.utils.bad\nimport vllm.bad", utils__bad=newer if where == "verl" else ""),
@@ -682,13 +682,13 @@ RECEIVER = """
 
 
 @pytest.mark.parametrize("how", ["Args.extra = 1", "setattr(Args, 'extra', 1)"])
-def test_what_one_module_of_verl_puts_into_a_class_another_one_may_read(tmp_path, how):
+def test_attribute_patched_in_by_another_verl_module_is_accepted(tmp_path, how):
     server = "import verl.utils.patching\nfrom vllm.engine import Args\nArgs.extra\nArgs().extra\nArgs.other"
     found = compare(tmp_path, server, ENGINE, utils__patching=f"from vllm.engine import Args\n{how}")
     assert missing(found) == [(5, "attribute", "vllm.engine.Args.other")]
 
 
-def test_what_is_read_before_the_same_module_replaces_it_must_be_there(tmp_path):
+def test_attribute_read_before_its_replacement_must_exist(tmp_path):
     server = "from vllm.engine import Args\noriginal = Args.gone\nArgs.gone = lambda self: original(self)"
     assert lines(tmp_path, server) == [(2, "attribute", "vllm.engine.Args.gone")]
 
@@ -711,7 +711,7 @@ def test_what_is_read_before_the_same_module_replaces_it_must_be_there(tmp_path)
         ("other.remote(Args).remote(gone=1)", None),
     ],
 )
-def test_calls_from_other_code_are_judged_too(tmp_path, text, expected):
+def test_calls_through_wrappers_are_judged(tmp_path, text, expected):
     server = f"""
         import asyncio, functools, ray
         from functools import partial
@@ -734,7 +734,7 @@ def test_calls_from_other_code_are_judged_too(tmp_path, text, expected):
         ("if self.config.qat:\n                self.collective_rpc('init_worker')", set()),
     ],
 )
-def test_what_verl_sends_to_its_workers_is_run_there(tmp_path, sent, expected):
+def test_functions_sent_to_workers_are_judged(tmp_path, sent, expected):
     found = compare(
         tmp_path, SENDER.format(sent), ENGINE, workers__rollout__vllm_rollout__worker=RECEIVER,
         workers__rollout__base=REGISTRY,
@@ -743,7 +743,7 @@ def test_what_verl_sends_to_its_workers_is_run_there(tmp_path, sent, expected):
     assert {use.last for use in found.uses if use.breaks} == {"gone", "in_place"}
 
 
-def test_a_function_that_asks_for_something_else_is_not_run_by_what_is_sent(tmp_path):
+def test_sent_function_is_not_run_with_other_arguments(tmp_path):
     server = """
         class Server:
             def start(self):
@@ -761,7 +761,7 @@ def test_a_function_that_asks_for_something_else_is_not_run_by_what_is_sent(tmp_
     }
 
 
-def test_no_file_below_the_trees_is_written(tmp_path):
+def test_trees_are_not_modified(tmp_path):
     compare(tmp_path, "import vllm", ENGINE)
     assert not list(tmp_path.rglob("*.pyc"))
 

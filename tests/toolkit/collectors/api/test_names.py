@@ -33,7 +33,7 @@ def broken(found: VllmUses, kind: str) -> list[tuple[int, str]]:
         "other.patch('vllm.layers.gone')",
     ],
 )
-def test_what_is_there_or_of_others_is_silent(tmp_path, given):
+def test_existing_or_unrelated_targets_are_not_reported(tmp_path, given):
     server = f"from unittest.mock import patch\nfrom vllm.layers import Linear\n{given}"
     assert broken(compare(tmp_path, server, LAYERS), "patch") == []
 
@@ -51,13 +51,13 @@ def test_what_is_there_or_of_others_is_silent(tmp_path, given):
         ("def f():\n  T = [('vllm.layers.gone', f)]\n  for path, new in T:\n    patch(path, new)", (4, "vllm.layers.gone")),
     ],
 )  # fmt: skip
-def test_what_is_not_there_cannot_be_patched(tmp_path, text, expected):
+def test_patching_a_missing_target_is_reported(tmp_path, text, expected):
     server = f"from unittest.mock import patch\nfrom vllm.layers import Linear\n{text}"
     assert broken(compare(tmp_path, server, LAYERS), "patch") == [expected]
 
 
 @pytest.mark.parametrize("error", ["AttributeError", "Exception", ""])
-def test_an_error_that_is_caught_does_no_harm(tmp_path, error):
+def test_caught_patch_error_is_not_reported(tmp_path, error):
     server = (
         f"from unittest import mock\ntry:\n    mock.patch('vllm.layers.gone', f)\nexcept {error}:\n    pass"
     )
@@ -92,7 +92,7 @@ def sent(tmp_path, text: str) -> list[tuple[int, str]]:
 
 @pytest.mark.parametrize("name", ["sleep", "init_worker", "update"])
 @pytest.mark.parametrize("how", ["self.engine.collective_rpc('{}')", "self._execute('{}', kwargs=1)"])
-def test_methods_of_the_worker_of_its_wrapper_and_of_a_mixin_are_there(tmp_path, how, name):
+def test_methods_of_worker_wrapper_and_mixin_are_found(tmp_path, how, name):
     assert sent(tmp_path, how.format(name)) == []
 
 
@@ -106,21 +106,21 @@ def test_methods_of_the_worker_of_its_wrapper_and_of_a_mixin_are_there(tmp_path,
         "await self._execute('{}')",
     ],
 )
-def test_a_method_that_no_class_gives_the_workers_is_missing(tmp_path, how, name):
+def test_sent_method_that_no_worker_class_defines_is_missing(tmp_path, how, name):
     """`Engine` of verl has `start`, but nothing says that it is mixed into the workers."""
     assert sent(tmp_path, how.format(name)) == [(5, f"Worker.{name}")]
 
 
-def test_names_that_are_computed_are_left_alone(tmp_path):
+def test_computed_method_names_are_not_judged(tmp_path):
     assert sent(tmp_path, "self.engine.collective_rpc(name)") == []
 
 
-def test_without_the_class_of_the_workers_it_is_unknown(tmp_path):
+def test_sent_method_is_unknown_without_the_worker_class(tmp_path):
     found = compare(tmp_path, SENDER.format("self.engine.collective_rpc('gone')"), {"a.py": ""})
     assert [use.resolution for use in found.uses if use.kind == "sent"] == ["unknown"]
 
 
-def test_what_modules_that_no_rollout_loads_send_is_for_other_engines(tmp_path):
+def test_methods_sent_by_modules_outside_the_rollout_are_ignored(tmp_path):
     server = "def f(config):\n    if config.x:\n        import verl.utils.other"
     found = compare(tmp_path, server, WORKER, utils__other=SENDER.format("self.llm.collective_rpc('gone')"))
     assert [use for use in found.uses if use.kind == "sent"] == []

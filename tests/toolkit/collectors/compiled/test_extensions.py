@@ -117,7 +117,7 @@ def environment(tmp_path: Path, parts: Path) -> Environment:
     return made
 
 
-def test_a_package_that_fits_lacks_nothing(environment: Environment) -> None:
+def test_matching_package_lacks_nothing(environment: Environment) -> None:
     environment.add("vllm", "fits.so", requires=("torch==2.8.0",))
     found = environment.of("vllm")
     assert found.loads
@@ -147,7 +147,7 @@ def test_weak_symbols_may_be_missing(environment: Environment) -> None:
     assert environment.of("apex").loads
 
 
-def test_a_library_of_cuda_that_nothing_leads_to(environment: Environment) -> None:
+def test_unreachable_cuda_library_is_reported(environment: Environment) -> None:
     environment.add("sgl-kernel", "runtime.so")
     found = environment.of("sgl-kernel")
     assert [missing.name for missing in found.missing_libraries] == ["libcudart.so.12"]
@@ -155,7 +155,7 @@ def test_a_library_of_cuda_that_nothing_leads_to(environment: Environment) -> No
     assert found.missing_symbols == ()
 
 
-def test_torch_finds_the_libraries_of_nvidias_wheels_by_itself(environment: Environment) -> None:
+def test_libraries_from_nvidia_wheels_are_found_by_torch(environment: Environment) -> None:
     environment.add(
         "nvidia-cuda-runtime-cu12", "libcudart.so.12", to="nvidia/cuda_runtime/lib/libcudart.so.12"
     )
@@ -163,7 +163,7 @@ def test_torch_finds_the_libraries_of_nvidias_wheels_by_itself(environment: Envi
     assert environment.of("sgl-kernel").loads
 
 
-def test_ld_library_path_counts(
+def test_ld_library_path_is_searched(
     environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment.add("sgl-kernel", "runtime.so")
@@ -172,7 +172,7 @@ def test_ld_library_path_counts(
     assert environment.of("sgl-kernel").loads
 
 
-def test_what_another_file_of_the_package_exports_is_not_missing(environment: Environment) -> None:
+def test_symbol_exported_by_a_sibling_library_is_not_missing(environment: Environment) -> None:
     files = {name: (environment.parts / name).read_bytes() for name in ("sibling.so", "libextra.so")}
     install(
         environment.site,
@@ -184,7 +184,7 @@ def test_what_another_file_of_the_package_exports_is_not_missing(environment: En
     assert all(found.loads for found in environment.look().extensions)
 
 
-def test_one_of_several_builds_is_enough(environment: Environment) -> None:
+def test_one_loadable_build_of_several_is_enough(environment: Environment) -> None:
     files = {
         "bits/libbits_cuda118.so": (environment.parts / "other.so").read_bytes(),
         "bits/libbits_cuda128.so": (environment.parts / "fits.so").read_bytes(),
@@ -197,7 +197,7 @@ def test_one_of_several_builds_is_enough(environment: Environment) -> None:
     assert found["libbits_cuda128.so"] == ""
 
 
-def test_a_second_look_gives_the_same_from_memory(
+def test_second_scan_reads_the_cached_results(
     environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment.add("flash-attn", "other.so")
@@ -216,7 +216,7 @@ def test_a_replaced_file_is_read_again(environment: Environment) -> None:
     assert environment.of("flash-attn").loads
 
 
-def test_a_script_of_the_linker_is_no_finding(environment: Environment) -> None:
+def test_linker_scripts_are_not_reported(environment: Environment) -> None:
     files = {"tools/libtbb.so": b"INPUT(libtbb.so.12)\n" * 9, "tools/libnone.so": b""}
     install(environment.site, "tools", "1.0", files=files, tag="cp311-cp311-linux_x86_64")
     assert {found.package for found in environment.look().extensions} == {"torch"}
@@ -227,7 +227,9 @@ def test_a_script_of_the_linker_is_no_finding(environment: Environment) -> None:
     ("body", "problem"),
     [(b"", "it is empty"), (b"version https://git-lfs.github.com/spec/v1\n" * 9, "it is not an ELF file")],
 )
-def test_a_module_that_is_no_elf_file(environment: Environment, name: str, body: bytes, problem: str) -> None:
+def test_module_that_is_not_an_elf_file_is_reported(
+    environment: Environment, name: str, body: bytes, problem: str
+) -> None:
     """Nor is one that is made for another processor left in its place: the damaged one was meant for this one."""
     sound = (environment.parts / "fits.so").read_bytes()
     files = {f"vllm/{name}": body, f"vllm/{name.replace('.', '_AVX2.', 1)}": sound}
@@ -240,7 +242,7 @@ def test_a_module_that_is_no_elf_file(environment: Environment, name: str, body:
     assert finding.message == f"vllm 1.0 cannot be loaded: {name}: {problem}"
 
 
-def test_files_that_are_cut_short_or_for_another_processor(environment: Environment) -> None:
+def test_truncated_files_and_files_for_another_processor_are_reported(environment: Environment) -> None:
     sound = (environment.parts / "fits.so").read_bytes()
     foreign = bytearray(sound)
     foreign[18:20] = (243).to_bytes(2, "little")
@@ -254,7 +256,7 @@ def test_files_that_are_cut_short_or_for_another_processor(environment: Environm
     assert "it is for riscv64, this machine is" in environment.of("foreign").problem
 
 
-def test_a_damaged_library_is_not_taken_for_another_torch(environment: Environment) -> None:
+def test_damaged_torch_library_is_reported_as_damaged(environment: Environment) -> None:
     environment.add("vllm", "fits.so")
     library = environment.site / "torch" / "lib" / "libc10.so"
     library.write_bytes(library.read_bytes()[:600])
@@ -263,7 +265,7 @@ def test_a_damaged_library_is_not_taken_for_another_torch(environment: Environme
     assert found.problem.startswith(f"{library}: ")
 
 
-def test_a_library_of_another_cuda_in_front_of_the_wheels(
+def test_library_of_another_cuda_before_the_wheels_is_reported(
     environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The versioned symbol that libcusparse of CUDA 12.4 wants, and libnvJitLink of 12.1 does not have."""
@@ -294,7 +296,7 @@ def test_a_library_of_another_cuda_in_front_of_the_wheels(
     )
 
 
-def test_an_old_cpp_library_in_front_of_the_systems(
+def test_older_libstdcxx_before_the_system_one_is_reported(
     environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for folder, number in (("old", 29), ("new", 32)):
@@ -328,7 +330,7 @@ def test_an_old_cpp_library_in_front_of_the_systems(
     assert environment.of("vllm").symbols_missing == 0
 
 
-def test_without_torch_packages_are_looked_at_all_the_same(tmp_path: Path, parts: Path) -> None:
+def test_packages_are_inspected_without_torch(tmp_path: Path, parts: Path) -> None:
     environment = Environment(tmp_path / "env", parts)
     environment.add("flash-attn", "fits.so")
     found = torch_build.collect(environment.python)
@@ -339,7 +341,7 @@ def test_without_torch_packages_are_looked_at_all_the_same(tmp_path: Path, parts
     ]
 
 
-def test_an_interpreter_that_cannot_be_read_is_unknown(environment: Environment) -> None:
+def test_unreadable_interpreter_is_unknown(environment: Environment) -> None:
     python = replace(environment.python, executable=str(environment.site / "none"))
     found = extensions.collect(Machine(), python, look_at(environment.site), Absent("no torch"), *shell())
     assert isinstance(found, Unknown)
@@ -348,7 +350,7 @@ def test_an_interpreter_that_cannot_be_read_is_unknown(environment: Environment)
     assert isinstance(found, Absent)
 
 
-def test_what_a_launch_file_sets_counts(environment: Environment, tmp_path: Path) -> None:
+def test_variables_set_in_a_launch_file_apply(environment: Environment, tmp_path: Path) -> None:
     environment.add("sgl-kernel", "runtime.so")
     shutil.copy(environment.parts / "libcudart.so.12", tmp_path)
     job = JobVariables({"LD_LIBRARY_PATH": str(tmp_path)}, places={"LD_LIBRARY_PATH": ("run.sh", 3)})
@@ -367,7 +369,7 @@ def test_the_fact_survives_json(environment: Environment) -> None:
     assert recall(Extensions, "key") == fact
 
 
-def test_a_damaged_memory_is_no_memory(environment: Environment, private_home: Path) -> None:
+def test_damaged_cache_is_ignored(environment: Environment, private_home: Path) -> None:
     environment.add("flash-attn", "other.so")
     first = environment.look()
     (memory,) = private_home.rglob("elf.json")
@@ -391,22 +393,22 @@ def test_the_installed_torch_and_its_abi(environment: Environment) -> None:
     assert isinstance(torch_build.collect(environment.python), Unknown)
 
 
-def test_files_for_another_interpreter_are_none_of_this_ones_business(environment: Environment) -> None:
+def test_files_for_another_python_version_are_ignored(environment: Environment) -> None:
     environment.add("vllm", "other.so", to="vllm/_C.cpython-313-x86_64-linux-gnu.so")
     assert [found for found in environment.look().extensions if found.package == "vllm"] == []
 
 
-def test_plug_ins_in_nvidias_wheels_are_left_alone(environment: Environment) -> None:
+def test_plugins_in_nvidia_wheels_are_ignored(environment: Environment) -> None:
     environment.add("nvidia-nvshmem-cu12", "runtime.so", to="nvidia/nvshmem/lib/nvshmem_transport.so.3")
     assert [found for found in environment.look().extensions if found.package.startswith("nvidia-")] == []
 
 
-def test_the_drivers_functions_are_never_missing(environment: Environment) -> None:
+def test_driver_functions_are_never_missing(environment: Environment) -> None:
     environment.add("torch-memory-saver", "driver.so")
     assert environment.of("torch-memory-saver").loads
 
 
-def test_a_library_of_cuda_that_is_older_than_was_meant(environment: Environment) -> None:
+def test_cuda_library_older_than_required_is_reported(environment: Environment) -> None:
     library = "nvidia/nccl/lib/libnccl.so.2"
     environment.add("nvidia-nccl-cu12", "libnccl.so.2", to=library)
     environment.add("deep-ep", "newer.so")
@@ -414,14 +416,14 @@ def test_a_library_of_cuda_that_is_older_than_was_meant(environment: Environment
     assert (symbol.name, symbol.expected_of) == ("ncclCommWindowRegister", f"{environment.site}/{library}")
 
 
-def test_a_package_may_load_nvidias_libraries_by_itself(environment: Environment) -> None:
+def test_nvidia_wheels_provide_symbols_without_a_listed_dependency(environment: Environment) -> None:
     environment.add("transformer-engine-torch", "nvrtc.so")
     assert environment.of("transformer-engine-torch").symbols_missing == 1
     environment.add("nvidia-cuda-nvrtc-cu12", "libnvrtc.so.12", to="nvidia/cuda_nvrtc/lib/libnvrtc.so.12")
     assert environment.of("transformer-engine-torch").loads
 
 
-def test_distributions_of_one_project_load_each_others_files(environment: Environment) -> None:
+def test_distributions_of_one_project_share_their_libraries(environment: Environment) -> None:
     environment.add("transformer-engine-torch", "sibling.so", to="te_torch.so")
     assert not environment.of("transformer-engine-torch").loads
     environment.add("transformer-engine-cu12", "libextra.so", to="transformer_engine/libextra.so")
@@ -431,7 +433,7 @@ def test_distributions_of_one_project_load_each_others_files(environment: Enviro
 @pytest.mark.parametrize(
     "name", ["nixl_ep_cu12/ep_torch{}{}", "mooncake/pg_{}_{}_0", "dlpack/libaddon_torch{}{}-cuda"]
 )
-def test_one_build_for_each_torch(environment: Environment, name: str) -> None:
+def test_matching_build_is_chosen_by_torch_version(environment: Environment, name: str) -> None:
     files = {
         f"{name.format(2, minor)}.cpython-311-x86_64-linux-gnu.so": (environment.parts / part).read_bytes()
         for minor, part in {8: "fits.so", 12: "other.so", 13: "other.so"}.items()
@@ -441,7 +443,7 @@ def test_one_build_for_each_torch(environment: Environment, name: str) -> None:
     assert instead == {f"{environment.site}/{name.format(2, 8)}.cpython-311-x86_64-linux-gnu.so"}
 
 
-def test_none_of_the_builds_is_for_this_torch(environment: Environment) -> None:
+def test_no_build_for_the_installed_torch_is_reported(environment: Environment) -> None:
     environment.add("nixl-cu12", "other.so", to="nixl_ep_cu12/ep_torch213.so")
     found = environment.of("nixl-cu12")
     assert (found.instead, found.built_for_torch) == ("", "2.13")

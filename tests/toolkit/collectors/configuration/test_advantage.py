@@ -85,7 +85,7 @@ def with_more(data):
         ("old.Old", "token_baseline", "x", ""),
     ],
 )
-def test_a_column_that_the_trainer_does_not_load(
+def test_column_that_the_trainer_does_not_load_is_reported(
     tmp_path: Path, trainer: str, name: str, column: str, raised: str
 ) -> None:
     files = {"core": ESTIMATORS, "old": OLD, "new": NEW, "helpers": HELPERS.format(column=column)}
@@ -98,7 +98,7 @@ def test_a_column_that_the_trainer_does_not_load(
     assert (found.refusal.text if found.refusal else "") == raised
 
 
-def test_a_name_that_is_not_registered_or_a_trainer_that_computes_nothing(tmp_path: Path) -> None:
+def test_unregistered_estimator_or_empty_trainer_is_not_judged(tmp_path: Path) -> None:
     (tmp_path / "__init__.py").write_text("class Trainer:\n    def fit(self):\n        pass\n")
     (tmp_path / "core.py").write_text(ESTIMATORS)
     definitions = Definitions([SourceTree(tmp_path, "verl", "verl")], None, lambda *_: UNCLEAR)

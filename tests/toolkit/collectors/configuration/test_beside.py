@@ -7,7 +7,7 @@ from pathlib import Path
 from verl_doctor.toolkit.collectors.configuration.beside import beside, model_beside
 
 
-def test_the_only_file_of_that_name_that_lies_beside(tmp_path: Path) -> None:
+def test_single_file_of_the_same_name_nearby_is_suggested(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     for folder in (here, there):
         folder.mkdir()
@@ -17,7 +17,7 @@ def test_the_only_file_of_that_name_that_lies_beside(tmp_path: Path) -> None:
     assert beside(Path("/gone/tools.yaml"), (here, there)) == ""
 
 
-def test_a_slip_in_the_name(tmp_path: Path) -> None:
+def test_typo_in_a_file_name_is_corrected(tmp_path: Path) -> None:
     (tmp_path / "train.parquet").touch()
     (tmp_path / "notes.txt").touch()
     assert beside(tmp_path / "trian.parquet", ()) == str(tmp_path / "train.parquet")
@@ -25,7 +25,7 @@ def test_a_slip_in_the_name(tmp_path: Path) -> None:
     assert beside(Path("/gone/x.parquet"), ()) == ""
 
 
-def test_the_beginning_of_a_name_or_of_an_extension(tmp_path: Path) -> None:
+def test_file_name_prefix_is_completed(tmp_path: Path) -> None:
     for name in ("validation.parquet", "train.parquet", "train_small.parquet", "tools.yaml"):
         (tmp_path / name).touch()
     assert beside(tmp_path / "val.parquet", ()) == str(tmp_path / "validation.parquet")
@@ -36,7 +36,7 @@ def test_the_beginning_of_a_name_or_of_an_extension(tmp_path: Path) -> None:
     assert beside(tmp_path / "va.parquet", ()) == ""
 
 
-def test_the_only_model_that_can_be_meant(tmp_path: Path) -> None:
+def test_single_matching_model_folder_is_suggested(tmp_path: Path) -> None:
     for name in ("qwen2-0.5b", "llama", "cached/snapshots/0a1b", "actor/huggingface", "two/a", "two/b"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "config.json").write_text("{}")

@@ -62,7 +62,7 @@ def test_appended_keys(word: str, refused: list[str], tmp_path: Path) -> None:
     assert [one.name for one in found.refused] == refused
 
 
-def test_keys_of_the_users_own_file(tmp_path: Path) -> None:
+def test_keys_of_the_users_config_file_are_accepted(tmp_path: Path) -> None:
     folder = source_trees.write(tmp_path / "verl", {"config.py": CLASSES})
     program = f"{folder}/trainer/main_ppo.py"
     tree = {**TREE, "actor": {**TREE["actor"], "mine": 1, "inherited": 2}}
@@ -109,7 +109,9 @@ DECLARED = """
         ("free.x=text", None),
     ],
 )
-def test_types_that_classes_declare(word: str, types: tuple[str, ...] | None, tmp_path: Path) -> None:
+def test_types_declared_by_config_classes_are_checked(
+    word: str, types: tuple[str, ...] | None, tmp_path: Path
+) -> None:
     folder = source_trees.write(tmp_path / "verl", {"config.py": DECLARED})
     limits = {"most": 2.0, "least": 1, "length": None, "many": None, "kind": 3}
     tree = {"algorithm": {"_target_": "verl.config.Algorithm", "limits": limits}, "free": {"x": 1}}
@@ -138,7 +140,9 @@ READERS = {
         ("engine.reads.size=two", "fsdp", False),
     ],
 )
-def test_keys_that_only_another_engine_reads(word: str, strategy: str, unread: bool, tmp_path: Path) -> None:
+def test_keys_read_only_by_another_engine_are_reported(
+    word: str, strategy: str, unread: bool, tmp_path: Path
+) -> None:
     folder = source_trees.write(tmp_path / "verl", READERS)
     tree = {"engine": {"strategy": strategy, "plan": {"size": 1}, "reads": {"size": 1}, "depth": 1}}
     there = with_overrides(Configuration("", "", "main", before=tree), [Word(word, "/run.sh", 1)])

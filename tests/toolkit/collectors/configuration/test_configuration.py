@@ -46,7 +46,7 @@ def _configuration(folder: Path, *words: str, program: str = "-m verl.trainer.ma
     return found
 
 
-def test_a_file_of_a_group_is_no_value_for_its_section(tmp_path: Path) -> None:
+def test_config_group_choice_is_not_a_value_of_its_section(tmp_path: Path) -> None:
     found = _configuration(tmp_path, "engine=megatron")
     assert [word.fate for word in found.overrides] == ["chosen"]
     assert found.get("engine.strategy") == "megatron"
@@ -61,7 +61,7 @@ def test_a_file_of_a_group_is_no_value_for_its_section(tmp_path: Path) -> None:
         ("trainer.test_freq=then", True),
     ],
 )
-def test_a_text_that_verl_compares_a_number_with(word: str, wrong: bool, tmp_path: Path) -> None:
+def test_text_that_verl_compares_with_a_number_is_reported(word: str, wrong: bool, tmp_path: Path) -> None:
     found = _configuration(tmp_path, word)
     assert (
         bool(list(config_value_of_wrong_type.judge(found, Unknown("not asked"), Unknown("not asked"))))
@@ -69,14 +69,14 @@ def test_a_text_that_verl_compares_a_number_with(word: str, wrong: bool, tmp_pat
     )
 
 
-def test_a_folder_of_configurations_that_is_not_here(tmp_path: Path) -> None:
+def test_missing_config_folder_is_reported(tmp_path: Path) -> None:
     found = _configuration(tmp_path, f"--config-path={tmp_path}/recipe/config", "--config-name=mine")
     assert found.refused
     assert found.missing_folder == f"{tmp_path}/recipe/config"
     assert not _configuration(tmp_path, "--config-name=mine").missing_folder
 
 
-def test_keys_that_only_the_users_own_file_has(tmp_path: Path) -> None:
+def test_keys_defined_only_in_the_users_config_file_are_known(tmp_path: Path) -> None:
     recipe = tmp_path / "recipe"
     recipe.mkdir()
     (recipe / "mine.yaml").write_text(
@@ -88,7 +88,7 @@ def test_keys_that_only_the_users_own_file_has(tmp_path: Path) -> None:
     assert _configuration(tmp_path).added == ()
 
 
-def test_a_folder_that_the_command_adds_is_searched(tmp_path: Path) -> None:
+def test_searchpath_added_by_the_command_is_searched(tmp_path: Path) -> None:
     added = tmp_path / "mine" / "engine"
     added.mkdir(parents=True)
     (added / "other.yaml").write_text("strategy: other\n")
@@ -97,7 +97,7 @@ def test_a_folder_that_the_command_adds_is_searched(tmp_path: Path) -> None:
     assert found.get("engine.strategy") == "other"
 
 
-def test_secrets_in_the_users_own_files_are_not_shown(tmp_path: Path) -> None:
+def test_secrets_in_the_users_config_files_are_hidden(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(
         "trainer: {wandb_key: hunter2, n_token: 4, tags: ['login:hunter2@host'], credentials: {pin: hunter2}}\n"
         "data: {prompt_key: prompt, my_question_key: question}\nhub: 'https://joe:hunter2@hub'\n"
@@ -123,14 +123,14 @@ OWN = {
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_the_users_own_program_is_followed_to_verl(name: str, tmp_path: Path) -> None:
+def test_users_program_is_followed_to_verl(name: str, tmp_path: Path) -> None:
     (tmp_path / "go.py").write_text(OWN[name])
     found = _configuration(tmp_path, "trainer.save_freq=5", program="go.py")
     assert (found.get("trainer.save_freq"), found.get("engine.strategy")) == (5, "fsdp")
     assert found.complete
 
 
-def test_a_word_that_may_set_any_key_leaves_the_defaults_undetermined(tmp_path: Path) -> None:
+def test_undetermined_word_leaves_defaults_undetermined(tmp_path: Path) -> None:
     (tmp_path / "go.py").write_text(OWN[next(iter(OWN))])
     found = _configuration(tmp_path, "trainer.save_freq=5", "$(python3 words.py)", program="go.py")
     assert found.get("trainer.save_freq") == 5
@@ -148,13 +148,13 @@ def test_a_word_that_may_set_any_key_leaves_the_defaults_undetermined(tmp_path: 
         'OmegaConf.update(config, "trainer.save_freq", 1)',
     ],
 )
-def test_a_program_that_changes_its_configuration_is_not_judged_by_it(line: str, tmp_path: Path) -> None:
+def test_program_that_changes_its_configuration_is_not_judged(line: str, tmp_path: Path) -> None:
     (tmp_path / "go.py").write_text(f"from verl.trainer.main_sft import main\n{line}\nmain()\n")
     found = _configuration(tmp_path, program="go.py")
     assert found.why_incomplete == "the program changes the configuration (go.py:2)"
 
 
-def test_a_program_that_prepares_data_starts_no_training(tmp_path: Path) -> None:
+def test_data_preparation_script_is_not_a_training_job(tmp_path: Path) -> None:
     (tmp_path / "prepare.py").write_text("import argparse\nfrom verl.utils.hdfs_io import copy\n")
     script = tmp_path / "run.sh"
     script.write_text("python3 prepare.py --local_dir data\n")
@@ -164,7 +164,7 @@ def test_a_program_that_prepares_data_starts_no_training(tmp_path: Path) -> None
     assert found.command is None
 
 
-def test_the_users_own_file_is_distinguished_from_verls() -> None:
+def test_users_config_file_is_distinguished_from_those_of_verl() -> None:
     verls = "/env/verl/trainer/config/algorithm.yaml:4"
     mine = Configuration(
         "/env/verl/trainer/main_ppo.py", "/home/me/config", "mine", origins={"a": "mine.yaml:3", "b": verls}

@@ -49,7 +49,7 @@ def engines(top: Path, *words: str, installed: tuple[str, ...] = ("torch",)) -> 
     return [(one.module, one.installed, one.read_from.rpartition("verl/")[2]) for one in found.engines]
 
 
-def test_what_verl_imports_for_a_setting_is_looked_for(tmp_path: Path) -> None:
+def test_module_imported_for_a_setting_is_looked_up(tmp_path: Path) -> None:
     place = "workers/rollout/sglang_rollout/server.py:2"
     assert engines(tmp_path, SGLANG) == [("sglang", False, place)]
     assert engines(tmp_path, SGLANG, installed=("torch", "sglang")) == [("sglang", True, place)]
@@ -60,7 +60,7 @@ def test_what_verl_imports_for_a_setting_is_looked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "tree", [{"engine": {"strategy": "megatron"}}, {"engine": {"tensor_model_parallel_size": 1}}]
 )
-def test_the_engine_of_a_trainer_that_only_fine_tunes(tmp_path: Path, tree: dict[str, object]) -> None:
+def test_engine_of_a_fine_tuning_trainer_is_determined(tmp_path: Path, tree: dict[str, object]) -> None:
     """verl 0.9.1 leaves Megatron's strategy to the class of the chosen file."""
     chosen = OverrideWord("engine=megatron", "tune.sh", 2, "chosen", "engine", "", "megatron")
     configuration, *_ = configured(tree=tree)
@@ -72,7 +72,7 @@ def test_the_engine_of_a_trainer_that_only_fine_tunes(tmp_path: Path, tree: dict
     ]
 
 
-def test_a_namespace_package_without_the_part_that_is_imported_is_not_the_engine(tmp_path: Path) -> None:
+def test_namespace_package_without_the_imported_part_is_not_the_engine(tmp_path: Path) -> None:
     place = "workers/megatron_workers.py:2"
     assert engines(tmp_path / "a", MEGATRON, installed=("torch", "megatron")) == [
         ("megatron.core", False, place)
@@ -81,10 +81,10 @@ def test_a_namespace_package_without_the_part_that_is_imported_is_not_the_engine
     assert engines(tmp_path / "b", MEGATRON, installed=both) == [("megatron.core", True, place)]
 
 
-def test_what_this_verl_does_not_import_is_not_judged(tmp_path: Path) -> None:
+def test_engines_that_this_verl_does_not_import_are_not_judged(tmp_path: Path) -> None:
     assert engines(tmp_path) == [], "there is no rollout with vLLM in this tree"
     assert engines(tmp_path, "actor_rollout_ref.rollout.name=trtllm") == []
 
 
-def test_an_environment_without_torch_is_not_the_jobs(tmp_path: Path) -> None:
+def test_environment_without_torch_is_not_judged(tmp_path: Path) -> None:
     assert isinstance(look(tmp_path, SGLANG, installed=()), Absent)

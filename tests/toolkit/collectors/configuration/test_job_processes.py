@@ -36,19 +36,19 @@ def look(folder: Path, *launcher: str | None, program: str = "") -> JobProcesses
 
 
 @pytest.mark.parametrize("program", ["", "initialize_global_process_group()"])
-def test_a_program_that_needs_ranks(tmp_path: Path, program: str) -> None:
+def test_program_that_requires_ranks_is_detected(tmp_path: Path, program: str) -> None:
     assert look(tmp_path, program=program).needs_ranks is bool(program)
 
 
-def test_options_by_their_names(tmp_path: Path) -> None:
+def test_options_are_read_by_name(tmp_path: Path) -> None:
     found = look(tmp_path, "torchrun", "--standalone", "--nproc-per-node", "8", "--nno=2", "-m")
     assert found.options == {"standalone": None, "nproc_per_node": "8", "nnodes": "2"}
     assert (found.unknown, found.undetermined) == ((), False)
 
 
-def test_an_option_that_is_not_there(tmp_path: Path) -> None:
+def test_unknown_option_is_reported(tmp_path: Path) -> None:
     assert look(tmp_path, "torchrun", "--num_gpus=8", "-m").unknown == ("--num_gpus",)
 
 
-def test_a_value_that_is_not_known(tmp_path: Path) -> None:
+def test_unknown_value_leaves_the_count_undetermined(tmp_path: Path) -> None:
     assert look(tmp_path, "torchrun", "--nproc_per_node", None, "-m").undetermined

@@ -33,24 +33,24 @@ def test_keys_lose_their_plus_and_values_their_quotes() -> None:
     assert read("a.b=1", "+c=x", "++d='y z'", 'e="f"') == {"a.b": 1, "c": "x", "d": "y z", "e": "f"}
 
 
-def test_the_last_one_counts() -> None:
+def test_last_override_wins() -> None:
     assert read("a=1", "a=2") == {"a": 2}
 
 
-def test_other_words_are_passed_over() -> None:
+def test_words_that_are_not_overrides_are_skipped() -> None:
     assert read("--config-path=x", "~a.b", "main.py", "=3") == {}
     assert overrides(Absent("no launch script")) == LaunchValues()
     assert overrides(Launch(())) == LaunchValues()
 
 
-def test_an_undetermined_value_counts_as_given() -> None:
+def test_undetermined_value_still_counts_as_given() -> None:
     for word in (Word(None, "run.sh", 1, "a=$UNKNOWN"), Word("a=[1", "run.sh", 1)):
         found = overrides(launched(word))
         assert given(found, "a") == Given("a", None, known=False, path="run.sh", line=1)
         assert text_of(found, "a") == ""
 
 
-def test_null_is_not_given() -> None:
+def test_null_counts_as_not_given() -> None:
     found = overrides(launched(Word("a=null", "", 1), Word("b=3", "", 1), Word("c=", "", 1)))
     assert text_of(found, "c", "a", "b") == "3"
     assert given(found, "a") is None
@@ -64,7 +64,7 @@ def test_lists() -> None:
     )
 
 
-def test_behind_the_command_stands_the_configuration() -> None:
+def test_configuration_supplies_values_missing_from_the_command() -> None:
     tree = {"a": {"b": [1, 2], "c": "${a.b}", "d": None, "e": "???", "f": "${oc.env:X}"}}
     composed = Configuration(
         "main.py", "/verl/config", "trainer", after=tree, origins={"a.b": "trainer.yaml"}
@@ -77,6 +77,6 @@ def test_behind_the_command_stands_the_configuration() -> None:
     assert not undetermined.known
 
 
-def test_a_configuration_that_hydra_refuses_holds_nothing() -> None:
+def test_refused_configuration_holds_no_values() -> None:
     refused = Configuration("main.py", "/verl/config", "trainer", refused="no such file")
     assert launch_values(launched(), refused).get("a") is None

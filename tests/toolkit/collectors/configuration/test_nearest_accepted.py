@@ -59,7 +59,7 @@ def nearest(
         ("a.rank=4", ("a.rank",), lambda c: False, "", ("", "")),
     ],
 )  # fmt: skip
-def test_the_first_value_that_is_accepted(
+def test_nearest_accepted_value_is_suggested(
     tmp_path: Path,
     word: str,
     keys: tuple[str, ...],
@@ -70,7 +70,7 @@ def test_the_first_value_that_is_accepted(
     assert nearest(tmp_path, word, keys, holds, text) == expected
 
 
-def test_a_name_that_the_code_contains_is_not_misspelt(tmp_path: Path) -> None:
+def test_name_that_the_code_contains_is_not_misspelled(tmp_path: Path) -> None:
     """The condition around it is what does not fit."""
     source = tmp_path / "check.py"
     source.write_text(SOURCE.replace("mean", "max"))
@@ -87,7 +87,7 @@ def test_a_name_that_the_code_contains_is_not_misspelt(tmp_path: Path) -> None:
     assert (found.nearest_key, found.nearest) == ("a.rank", "1")
 
 
-def test_a_value_of_the_wrong_type_is_not_left_to_other_code() -> None:
+def test_value_of_the_wrong_type_is_judged_only_by_its_own_check() -> None:
     there = with_overrides(
         Configuration("main_ppo.py", "/c", "ppo_trainer", before=TREE), [Word("a.rank=two", "run.sh", 1)]
     )

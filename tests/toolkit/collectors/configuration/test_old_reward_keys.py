@@ -24,22 +24,22 @@ def seen(folder: Path, origins: dict[str, str], program: str = "", **changed: st
     return old_reward_keys.collect(configuration=job, trees=trees)
 
 
-def test_keys_that_no_program_moves(tmp_path: Path) -> None:
+def test_old_keys_that_no_program_moves_are_reported(tmp_path: Path) -> None:
     assert seen(tmp_path, OLD) == OldRewardKeys(("custom_reward_function.path",))
 
 
 @pytest.mark.parametrize("file", ["trainer/main_ppo.py", "trainer/ppo/ray_trainer.py"])
-def test_the_command_that_moves_them_is_named(tmp_path: Path, file: str) -> None:
+def test_program_that_moves_old_keys_is_named(tmp_path: Path, file: str) -> None:
     found = seen(tmp_path, OLD, **{file: MOVE})
     assert isinstance(found, OldRewardKeys)
     assert found.moved_by.endswith(file)
 
 
-def test_a_program_outside_of_verl_may_move_them(tmp_path: Path) -> None:
+def test_program_outside_verl_may_move_old_keys(tmp_path: Path) -> None:
     own = tmp_path / "mine.py"
     own.write_text(MOVE)
     assert seen(tmp_path, OLD, program=str(own)) == OldRewardKeys(("custom_reward_function.path",), str(own))
 
 
-def test_a_verl_without_old_names_has_none(tmp_path: Path) -> None:
+def test_verl_without_old_key_names_is_absent(tmp_path: Path) -> None:
     assert isinstance(seen(tmp_path, {"data.train_files": "ppo_trainer.yaml:3"}), Absent)

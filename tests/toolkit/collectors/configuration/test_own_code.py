@@ -33,7 +33,7 @@ def found(text: str) -> list[str]:
         ),
     ],
 )
-def test_what_certainly_breaks(text: str, problem: str) -> None:
+def test_certain_failures_are_reported(text: str, problem: str) -> None:
     assert any(words.startswith(problem) for words in found(text))
 
 
@@ -73,5 +73,5 @@ def test_what_certainly_breaks(text: str, problem: str) -> None:
         "class A:\n    b = 1\n    c = b\ndef score(a, *, k: Optional = None) -> Any:\n    global G\n    G = 1\n    return G",
     ],
 )
-def test_what_may_be_sound(text: str) -> None:
+def test_code_that_may_work_is_not_reported(text: str) -> None:
     assert found(text) == []

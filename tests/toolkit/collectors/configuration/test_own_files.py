@@ -37,7 +37,7 @@ MINE = "class Mine(Base):\n    pass\n\n\nclass Bare:\n    pass\n"
         (["+trainer.resume_mode=resume_path", "+trainer.resume_from_path=hdfs://x/gone"], []),
     ],
 )
-def test_what_is_wrong_with_files(tmp_path: Path, words: list[str], troubles: list[str]) -> None:
+def test_problems_of_user_files_are_reported(tmp_path: Path, words: list[str], troubles: list[str]) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "broken.py").write_text("def f(:\n")
     interpreter = Interpreter(
@@ -50,7 +50,7 @@ def test_what_is_wrong_with_files(tmp_path: Path, words: list[str], troubles: li
     assert [one.trouble for one in found.files] == troubles
 
 
-def test_a_variable_that_the_script_may_set_is_not_missing(tmp_path: Path) -> None:
+def test_variable_that_the_script_may_set_is_not_missing(tmp_path: Path) -> None:
     (tmp_path / "reward.py").write_text("import os\nKEY = os.environ['JUDGE']\n")
     script = tmp_path / "run.sh"
     interpreter = Unknown("not looked at")

@@ -55,12 +55,12 @@ def test_an_enumeration_and_a_text(tmp_path: Path) -> None:
     assert registry.read_from == f"{tmp_path / ALGORITHMS}:6"
 
 
-def test_a_name_that_is_computed_closes_no_registry(tmp_path: Path) -> None:
+def test_computed_name_leaves_the_registry_open(tmp_path: Path) -> None:
     write(tmp_path, ALGORITHMS, ENUMERATION + "@register_adv_est(NAME)\ndef other(): ...\n")
     assert ESTIMATOR not in look(tmp_path).registries
 
 
-def test_what_checkpoints_can_hold(tmp_path: Path) -> None:
+def test_supported_checkpoint_contents_are_read(tmp_path: Path) -> None:
     manager = 'def saves(self):\n    return "model" in self.checkpoint_save_contents or "extra" in self.checkpoint_save_contents\n'
     write(tmp_path, "utils/checkpoint/manager.py", manager)
     write(
@@ -85,7 +85,7 @@ def test_an_empty_tree(tmp_path: Path) -> None:
     assert look(tmp_path) == VerlRegistries()
 
 
-def test_what_may_register_more(tmp_path: Path) -> None:
+def test_modules_that_may_register_more_are_found(tmp_path: Path) -> None:
     library = "actor_rollout_ref.model.external_lib"
     assert look(tmp_path, f"+{library}=mine").extended_by == library
     assert (

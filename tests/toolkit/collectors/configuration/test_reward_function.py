@@ -47,14 +47,14 @@ def look(folder: Path, path: str, *, launch: Launch | None = None) -> RewardFunc
         ("def compute_score(:", None),
     ],
 )
-def test_what_a_file_defines(tmp_path: Path, source: str, defined: bool | None) -> None:
+def test_functions_defined_in_a_file_are_listed(tmp_path: Path, source: str, defined: bool | None) -> None:
     file = tmp_path / "reward.py"
     file.write_text(source + "\n")
     found = look(tmp_path, str(file))
     assert (found.state, found.defined) == ("there", defined)
 
 
-def test_where_a_file_is_looked_for(tmp_path: Path) -> None:
+def test_file_is_resolved_relative_to_the_folder_of_the_job(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "reward.py").write_text("")
     (tmp_path / "near.py").write_text("")
@@ -65,14 +65,14 @@ def test_where_a_file_is_looked_for(tmp_path: Path) -> None:
     assert look(tmp_path, f"{tmp_path}/far.py", launch=replace(Launch(()), submitted=True)).state == "unseen"
 
 
-def test_a_script_that_changes_the_folder(tmp_path: Path) -> None:
+def test_script_that_changes_the_folder_leaves_relative_paths_unjudged(tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     script.write_text("cd /somewhere && python3 -m verl.trainer.main_ppo\n")
     launch = Launch(((str(script), "shell script"),))
     assert look(tmp_path, "far.py", launch=launch).state == "there"
 
 
-def test_a_module_and_no_function_at_all(tmp_path: Path) -> None:
+def test_module_path_and_missing_reward_function(tmp_path: Path) -> None:
     machine = Machine(environ={}, cwd=tmp_path)
     for words in ((), (f"{SECTION}.path=pkg://mine.reward",)):
         found = reward_function.collect(

@@ -29,13 +29,13 @@ TREE: dict[str, Any] = {
         (("~critic.enable",), True),
     ],
 )
-def test_a_critic_is_switched_on_or_needed_by_the_estimator(words: tuple[str, ...], critic: bool) -> None:
+def test_critic_is_enabled_explicitly_or_by_the_estimator(words: tuple[str, ...], critic: bool) -> None:
     there = configured(*words, tree=TREE)[0]
     assert has_critic(there) is critic
     assert is_read(there, "critic.lr") is critic
 
 
-def test_a_reference_is_what_a_divergence_is_computed_from() -> None:
+def test_kl_terms_require_a_reference() -> None:
     for key in ("actor_rollout_ref.actor.use_kl_loss", "algorithm.use_kl_in_reward"):
         there = configured(f"{key}=True", tree=TREE)[0]
         assert has_reference(there)
@@ -55,7 +55,7 @@ def test_a_reference_is_what_a_divergence_is_computed_from() -> None:
         ("distillation.teacher.n", True),
     ],
 )
-def test_nothing_below_a_section_that_is_off_is_read(key: str, read: bool) -> None:
+def test_keys_below_a_disabled_section_are_not_read(key: str, read: bool) -> None:
     assert is_read(configured(tree=TREE)[0], key) is read
 
 
@@ -68,5 +68,5 @@ def test_nothing_below_a_section_that_is_off_is_read(key: str, read: bool) -> No
         ("/home/me/main_generation.py", True),  # the user's own: whatever it does
     ],
 )
-def test_programs_of_verl_that_train_nothing(program: str, does: bool) -> None:
+def test_verl_programs_without_training_are_recognised(program: str, does: bool) -> None:
     assert trains(replace(configured(tree=TREE)[0], program=program)) is does

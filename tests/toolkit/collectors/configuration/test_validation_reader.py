@@ -110,7 +110,7 @@ def raised(folder: Path, *words: str, scheduler: str = NEW_SCHEDULER) -> Validat
 
 
 @pytest.mark.parametrize("scheduler", [NEW_SCHEDULER, OLD_SCHEDULER])
-def test_the_scheduler_compares_what_verl_passes_on(tmp_path: Path, scheduler: str) -> None:
+def test_scheduler_compares_the_values_that_verl_passes(tmp_path: Path, scheduler: str) -> None:
     (found,) = raised(
         tmp_path, f"{ROLLOUT}.max_num_batched_tokens=16", f"{ROLLOUT}.max_model_len=512", scheduler=scheduler
     ).raised
@@ -118,7 +118,7 @@ def test_the_scheduler_compares_what_verl_passes_on(tmp_path: Path, scheduler: s
     assert (found.nearest_key, found.nearest) == (f"{ROLLOUT}.max_num_batched_tokens", "256")
 
 
-def test_an_argument_of_the_engine_itself_comes_after_the_setting(tmp_path: Path) -> None:
+def test_direct_engine_argument_overrides_the_setting(tmp_path: Path) -> None:
     word = f"+{ROLLOUT}.engine_kwargs.vllm.max_num_seqs=16384"
     (found,) = raised(tmp_path, word).raised
     assert found.text == "8192 must be at least 16384"
@@ -128,11 +128,11 @@ def test_an_argument_of_the_engine_itself_comes_after_the_setting(tmp_path: Path
 @pytest.mark.parametrize(
     "word", ["max_num_batched_tokens=256", "max_num_seqs=8192", "enable_chunked_prefill=False"]
 )
-def test_the_scheduler_accepts_the_rest(tmp_path: Path, word: str) -> None:
+def test_scheduler_accepts_other_values(tmp_path: Path, word: str) -> None:
     assert not raised(tmp_path, f"{ROLLOUT}.{word}").raised
 
 
-def test_the_nearest_value_is_one_that_all_of_the_code_accepts(tmp_path: Path) -> None:
+def test_nearest_value_satisfies_all_checks(tmp_path: Path) -> None:
     """Six is the nearest mini batch that divides the batch of 12, but no multiple of the micro batches of four."""
     actor = "actor_rollout_ref.actor"
     (found,) = raised(tmp_path, f"{actor}.ppo_mini_batch_size=8", f"{actor}.micro_batch_size=4").raised
@@ -140,7 +140,7 @@ def test_the_nearest_value_is_one_that_all_of_the_code_accepts(tmp_path: Path) -
     assert (found.nearest_key, found.nearest) == (f"{actor}.ppo_mini_batch_size", "4")
 
 
-def test_what_keeps_the_result_changes_before_the_rest(tmp_path: Path) -> None:
+def test_change_that_keeps_the_result_is_suggested_first(tmp_path: Path) -> None:
     actor = "actor_rollout_ref.actor"
     (found,) = raised(tmp_path, f"{actor}.ppo_mini_batch_size=4", f"{actor}.micro_batch_size=3").raised
     assert (found.nearest_key, found.nearest) == (f"{actor}.micro_batch_size", "2")
@@ -178,7 +178,7 @@ def place(folder: Path, name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(("length", "problem"), [("4096", "max_resp_len must be larger"), ("8", "")])
-def test_the_reward_manager_of_the_jobs_choice(tmp_path: Path, length: str, problem: str) -> None:
+def test_configured_reward_manager_is_checked(tmp_path: Path, length: str, problem: str) -> None:
     place(tmp_path, "verl/experimental/reward_loop/reward_manager/dapo.py", MANAGER)
     keys = "+reward.reward_kwargs"
     words = (
@@ -192,7 +192,7 @@ def test_the_reward_manager_of_the_jobs_choice(tmp_path: Path, length: str, prob
 
 
 @pytest.mark.parametrize(("word", "refused"), [("multi_turn=True", True), ("multi_turn.enable=True", False)])
-def test_a_value_in_place_of_a_section_that_workers_read(
+def test_scalar_in_place_of_a_section_that_workers_read_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, refused: bool
 ) -> None:
     place(tmp_path, "verl/experimental/agent_loop/agent_loop.py", WORKER)
@@ -203,7 +203,7 @@ def test_a_value_in_place_of_a_section_that_workers_read(
     assert [one.text for one in found] == ["'bool' object has no attribute 'tool_config_path'"] * refused
 
 
-def test_the_old_workers_still_divide_a_micro_batch_of_all_gpus(tmp_path: Path) -> None:
+def test_old_workers_still_divide_the_global_micro_batch(tmp_path: Path) -> None:
     verl, _ = trees(tmp_path, NEW_SCHEDULER)
     workers = tmp_path / "verl/workers"
     (workers / "engine_workers.py").write_text(

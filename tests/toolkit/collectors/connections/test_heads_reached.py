@@ -37,7 +37,9 @@ def test_a_port_with_and_without_a_listener() -> None:
     ("error", "reply"),
     [(TimeoutError("timed out"), "silence"), (OSError(errno.EHOSTUNREACH, "No route to host"), "no route")],
 )
-def test_other_messages_of_the_kernel(monkeypatch: pytest.MonkeyPatch, error: OSError, reply: str) -> None:
+def test_other_kernel_errors_are_translated(
+    monkeypatch: pytest.MonkeyPatch, error: OSError, reply: str
+) -> None:
     def fails(*_: object, **__: object) -> None:
         raise error
 
@@ -45,10 +47,10 @@ def test_other_messages_of_the_kernel(monkeypatch: pytest.MonkeyPatch, error: OS
     assert replies(here(6379)) == [reply]
 
 
-def test_a_name_without_an_address() -> None:
+def test_host_name_without_an_address() -> None:
     assert replies(Head("nowhere", "RAY_ADDRESS", 6379)) == ["no such name"]
 
 
-def test_without_a_port_there_is_no_door() -> None:
+def test_head_without_a_port_is_not_contacted() -> None:
     assert isinstance(heads_reached.collect(JobNodes(heads=(here(0),))), Absent)
     assert isinstance(heads_reached.collect(JobNodes()), Absent)

@@ -44,35 +44,35 @@ def seen(
     return found.given
 
 
-def test_without_the_effective_environment_every_place_counts() -> None:
+def test_every_source_counts_without_an_effective_environment() -> None:
     both = (Given(GLOO, "eth1", "run.sh", "run.sh", 3), Given(GLOO, "eth0"))
     assert seen() == both
     assert seen(environment=workers(Value(undetermined=WITHHELD))) == both
 
 
-def test_what_a_file_takes_away_and_what_was_typed() -> None:
+def test_removed_and_typed_variables_are_applied() -> None:
     gone = Launch((), settings=(Setting(GLOO, None, "run.sh", 3, removed=True),))
     typed = Launch((), settings=(Setting(GLOO, "eth1", COMMAND_LINE, 1),))
     assert seen(launch=gone) == ()
     assert seen(Variables(), typed) == (Given(GLOO, "eth1", COMMAND_LINE),)
 
 
-def test_what_the_raylet_does_not_have_no_worker_has() -> None:
+def test_variable_missing_from_the_raylet_is_missing_from_workers() -> None:
     assert seen(environment=workers(Value())) == ()
     assert seen(environment=EffectiveEnvironment()) == ()
 
 
-def test_the_line_that_sets_what_workers_see() -> None:
+def test_line_that_sets_the_value_of_the_workers_is_named() -> None:
     assert seen(environment=workers(Value("eth1"))) == (Given(GLOO, "eth1", "run.sh", "run.sh", 3),)
 
 
-def test_a_value_that_only_the_raylet_has() -> None:
+def test_value_only_in_the_raylet_is_reported() -> None:
     assert seen(environment=workers(Value("ib0"))) == (Given(GLOO, "ib0", "the raylet"),)
     found = seen(launch=NONE, environment=workers(Value("ib0"), "env.yaml", 2))
     assert found == (Given(GLOO, "ib0", "env.yaml", "env.yaml", 2),)
 
 
-def test_nccl_s_own_files_stand_behind_the_environment(tmp_path: Path) -> None:
+def test_nccl_config_files_have_lower_priority_than_variables(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/nccl.conf").write_text(
         "# the fabric\nNCCL_SOCKET_IFNAME==bond0\nNCCL_IB_HCA=mlx5\nNCCL_IB_GID_INDEX = 3\nNCCL_DEBUG=WARN\n"

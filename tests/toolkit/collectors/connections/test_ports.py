@@ -37,7 +37,7 @@ def told(found: Ports) -> dict[str, tuple[int, int, bool]]:
     return {one.what: (one.first, one.last, one.needed) for one in found.wanted}
 
 
-def test_a_socket_of_our_own_is_found(tmp_path: Path) -> None:
+def test_own_listening_socket_is_found(tmp_path: Path) -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
@@ -47,7 +47,7 @@ def test_a_socket_of_our_own_is_found(tmp_path: Path) -> None:
     assert there.name
 
 
-def test_where_sockets_are_not_listed_nothing_is_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_socket_list_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(**_: str) -> None:
         raise psutil.AccessDenied
 
@@ -55,7 +55,7 @@ def test_where_sockets_are_not_listed_nothing_is_guessed(monkeypatch: pytest.Mon
     assert isinstance(ports.collect(Variables(), NONE, Machine()), Unknown)
 
 
-def test_the_kernel_s_own_range(tmp_path: Path) -> None:
+def test_ephemeral_port_range_is_read(tmp_path: Path) -> None:
     folder = tmp_path / "proc/sys/net/ipv4"
     folder.mkdir(parents=True)
     (folder / "ip_local_port_range").write_text("32768\t60999\n")
@@ -65,7 +65,7 @@ def test_the_kernel_s_own_range(tmp_path: Path) -> None:
     assert found.reserved == ((8080, 8080), (40000, 40010))
 
 
-def test_what_ray_takes_when_nothing_is_named(tmp_path: Path) -> None:
+def test_ray_default_ports_are_used(tmp_path: Path) -> None:
     assert told(seen(tmp_path, "ray start --head\n")) == {
         "ray start --port": (6379, 6379, True),
         "ray start --dashboard-port": (8265, 8265, False),
@@ -74,7 +74,7 @@ def test_what_ray_takes_when_nothing_is_named(tmp_path: Path) -> None:
     }
 
 
-def test_what_is_named(tmp_path: Path) -> None:
+def test_explicit_ports_are_used(tmp_path: Path) -> None:
     words = "--head --port 6380 --dashboard-port=0 --ray-client-server-port $X --node-manager-port=7000"
     found = told(seen(tmp_path, f"P=11000\nray start {words} --min-worker-port=$P --max-worker-port=11100\n"))
     assert found == {
@@ -84,18 +84,18 @@ def test_what_is_named(tmp_path: Path) -> None:
     }
 
 
-def test_a_node_that_joins_uses_only_the_given_values(tmp_path: Path) -> None:
+def test_joining_node_uses_only_explicit_ports(tmp_path: Path) -> None:
     assert list(told(seen(tmp_path, "ray start --address=10.0.0.1:6379\n"))) == ["the ports of Ray's workers"]
 
 
-def test_options_that_reading_cannot_tell_may_be_any(tmp_path: Path) -> None:
+def test_undetermined_options_may_change_any_port(tmp_path: Path) -> None:
     assert told(seen(tmp_path, "ray start --head $(options) --node-manager-port=7000\n")) == {
         "ray start --node-manager-port": (7000, 7000, True)
     }
     assert "ray start --port" in told(seen(tmp_path, 'ray start --head --node-ip-address="$(hostname -i)"\n'))
 
 
-def test_the_trainer_s_port(tmp_path: Path) -> None:
+def test_trainer_port_is_read(tmp_path: Path) -> None:
     found = seen(
         tmp_path, "export MASTER_PORT=29501\npython -m verl.trainer.main_ppo a=1\n", MASTER_PORT="29500"
     )

@@ -92,7 +92,7 @@ def test_each_client_reports_its_route(tmp_path: Path) -> None:
     assert "hunter2" not in repr(found)
 
 
-def test_what_a_launch_file_sets_counts(tmp_path: Path) -> None:
+def test_variables_set_in_a_launch_file_apply(tmp_path: Path) -> None:
     settings = (
         Setting("http_proxy", "http://proxy:1", "run.sh", 2),
         Setting("no_proxy", "10.0.0.5,fd00::9,localhost", "run.sh", 3),
@@ -104,12 +104,12 @@ def test_what_a_launch_file_sets_counts(tmp_path: Path) -> None:
     assert (found.path, found.line) == ("run.sh", 3)
 
 
-def test_what_a_launch_file_takes_away_is_gone() -> None:
+def test_variables_unset_in_a_launch_file_are_removed() -> None:
     gone = Launch((), settings=(Setting("http_proxy", None, "run.sh", 2, removed=True),))
     assert isinstance(seen({"http_proxy": "http://proxy:1"}, gone), Absent)
 
 
-def test_what_the_workers_have_counts(tmp_path: Path) -> None:
+def test_variables_of_the_workers_apply(tmp_path: Path) -> None:
     """A raylet that was started without the variables gives its workers none, and one that has them gives them its own."""
 
     def row(name: str, text: str | None) -> Effective:
@@ -126,7 +126,7 @@ def test_what_the_workers_have_counts(tmp_path: Path) -> None:
     assert found.clients[0] == Client("httpx", HOSTS[:3])
 
 
-def test_a_proxy_whose_value_is_not_known_is_one(tmp_path: Path) -> None:
+def test_proxy_with_an_undetermined_value_counts(tmp_path: Path) -> None:
     path = write(tmp_path / "site", httpx=HTTPX, requests="import nothing_of_the_kind\n")
     undetermined = Launch((), settings=(Setting("http_proxy", None, "run.sh", 2),))
     found = seen({"PYTHONPATH": path}, undetermined)
@@ -134,7 +134,7 @@ def test_a_proxy_whose_value_is_not_known_is_one(tmp_path: Path) -> None:
     assert found.clients[0] == Client("httpx", HOSTS)
 
 
-def test_a_list_that_reading_cannot_tell() -> None:
+def test_undetermined_no_proxy_list_is_unknown() -> None:
     undetermined = Launch((), settings=(Setting("no_proxy", None, "run.sh", 2),))
     found = seen({"http_proxy": "http://proxy:1"}, undetermined)
     assert isinstance(found, Unknown)
@@ -144,7 +144,7 @@ def test_a_list_that_reading_cannot_tell() -> None:
 @pytest.mark.parametrize(
     "answer", [Output(None, "", "", 8.0), Output(-11, "", "", 0.1), Output(0, "noise", "", 0.1)]
 )
-def test_a_child_that_does_not_answer(answer: Output) -> None:
+def test_silent_child_is_unknown(answer: Output) -> None:
     def run(_argv: Sequence[str], _env: Mapping[str, str], _limit: float) -> Output:
         return answer
 

@@ -48,7 +48,7 @@ def with_validation(folder: Path, body: str, most: float = 20.0) -> Construction
     return run(folder, most=most)
 
 
-def test_a_sound_job_has_no_bad_stage(tmp_path: Path) -> None:
+def test_valid_job_has_no_failing_stage(tmp_path: Path) -> None:
     write(tmp_path, {})
     found = run(tmp_path)
     states = ended(found)
@@ -58,14 +58,14 @@ def test_a_sound_job_has_no_bad_stage(tmp_path: Path) -> None:
     assert found.own_code == (str(tmp_path / "job" / "reward.py"),)
 
 
-def test_a_part_that_the_release_lacks_is_reported_as_not_judged(tmp_path: Path) -> None:
+def test_part_missing_from_the_release_is_not_judged(tmp_path: Path) -> None:
     write(tmp_path, {})
     classes = run(tmp_path).get("configuration classes")
     assert classes is not None
     assert (classes.ended, classes.text) == ("not there", "this release has no classes of configuration")
 
 
-def test_what_is_raised_comes_with_its_line_and_what_needs_it_is_not_reached(tmp_path: Path) -> None:
+def test_error_is_reported_with_its_line_and_dependent_stages_are_skipped(tmp_path: Path) -> None:
     found = with_validation(tmp_path, "raise ValueError('train_batch_size is 3')")
     (fault,) = found.bad("validation")
     assert (fault.kind, fault.text) == ("ValueError", "train_batch_size is 3")
@@ -79,28 +79,28 @@ def test_a_bare_assertion_is_recognised_by_its_line(tmp_path: Path) -> None:
     assert fault.text == "assert config.trainer.logger == 3"
 
 
-def test_a_module_that_is_missing_inside_verl_is_no_part_that_a_release_has_not(tmp_path: Path) -> None:
+def test_missing_module_imported_by_verl_is_a_failure(tmp_path: Path) -> None:
     write(tmp_path, {VALIDATION: "import nowhere_installed\n"})
     (fault,) = run(tmp_path).bad("validation")
     assert fault.text == "No module named 'nowhere_installed'"
 
 
 @pytest.mark.slow
-def test_a_stage_that_hangs_is_ended_and_the_others_run(tmp_path: Path) -> None:
+def test_hanging_stage_is_stopped_and_the_others_run(tmp_path: Path) -> None:
     found = with_validation(tmp_path, "time.sleep(1000)", most=0.5)
     assert ended(found)["validation"] == "hangs"
     assert ended(found)["reward manager"] == "ok"
 
 
 @pytest.mark.slow
-def test_a_stage_that_ignores_signals_is_killed_with_its_process_and_the_others_run(tmp_path: Path) -> None:
+def test_stage_that_blocks_signals_is_killed_and_the_others_run(tmp_path: Path) -> None:
     deaf = "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM}); time.sleep(1000)"
     found = with_validation(tmp_path, deaf, most=0.5)
     assert ended(found)["validation"] == "hangs"
     assert ended(found)["reward manager"] == "ok"
 
 
-def test_a_stage_that_calls_the_driver_of_a_gpu_is_not_judged(tmp_path: Path) -> None:
+def test_stage_that_calls_the_gpu_driver_is_not_judged(tmp_path: Path) -> None:
     """The loader ends the process with this code when a function of the empty library is called."""
     found = with_validation(tmp_path, "os._exit(127)")
     assert ended(found)["validation"] == "not judged"
@@ -108,14 +108,14 @@ def test_a_stage_that_calls_the_driver_of_a_gpu_is_not_judged(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("way", ["os.kill(os.getpid(), signal.SIGSEGV)", "os._exit(7)"])
-def test_a_stage_that_ends_the_process_is_reported_and_the_others_run(way: str, tmp_path: Path) -> None:
+def test_stage_that_crashes_is_reported_and_the_others_run(way: str, tmp_path: Path) -> None:
     found = with_validation(tmp_path, way)
     assert ended(found)["validation"] == "crashes"
     assert ended(found)["reward manager"] == "ok"
     assert [one.stage for one in found.bad(*ended(found))] == ["validation"]
 
 
-def test_code_that_calls_for_the_end_breaks_its_stage(tmp_path: Path) -> None:
+def test_system_exit_fails_its_stage(tmp_path: Path) -> None:
     (fault,) = with_validation(tmp_path, "raise SystemExit('no')").bad("validation")
     assert (fault.kind, fault.text) == ("SystemExit", "no")
 
@@ -127,7 +127,7 @@ def reward(folder: Path, text: str) -> tuple[str, str]:
     return stage.ended, stage.text
 
 
-def test_the_users_line_is_reported(tmp_path: Path) -> None:
+def test_line_in_user_code_is_reported(tmp_path: Path) -> None:
     write(tmp_path, {"job/reward.py": "x = 1\ny = x['answer']\n"})
     (fault,) = run(tmp_path).bad("reward manager")
     assert str(fault.frame("user")) == f"{tmp_path}/job/reward.py:2"
@@ -135,7 +135,7 @@ def test_the_users_line_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_no_file_is_written_outside_and_the_stage_is_not_judged(tmp_path: Path) -> None:
+def test_stage_that_writes_outside_is_blocked_and_not_judged(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("as it was")
     for text in (
         f"open('{tmp_path}/new', 'w')",
@@ -148,7 +148,7 @@ def test_no_file_is_written_outside_and_the_stage_is_not_judged(tmp_path: Path) 
     assert (tmp_path / "kept").read_text() == "as it was"
 
 
-def test_an_error_of_its_own_behind_what_was_refused_is_not_judged_either(tmp_path: Path) -> None:
+def test_error_after_a_blocked_write_is_not_judged(tmp_path: Path) -> None:
     text = f"try: open('{tmp_path}/new', 'w')\nexcept OSError: raise ValueError('my log')\n"
     assert reward(tmp_path, text)[0] == "not judged"
 
@@ -158,13 +158,13 @@ def _has_landlock() -> bool:
 
 
 @pytest.mark.skipif(not _has_landlock(), reason="this kernel has no Landlock")
-def test_other_programs_write_nothing_either(tmp_path: Path) -> None:
+def test_child_programs_cannot_write_outside(tmp_path: Path) -> None:
     state, _ = reward(tmp_path, f"import os\nos.system('echo x > {tmp_path}/new')\n")
     assert state == "ok"
     assert not (tmp_path / "new").exists()
 
 
-def test_its_own_temporary_files_may_be_written(tmp_path: Path) -> None:
+def test_temporary_files_are_allowed(tmp_path: Path) -> None:
     assert reward(tmp_path, "import tempfile\ntempfile.TemporaryFile().write(b'x')\n") == ("ok", "")
 
 
@@ -176,7 +176,7 @@ def test_its_own_temporary_files_may_be_written(tmp_path: Path) -> None:
         "import urllib.request; urllib.request.urlopen('http://198.51.100.7/')",
     ],
 )
-def test_nothing_is_reached_over_the_network_and_the_stage_is_not_judged(line: str, tmp_path: Path) -> None:
+def test_network_access_is_blocked_and_the_stage_not_judged(line: str, tmp_path: Path) -> None:
     state, why = reward(tmp_path, line)
     assert state == "not judged"
     assert "which is not done here" in why
@@ -187,7 +187,7 @@ def test_no_ray_is_started(tmp_path: Path) -> None:
     assert (state, "starts no Ray" in why) == ("not judged", True)
 
 
-def test_the_jobs_folder_comes_first_as_with_python_m(tmp_path: Path) -> None:
+def test_folder_of_the_job_comes_first_on_the_path(tmp_path: Path) -> None:
     write(tmp_path, {"job/ray/__init__.py": "raise ImportError('shadowed')\n"})
     (fault,) = run(tmp_path).bad("import")
     assert fault.text == "shadowed"
@@ -206,7 +206,7 @@ def test_a_missing_interpreter_is_reported(tmp_path: Path) -> None:
     assert "cannot be started" in found.reason
 
 
-def test_a_folder_that_a_library_makes_at_home_is_made_in_private(
+def test_folder_created_in_home_is_redirected_to_a_private_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "somebody"
@@ -225,7 +225,7 @@ def test_a_folder_that_a_library_makes_at_home_is_made_in_private(
     assert list((home / "models").iterdir()) == []
 
 
-def test_what_an_installer_put_on_the_path_is_no_code_of_the_users(
+def test_installed_packages_on_pythonpath_are_not_user_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "target"
@@ -257,37 +257,37 @@ def in_turn(folder: Path, *does: str, limit: float = 60.0, **more: str) -> list[
     return states
 
 
-def test_a_job_that_is_built_after_another_has_nothing_of_it(tmp_path: Path) -> None:
+def test_second_job_sees_no_state_of_the_first(tmp_path: Path) -> None:
     changes = "import sys; sys.mark = 1; os.environ['MARK'] = '1'"
     looks = "import sys; assert not hasattr(sys, 'mark') and 'MARK' not in os.environ"
     wrong = "raise ValueError('no')"
     assert in_turn(tmp_path, changes, wrong, looks) == [("ok", "ok"), ("breaks", "ok"), ("ok", "ok")]
 
 
-def test_files_of_one_job_are_not_there_for_the_next(tmp_path: Path) -> None:
+def test_second_job_sees_no_files_of_the_first(tmp_path: Path) -> None:
     private = "p = os.environ['HOME'] + '/../excerpt'; assert not os.path.exists(p); os.mkdir(p)"
     assert in_turn(tmp_path, private, private) == [("ok", "ok")] * 2
 
 
 @pytest.mark.slow
-def test_a_job_that_ends_its_process_or_takes_too_long_does_not_end_the_others(tmp_path: Path) -> None:
+def test_crashing_or_hanging_job_does_not_stop_the_others(tmp_path: Path) -> None:
     crash, hang = "os.kill(os.getpid(), signal.SIGSEGV)", "time.sleep(1000)"
     assert in_turn(tmp_path, crash, "pass") == [("crashes", ""), ("ok", "ok")]
     assert in_turn(tmp_path, hang, limit=1.5) == [("hangs", "")]
 
 
-def test_a_job_is_built_no_further_than_to_the_stage_that_matters(tmp_path: Path) -> None:
+def test_job_is_built_only_up_to_the_requested_stage(tmp_path: Path) -> None:
     does = "raise ValueError('no')", "pass"
     assert in_turn(tmp_path, *does, until="validation") == [("breaks", ""), ("ok", "ok")]
 
 
-def test_the_jobs_of_one_child_write_nothing_outside_either(tmp_path: Path) -> None:
+def test_jobs_sharing_a_child_cannot_write_outside(tmp_path: Path) -> None:
     write_it = f"open('{tmp_path}/new', 'w')"
     assert in_turn(tmp_path, write_it, write_it) == [("not judged", "ok")] * 2
     assert not (tmp_path / "new").exists()
 
 
-def test_the_process_of_a_job_ends_with_the_child(tmp_path: Path) -> None:
+def test_job_process_ends_with_its_child(tmp_path: Path) -> None:
     """What it has started is ended too, and nothing is waited for."""
     leaves = "import subprocess; open(os.environ['HOME'] + '/../output', 'a').write(str(subprocess.Popen(['sleep', '1000']).pid)); raise ValueError(open(os.environ['HOME'] + '/../output').read())"
     write(tmp_path, {VALIDATION: VALIDATE.format(_BY_SETTING)})

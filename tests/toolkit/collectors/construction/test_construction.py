@@ -78,7 +78,7 @@ def collected(
     return found
 
 
-def test_the_child_gets_the_words_the_folder_and_the_variables_of_the_job() -> None:
+def test_child_receives_overrides_folder_and_variables_of_the_job() -> None:
     child = Child([begin("composition"), end("composition"), WHOLE])
     assert isinstance(collected(child, "trainer.nnodes=2"), Construction)
     (order,) = child.orders
@@ -90,7 +90,7 @@ def test_the_child_gets_the_words_the_folder_and_the_variables_of_the_job() -> N
     assert not environ["TMPDIR"].startswith("/home")
 
 
-def test_what_a_run_is_called_may_be_undetermined_and_anything_else_may_not() -> None:
+def test_only_names_of_runs_may_be_undetermined() -> None:
     child = Child([WHOLE], [begin("composition"), end("composition"), WHOLE])
     undetermined = configured("trainer.total_epochs=${oc.env:N}")[0]
     hidden = replace(undetermined.overrides[0], value="${untold}")
@@ -127,7 +127,7 @@ def test_a_child_without_output_leaves_the_job_unbuilt() -> None:
     assert "could not be built" in found.reason
 
 
-def test_a_fault_gets_the_word_of_the_script() -> None:
+def test_error_is_matched_to_a_word_of_the_script() -> None:
     events = [
         begin("engine"),
         end("engine", "breaks", kind="ValueError", text="max_num_seqs must be at least 1", key="", frames=[]),
@@ -139,7 +139,7 @@ def test_a_fault_gets_the_word_of_the_script() -> None:
     assert (fault.word, fault.path, fault.line) == ("actor_rollout_ref.rollout.max_num_seqs=0", SCRIPT, 2)
 
 
-def test_the_same_fault_in_two_stages_is_reported_once() -> None:
+def test_same_error_in_two_stages_is_reported_once() -> None:
     same = {"kind": "ValueError", "text": "no", "key": "", "frames": []}
     found = collected(
         Child([begin("a"), end("a", "breaks", **same), begin("b"), end("b", "breaks", **same), WHOLE])
@@ -150,7 +150,7 @@ def test_the_same_fault_in_two_stages_is_reported_once() -> None:
 
 
 @pytest.mark.parametrize(("text", "wanted"), [("cd work\n", "not judged"), ("echo cd\n", "breaks")])
-def test_a_missing_file_is_no_fault_where_the_script_changes_the_folder(
+def test_missing_file_is_not_an_error_if_the_script_changes_the_folder(
     text: str, wanted: str, tmp_path: Path
 ) -> None:
     (tmp_path / "run.sh").write_text(text)

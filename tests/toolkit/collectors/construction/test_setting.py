@@ -26,7 +26,9 @@ def there(*words: str) -> Configuration:
         ("Repo id must be in the form", "critic.model", (), "algorithm.adv_estimator=grpoo"),
     ],
 )  # fmt: skip
-def test_the_word_of_the_command_is_found(text: str, key: str, usual: tuple[str, ...], wanted: str) -> None:
+def test_matching_word_of_the_command_is_found(
+    text: str, key: str, usual: tuple[str, ...], wanted: str
+) -> None:
     words = (
         f"{ROLLOUT}.n=4",
         f"{ROLLOUT}.max_num_seqs=0",
@@ -41,14 +43,14 @@ def test_the_word_of_the_command_is_found(text: str, key: str, usual: tuple[str,
     assert (word.text, word.path, word.line) == (wanted, SCRIPT, words.index(wanted) + 2)
 
 
-def test_a_text_that_names_nothing_is_about_no_setting() -> None:
+def test_text_without_a_name_matches_no_setting() -> None:
     assert setting_of("something broke", "", (), there(f"{ROLLOUT}.n=4")) == ("", None)
 
 
-def test_a_short_value_is_not_looked_for_in_a_text() -> None:
+def test_short_values_are_not_matched() -> None:
     assert setting_of("at least 4 of them", "", (), there(f"{ROLLOUT}.n=4", "+a.b=at")) == ("", None)
 
 
-def test_a_key_that_was_not_set_is_reported_without_a_word_of_the_command() -> None:
+def test_key_not_set_on_the_command_line_is_reported_without_a_word() -> None:
     found = setting_of("no", "data.train_batch_size", (), there(f"{ROLLOUT}.n=4"))
     assert found == ("data.train_batch_size", None)

@@ -26,11 +26,11 @@ ENGINE = Engine("vllm", 2, 1, 400, 3, 10, 0.5, apart=False, sleeps=True)
         (dataclasses.replace(ACTOR, gradients=0, temporary=0, states=0), 130, 100, 100),
     ],
 )
-def test_what_is_on_the_gpu_and_when(share: Share, working: int, resident: int, at_start: int) -> None:
+def test_memory_by_phase(share: Share, working: int, resident: int, at_start: int) -> None:
     assert (share.working, share.resident, share.at_start) == (working, resident, at_start)
 
 
-def test_others_stay_while_one_works() -> None:
+def test_other_models_stay_resident_while_one_works() -> None:
     critic = dataclasses.replace(ACTOR, name="critic")
     world = World(8, 1, "", (), (ACTOR, critic, REFERENCE), ENGINE)
     assert (world.resident, world.at_start) == (600, 200)
@@ -38,13 +38,13 @@ def test_others_stay_while_one_works() -> None:
 
 
 @pytest.mark.parametrize(("change", "least"), [({}, 430), ({"token": None}, 400), ({"weights": None}, None)])
-def test_an_engine_needs_its_weights_and_room_for_one_sequence(
+def test_engine_needs_its_weights_and_room_for_one_sequence(
     change: dict[str, None], least: int | None
 ) -> None:
     assert dataclasses.replace(ENGINE, **change).least == least  # type: ignore[arg-type]
 
 
-def test_the_output_of_the_child_is_read() -> None:
+def test_child_output_is_parsed() -> None:
     told = {
         "size": 8,
         "nodes": 1,

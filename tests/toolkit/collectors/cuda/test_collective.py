@@ -50,20 +50,20 @@ def _limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_collective, "LIMIT", LONG)
 
 
-def test_it_works() -> None:
+def test_collective_succeeds() -> None:
     found = tried(limit=LONG)
     assert (found.works, found.stuck, found.ended, found.messages) == (True, "", (), ())
     assert found.bandwidth > 0
 
 
 @pytest.mark.slow
-def test_a_rank_that_hangs() -> None:
+def test_hanging_rank_is_reported() -> None:
     found = tried("1:sleeps")
     assert (found.works, found.stuck, found.ended) == (False, "the first all-reduce", ())
 
 
 @pytest.mark.slow
-def test_a_rank_that_dies_reports_why() -> None:
+def test_failing_rank_reports_its_error() -> None:
     found = tried("0:dies", limit=LONG)
     assert (found.works, found.ended[:1]) == (False, (1,))
     assert found.messages == (
@@ -74,12 +74,12 @@ def test_a_rank_that_dies_reports_why() -> None:
 
 
 @pytest.mark.slow
-def test_a_rank_that_crashes() -> None:
+def test_crashing_rank_is_reported() -> None:
     assert -6 in tried("1:crashes", limit=LONG).ended  # the other one may notice, and fail too
 
 
 @pytest.mark.slow
-def test_a_rank_that_floods_its_output() -> None:
+def test_rank_output_is_limited() -> None:
     machine = box("1:floods")
     told = try_collective(machine, sys.executable, "gloo", 2, machine.environ, SHORT)
     assert not isinstance(told, Unknown)
@@ -88,20 +88,20 @@ def test_a_rank_that_floods_its_output() -> None:
 
 
 @pytest.mark.slow
-def test_numbers_that_arrive_damaged() -> None:
+def test_damaged_numbers_are_detected() -> None:
     found = tried("1:damages", limit=LONG)
     assert (found.works, found.wrong) == (False, True)
 
 
 @pytest.mark.slow
-def test_plain_is_enough_where_it_works() -> None:
+def test_no_remedy_is_tried_if_the_plain_trial_works() -> None:
     found = on(box())
     assert isinstance(found, Collective)
     assert (found.gpus, found.nccl, len(found.trials), found.remedy) == ((0, 1), "2.28.9", 1, ())
 
 
 @pytest.mark.slow
-def test_the_first_remedy_that_works_is_the_proof() -> None:
+def test_first_remedy_that_works_is_reported() -> None:
     found = on(box("P2P:dies"))
     assert isinstance(found, Collective)
     assert [trial.works for trial in found.trials] == [False, False, True]
@@ -109,27 +109,27 @@ def test_the_first_remedy_that_works_is_the_proof() -> None:
 
 
 @pytest.mark.slow
-def test_what_the_user_has_set_is_no_part_of_the_plain_trial() -> None:
+def test_workarounds_set_by_the_user_are_left_out_of_the_plain_trial() -> None:
     found = on(box("P2P:dies", NCCL_P2P_DISABLE="1"))
     assert isinstance(found, Collective)
     assert not found.plain.works
 
 
 @pytest.mark.slow
-def test_variables_of_the_launch_script_are_but_for_workarounds() -> None:
+def test_launch_script_variables_apply_except_workarounds() -> None:
     found = on(box(), MINIATURE="P2P:dies", NCCL_P2P_DISABLE="1")
     assert isinstance(found, Collective)
     assert [trial.works for trial in found.trials] == [False, False, True]
 
 
 @pytest.mark.slow
-def test_nothing_helps() -> None:
+def test_no_remedy_is_reported_if_none_works() -> None:
     found = on(box("1:dies"))
     assert isinstance(found, Collective)
     assert (len(found.trials), found.remedy) == (4, ())
 
 
-def test_remedies_that_can_change_nothing_are_not_tried() -> None:
+def test_remedies_without_effect_are_not_tried() -> None:
     switched = Device(0, fabric=Fabric("completed"))
     names = [remedy[0][0] for remedy in cuda_collective._remedies([switched], {})]
     assert names == ["NCCL_NVLS_ENABLE", "NCCL_CUMEM_HOST_ENABLE", "NCCL_P2P_DISABLE", "NCCL_P2P_DISABLE"]
@@ -138,7 +138,7 @@ def test_remedies_that_can_change_nothing_are_not_tried() -> None:
 
 
 @pytest.mark.slow
-def test_without_torch_nothing_is_reported_about_nccl() -> None:
+def test_nccl_is_not_judged_without_torch() -> None:
     found = on(box("import:fails"))
     assert isinstance(found, Unknown)
     assert "importing torch failed: ImportError: libcudart.so.13" in found.reason
@@ -153,7 +153,7 @@ def test_without_torch_nothing_is_reported_about_nccl() -> None:
         ((Device(0, memory=FREE), Device(1, memory=Memory(100_000, 99_000, 1000))), Unknown, "GPU 1 has only 1000 MiB free"),
     ],
 )  # fmt: skip
-def test_where_nothing_is_tried(devices: tuple[Device, ...], kind: type, reason: str) -> None:
+def test_situations_in_which_nothing_is_tried(devices: tuple[Device, ...], kind: type, reason: str) -> None:
     found = on(box(), *devices)
     assert type(found) is kind
     assert reason in found.reason

@@ -50,21 +50,21 @@ def ask(root: Path, folder: Path | None, libcuda: LibCuda | Unknown = NOT_LOOKED
     return found
 
 
-def test_it_works(tmp_path: Path) -> None:
+def test_cuda_init_succeeds(tmp_path: Path) -> None:
     file = library(tmp_path / "a", "return 0;")
     found = ask(tmp_path, file.parent)
     assert found == CudaInit(CudaAnswer(str(file), 0, cuda=13000, devices=2))
     assert found.as_job.works
 
 
-def test_a_code_and_the_drivers_word_for_it(tmp_path: Path) -> None:
+def test_error_code_and_name_are_reported(tmp_path: Path) -> None:
     answer = ask(tmp_path, library(tmp_path / "a", "return 802;").parent).as_job
     assert (answer.code, answer.name, answer.works) == (802, "CUDA_ERROR_IN_TEST", False)
     assert ("/dev/nvidiactl", "No such file or directory") in answer.refused
 
 
 @pytest.mark.slow
-def test_the_drivers_own_library_is_queried_outside_the_search_path(tmp_path: Path) -> None:
+def test_own_driver_library_is_queried_outside_the_search_path(tmp_path: Path) -> None:
     own = library(tmp_path / "own", "return 0;")
     found = ask(
         tmp_path, library(tmp_path / "compat", "return 803;").parent, lying(Library(str(own), str(own)))
@@ -75,13 +75,13 @@ def test_the_drivers_own_library_is_queried_outside_the_search_path(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_the_same_file_is_not_queried_twice(tmp_path: Path) -> None:
+def test_same_library_is_not_queried_twice(tmp_path: Path) -> None:
     file = library(tmp_path / "a", "return 999;")
     assert ask(tmp_path, file.parent, lying(Library(str(file), str(file)))).own_file is None
 
 
 @pytest.mark.slow
-def test_without_the_variable_that_hides_the_gpus(tmp_path: Path) -> None:
+def test_devices_are_counted_without_cuda_visible_devices(tmp_path: Path) -> None:
     here = 'extern char *getenv(const char *); return getenv("CUDA_VISIBLE_DEVICES") ? 100 : 0;'
     found = ask(tmp_path, library(tmp_path / "a", here).parent, CUDA_VISIBLE_DEVICES="")
     assert (found.as_job.code, found.visible) == (100, "")
@@ -98,7 +98,7 @@ def test_without_the_variable_that_hides_the_gpus(tmp_path: Path) -> None:
     ],
     ids=["hangs", "crashes"],
 )
-def test_a_library_that_never_answers(
+def test_hanging_library_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: str, said: str, hangs: bool
 ) -> None:
     file = library(tmp_path / "a", here)
@@ -113,26 +113,26 @@ def test_a_library_that_never_answers(
     assert said in answer.error
 
 
-def test_no_library(tmp_path: Path) -> None:
+def test_missing_library_is_reported(tmp_path: Path) -> None:
     answer = ask(tmp_path, None).as_job
     assert answer.code is None
     assert "libcuda.so.1: cannot open shared object file" in answer.error
 
 
 @pytest.mark.slow
-def test_a_library_without_the_drivers_functions(tmp_path: Path) -> None:
+def test_library_without_driver_functions_is_reported(tmp_path: Path) -> None:
     found = ask(tmp_path, build(tmp_path / "a", NAME, "int x;").parent).as_job
     assert found.code is None
     assert "cuDriverGetVersion" in found.error
 
 
-def test_no_gpu_no_question(tmp_path: Path) -> None:
+def test_nothing_is_queried_without_a_gpu(tmp_path: Path) -> None:
     machine = Machine(environ={}, root=tmp_path)
     found = cuda_init.collect(machine, PYTHON, Variables({}), JobVariables({}), NOT_LOOKED)
     assert isinstance(found, Absent)
 
 
-def test_a_python_that_is_gone(tmp_path: Path) -> None:
+def test_missing_python_is_unknown(tmp_path: Path) -> None:
     place(tmp_path, "/dev/nvidia0", b"")
     python = replace(PYTHON, executable=str(tmp_path / "gone"))
     found = cuda_init.collect(

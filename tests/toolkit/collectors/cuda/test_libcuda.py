@@ -67,7 +67,7 @@ def loaded(root: Path, **environ: str) -> tuple[str, str] | None:
     return (first.path, first.how) if first else None
 
 
-def test_a_device_plugins_folder_in_the_cache_and_compat_beside_it(tmp_path: Path) -> None:
+def test_compat_library_next_to_the_device_plugin_folder_is_listed(tmp_path: Path) -> None:
     """As on a real H200 container: nobody points to compat, so it is only told where it lies."""
     gpu_node(tmp_path)
     driver_in(tmp_path, NVIDIA)
@@ -85,7 +85,7 @@ def test_a_device_plugins_folder_in_the_cache_and_compat_beside_it(tmp_path: Pat
     assert seen.drivers_own == seen.loaded
 
 
-def test_compat_first(tmp_path: Path) -> None:
+def test_compat_library_comes_first(tmp_path: Path) -> None:
     gpu_node(tmp_path)
     driver_in(tmp_path, SYSTEM)
     driver_in(tmp_path, COMPAT, "580.95.05")
@@ -97,7 +97,7 @@ def test_compat_first(tmp_path: Path) -> None:
     assert (seen.drivers_own.folder, seen.drivers_own.among_others) == (SYSTEM, True)
 
 
-def test_a_stub_first_and_the_driver_behind_it(tmp_path: Path) -> None:
+def test_stub_before_the_driver_is_found(tmp_path: Path) -> None:
     gpu_node(tmp_path)
     driver_in(tmp_path, NVIDIA)
     cached(tmp_path, NVIDIA)
@@ -111,7 +111,7 @@ def test_a_stub_first_and_the_driver_behind_it(tmp_path: Path) -> None:
     assert seen.drivers_own.folder == NVIDIA
 
 
-def test_a_stub_under_any_name_is_known_by_its_symbols(tmp_path: Path) -> None:
+def test_stub_is_recognised_by_its_symbols(tmp_path: Path) -> None:
     gpu_node(tmp_path)
     place(tmp_path, f"{SYSTEM}/{NAME}", STUB)
     seen = found(tmp_path)
@@ -120,7 +120,7 @@ def test_a_stub_under_any_name_is_known_by_its_symbols(tmp_path: Path) -> None:
     assert seen.drivers_own is None
 
 
-def test_a_folder_that_is_not_searched(tmp_path: Path) -> None:
+def test_folder_outside_the_search_path_is_not_loaded(tmp_path: Path) -> None:
     gpu_node(tmp_path)
     driver_in(tmp_path, NVIDIA)
     seen = found(tmp_path)
@@ -129,7 +129,7 @@ def test_a_folder_that_is_not_searched(tmp_path: Path) -> None:
     assert seen.drivers_own.path == f"{NVIDIA}/{NAME}"
 
 
-def test_a_place_of_which_only_the_mount_tells(tmp_path: Path) -> None:
+def test_driver_library_is_located_by_its_mount(tmp_path: Path) -> None:
     gpu_node(tmp_path)
     place(tmp_path, f"/odd/libcuda.so.{DRIVER}", REAL)
     mounts = (
@@ -152,7 +152,7 @@ def test_wsl(tmp_path: Path) -> None:
     assert seen.drivers_own.folder == "/usr/lib/wsl/lib"
 
 
-def test_an_environment_that_brings_its_own(tmp_path: Path) -> None:
+def test_rpath_of_the_environment_takes_precedence(tmp_path: Path) -> None:
     """The rpath of conda's Python leads to the libraries of the environment, past everything else."""
     gpu_node(tmp_path)
     driver_in(tmp_path, NVIDIA)
@@ -167,7 +167,7 @@ def test_an_environment_that_brings_its_own(tmp_path: Path) -> None:
     ("content", "trouble"),
     [("gone", "dangling link"), (elf(machine=AARCH64), "for another processor"), (REAL[:100], "damaged")],
 )
-def test_what_the_loader_does_not_take(tmp_path: Path, content: bytes | str, trouble: str) -> None:
+def test_unloadable_libraries_are_skipped(tmp_path: Path, content: bytes | str, trouble: str) -> None:
     gpu_node(tmp_path)
     driver_in(tmp_path, NVIDIA)
     cached(tmp_path, NVIDIA)
@@ -177,7 +177,7 @@ def test_what_the_loader_does_not_take(tmp_path: Path, content: bytes | str, tro
     assert (seen.loaded is None) == (trouble == "damaged")
 
 
-def test_a_version_that_stands_only_in_the_file(tmp_path: Path) -> None:
+def test_version_is_read_from_the_file_content(tmp_path: Path) -> None:
     gpu_node(tmp_path)
     place(
         tmp_path,
@@ -193,7 +193,7 @@ def test_a_version_that_stands_only_in_the_file(tmp_path: Path) -> None:
     assert first.version == ""
 
 
-def test_what_a_launch_file_sets_counts(tmp_path: Path) -> None:
+def test_variables_set_in_a_launch_file_apply(tmp_path: Path) -> None:
     gpu_node(tmp_path)
     driver_in(tmp_path, NVIDIA)
     place(tmp_path, f"/a/{NAME}", STUB)
@@ -204,7 +204,7 @@ def test_what_a_launch_file_sets_counts(tmp_path: Path) -> None:
     assert seen.loaded.folder == "/a"
 
 
-def test_what_a_launch_file_takes_away_counts(tmp_path: Path) -> None:
+def test_variables_unset_in_a_launch_file_are_removed(tmp_path: Path) -> None:
     gpu_node(tmp_path)
     driver_in(tmp_path, NVIDIA)
     seen = look(tmp_path, job=JobVariables(), LD_LIBRARY_PATH=NVIDIA)
@@ -220,7 +220,7 @@ def test_machines_without_a_gpu(tmp_path: Path, there: tuple[str, ...]) -> None:
     assert isinstance(look(tmp_path), Absent)
 
 
-def test_musl_is_not_guessed_at(tmp_path: Path) -> None:
+def test_musl_is_unknown(tmp_path: Path) -> None:
     gpu_node(tmp_path)
     seen = look(tmp_path, elf(interpreter="/lib/ld-musl-x86_64.so.1"))
     assert isinstance(seen, Unknown)
@@ -236,6 +236,6 @@ def test_musl_is_not_guessed_at(tmp_path: Path) -> None:
         ("/nothing", "", ""),
     ],
 )
-def test_the_kernels_version(tmp_path: Path, path: str, text: str, version: str) -> None:
+def test_kernel_driver_version(tmp_path: Path, path: str, text: str, version: str) -> None:
     place(tmp_path, path, text.encode())
     assert driver_version(Machine(environ={}, root=tmp_path)) == version

@@ -34,7 +34,7 @@ def test_the_shell() -> None:
     assert look("/a/stubs-of-mine:/b/stubs.d:/c") == ()
 
 
-def test_a_folder_with_the_name_that_the_loader_looks_for(tmp_path: Path) -> None:
+def test_stub_folder_with_a_loadable_name_is_marked(tmp_path: Path) -> None:
     folder = tmp_path / "stubs"
     folder.mkdir()
     assert look(str(folder)) == (StubFolder(str(folder)),)
@@ -42,13 +42,13 @@ def test_a_folder_with_the_name_that_the_loader_looks_for(tmp_path: Path) -> Non
     assert look(str(folder)) == (StubFolder(str(folder), loadable=True),)
 
 
-def test_a_script_that_adds_to_a_value_which_is_not_known(tmp_path: Path) -> None:
+def test_script_that_extends_an_unknown_value_is_read(tmp_path: Path) -> None:
     read = script(tmp_path / "run.sh", f'export LD_LIBRARY_PATH="{STUBS}:$LD_LIBRARY_PATH"\npython a.py\n')
     assert look("", read) == (StubFolder(STUBS, str(tmp_path / "run.sh"), 1),)
     assert look(STUBS, read) == (StubFolder(STUBS, str(tmp_path / "run.sh"), 1),)
 
 
-def test_a_script_that_does_not(tmp_path: Path) -> None:
+def test_script_that_sets_another_variable_is_ignored(tmp_path: Path) -> None:
     assert look("", script(tmp_path / "run.sh", f"export LIBRARY_PATH={STUBS}\npython a.py\n")) == ()
 
 
@@ -69,11 +69,11 @@ def set_in(folder: Path, text: str) -> tuple[StubFolder, ...]:
     return found.stubs
 
 
-def test_a_module_of_verls_that_sets_it(tmp_path: Path) -> None:
+def test_verl_module_that_sets_the_path_is_named(tmp_path: Path) -> None:
     assert set_in(tmp_path, OLD_REMEDY) == (StubFolder(STUBS, str(tmp_path / "vllm_rollout_spmd.py"), 5),)
 
 
-def test_a_module_that_only_reads_it_or_sets_another(tmp_path: Path) -> None:
+def test_module_that_only_reads_the_path_is_ignored(tmp_path: Path) -> None:
     assert set_in(tmp_path, OLD_REMEDY.replace('os.environ["LD_LIBRARY_PATH"] =', "other =")) == ()
     assert set_in(tmp_path, OLD_REMEDY.replace('os.environ["LD', 'os.environ["')) == ()
     assert set_in(tmp_path, "LD_LIBRARY_PATH = stubs = ((") == ()

@@ -30,7 +30,7 @@ def write(path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(("default", "source"), [("1", BARE), ("1", CAUGHT), ("0", BARE)])
-def test_what_the_sources_say(tmp_path: Path, default: str, source: str) -> None:
+def test_defaults_are_read_from_the_sources(tmp_path: Path, default: str, source: str) -> None:
     vllm, verl = tmp_path / "vllm", tmp_path / "verl"
     write(vllm / "envs.py", ENVS.replace("DEFAULT", default))
     write(vllm / "distributed" / "device_communicators" / "symm_mem.py", source)
@@ -45,7 +45,7 @@ def test_what_the_sources_say(tmp_path: Path, default: str, source: str) -> None
     assert not found.in_workers
 
 
-def test_a_vllm_without_it(tmp_path: Path) -> None:
+def test_vllm_without_symmetric_memory_is_absent(tmp_path: Path) -> None:
     assert isinstance(of(tmp_path, tmp_path), Absent)
 
 

@@ -32,12 +32,14 @@ def recorded(root: Path, state: str, threads: int, pending: str) -> Machine:
         ("S (sleeping)", 4, KILLED, False),
     ],
 )
-def test_who_hangs(tmp_path: Path, state: str, threads: int, pending: str, hangs: bool) -> None:
+def test_dying_processes_are_detected(
+    tmp_path: Path, state: str, threads: int, pending: str, hangs: bool
+) -> None:
     found = dying_processes.collect(recorded(tmp_path, state, threads, pending))
     assert found == DyingProcesses(("VLLM::EngineCor (process 7)",) if hangs else (), all_seen=False)
 
 
-def test_all_is_seen_in_the_first_namespace_alone(tmp_path: Path) -> None:
+def test_only_the_initial_pid_namespace_sees_all_processes(tmp_path: Path) -> None:
     machine = recorded(tmp_path, "S (sleeping)", 1, CALM)
     (tmp_path / "proc" / "self" / "ns").mkdir(parents=True)
     (tmp_path / "proc" / "self" / "ns" / "pid").symlink_to("pid:[4026531836]")
@@ -47,5 +49,5 @@ def test_all_is_seen_in_the_first_namespace_alone(tmp_path: Path) -> None:
     assert dying_processes.collect(machine) == DyingProcesses(all_seen=True)
 
 
-def test_without_a_table_it_is_not_known(tmp_path: Path) -> None:
+def test_unreadable_process_table_is_unknown(tmp_path: Path) -> None:
     assert isinstance(dying_processes.collect(Machine(root=tmp_path)), Unknown)

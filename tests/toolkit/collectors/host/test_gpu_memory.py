@@ -26,13 +26,13 @@ TWO = Resources((Gpu("NVIDIA H200", 143771), Gpu("NVIDIA H100", 81559)), 32, 1 <
         (HERE, Resources(None, 2, None, "NVML does not respond"), Unknown("NVML does not respond")),
     ],
 )
-def test_the_assumption_goes_before_the_smallest_gpu(
+def test_assumed_memory_beats_that_of_the_smallest_gpu(
     target: Target, resources: Resources | Unknown, found: GpuMemory | Unknown
 ) -> None:
     assert gpu_memory.collect(target, resources) == found
 
 
-def test_a_machine_without_gpus_names_the_option() -> None:
+def test_error_without_gpus_names_the_option() -> None:
     found = gpu_memory.collect(HERE, Resources((), 2, None))
     assert isinstance(found, Absent)
     assert "--gpu-memory" in found.reason

@@ -16,7 +16,7 @@ def raylet(*, mine: bool) -> Processes:
     return Processes((Process(7, 1, "raylet", "raylet", mine, 0.0),))
 
 
-def test_sources_that_state_it() -> None:
+def test_sources_that_indicate_a_job() -> None:
     assert job_here.collect(Gpus((Device(0, "A"),)), NONE, SCRIPT) == JobHere("a GPU is here")
     assert job_here.collect(NONE, raylet(mine=True), NONE) == JobHere("Ray is up")
     assert job_here.collect(Gpus(), raylet(mine=False), SCRIPT) == JobHere(
@@ -24,6 +24,6 @@ def test_sources_that_state_it() -> None:
     )
 
 
-def test_nothing_states_it() -> None:
+def test_no_source_indicates_a_job() -> None:
     assert isinstance(job_here.collect(Gpus(), Processes(), Launch(())), Absent)
     assert isinstance(job_here.collect(NONE, raylet(mine=False), NONE), Absent)

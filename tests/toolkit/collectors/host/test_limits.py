@@ -51,7 +51,7 @@ def raylet(pid: int, *, mine: bool = True) -> Process:
     return Process(pid, 1, "raylet", "raylet", mine, 0.0)
 
 
-def test_the_raylets_limits_are_its_own(tmp_path: Path) -> None:
+def test_limits_of_the_raylet_are_read_separately(tmp_path: Path) -> None:
     found = look(
         tmp_path,
         {
@@ -94,7 +94,7 @@ def test_the_raylets_limits_are_its_own(tmp_path: Path) -> None:
         ("ulimit -l unlimited", "locked", Limit(65536, 65536)),
     ],
 )
-def test_what_the_launch_script_sets_counts_as_the_shells(
+def test_ulimit_in_the_launch_script_changes_the_shell_limits(
     tmp_path: Path, script: str, limit: str, is_now: Limit
 ) -> None:
     path = tmp_path / "run.sh"
@@ -114,7 +114,7 @@ def test_root_raises_a_hard_limit(tmp_path: Path) -> None:
     assert found.shell.locked == Limit(None, None)
 
 
-def test_cpus_are_the_least_of_affinity_and_groups(tmp_path: Path) -> None:
+def test_cpu_count_is_the_minimum_of_affinity_and_cgroups(tmp_path: Path) -> None:
     machine = recorded(
         tmp_path,
         {
@@ -137,12 +137,12 @@ def test_cpus_are_the_least_of_affinity_and_groups(tmp_path: Path) -> None:
         (1000, f"{1 << 5:x}", "0 0 4294967295", False),
     ],
 )
-def test_users_limited_in_processes(tmp_path: Path, uid: int, caps: str, uid_map: str, exempt: bool) -> None:
+def test_process_limits_per_user(tmp_path: Path, uid: int, caps: str, uid_map: str, exempt: bool) -> None:
     machine = recorded(tmp_path, {**process("self", uid=uid, caps=caps), "/proc/self/uid_map": uid_map})
     assert limits_of(machine).exempt is exempt
 
 
-def test_how_much_memory_may_be_locked(tmp_path: Path) -> None:
+def test_lockable_memory(tmp_path: Path) -> None:
     files = {**process("self", caps=f"{1 << 14:x}"), **process("7")}
     files |= {"/proc/self/uid_map": "0 0 4294967295", "/proc/7/uid_map": "0 100000 65536"}
     machine = recorded(tmp_path, files)
@@ -151,7 +151,7 @@ def test_how_much_memory_may_be_locked(tmp_path: Path) -> None:
     assert limits_of(machine, 8).lockable == math.inf
 
 
-def test_a_raylet_that_has_ended_is_no_subject(tmp_path: Path) -> None:
+def test_ended_raylet_is_left_out(tmp_path: Path) -> None:
     found = look(tmp_path, process("self"), raylet(7))
     assert isinstance(found, HostLimits)
     assert found.subjects == (found.shell,)
@@ -162,7 +162,7 @@ def test_a_system_without_proc(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_the_real_limits_of_a_real_process() -> None:
+def test_limits_of_another_real_process_are_read() -> None:
     """A child with limits of its own, read from outside as a raylet's are."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     child = subprocess.Popen(["sh", "-c", "ulimit -S -n 123; echo; exec sleep 60"], stdout=subprocess.PIPE)

@@ -21,5 +21,5 @@ def test_amounts_in_bytes(tmp_path: Path) -> None:
     assert memory.collect(machine) == HostMemory(102400, 51200, 2, 61440, None)
 
 
-def test_a_system_without_it(tmp_path: Path) -> None:
+def test_missing_proc_is_absent(tmp_path: Path) -> None:
     assert isinstance(memory.collect(recorded(tmp_path, {})), Absent)

@@ -21,7 +21,7 @@ TABLE = """\
 """
 
 
-def test_mounts_of_people_are_reported_without_secrets(tmp_path: Path) -> None:
+def test_mounts_are_reported_without_secrets(tmp_path: Path) -> None:
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/mountinfo").write_text(TABLE)
     found = mounts.collect(Machine(root=tmp_path))
@@ -36,5 +36,5 @@ def test_mounts_of_people_are_reported_without_secrets(tmp_path: Path) -> None:
     assert "hunter2" not in repr(found)
 
 
-def test_without_proc_nothing_is_known(tmp_path: Path) -> None:
+def test_missing_proc_is_absent(tmp_path: Path) -> None:
     assert isinstance(mounts.collect(Machine(root=tmp_path)), Absent)

@@ -74,14 +74,14 @@ def size(found: ObjectStore | Unknown) -> tuple[int, str]:
     return found.size, found.given_by
 
 
-def test_ray_takes_a_part_of_what_is_free_up_to_its_bounds(ray: Tree) -> None:
+def test_store_size_is_a_bounded_share_of_free_memory(ray: Tree) -> None:
     assert size(store(ray, memory=HostMemory(100 * GB, 90 * GB))) == (27 * GB, "")
     assert size(store(ray)) == (200 * GB, "")
     assert size(store(ray, shm=SharedMemory(50 * GB, 40 * GB))) == (38 * GB, "")
     assert size(store(ray, shm=SharedMemory(64 << 20, 64 << 20))) == (10 * GB, "")
 
 
-def test_it_sees_the_limit_of_a_container_and_not_that_of_a_slurm_job(ray: Tree) -> None:
+def test_container_limit_applies_and_slurm_limit_does_not(ray: Tree) -> None:
     def limited(folder: str) -> HostLimits:
         return an_h200_node(healthy(groups=(Group(folder, memory=100 * GB, memory_used=20 * GB),)))
 
@@ -89,7 +89,7 @@ def test_it_sees_the_limit_of_a_container_and_not_that_of_a_slurm_job(ray: Tree)
     assert size(store(ray, limits=limited("/sys/fs/cgroup/job"))) == (200 * GB, "")
 
 
-def test_variables_replace_rays_numbers(ray: Tree) -> None:
+def test_variables_replace_ray_defaults(ray: Tree) -> None:
     variables = {"RAY_DEFAULT_OBJECT_STORE_MEMORY_PROPORTION": "0.1"}
     assert size(store(ray, **variables)) == (90 * GB, "")
 

@@ -27,19 +27,19 @@ def look(folder: str, *words: str, root: Path = Path("/")) -> CheckpointFolder |
     return checkpoint_folder.collect(there, Launch(()), Machine(environ={}, root=root))
 
 
-def test_a_folder_that_can_be_made_below_one_that_is_there(tmp_path: Path) -> None:
+def test_new_folder_below_an_existing_one_is_not_created(tmp_path: Path) -> None:
     assert look(f"{tmp_path}/new/one") == CheckpointFolder(f"{tmp_path}/new/one", str(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_is_in_the_way(tmp_path: Path) -> None:
+def test_file_in_the_path_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert look(f"{tmp_path}/file/x") == CheckpointFolder(
         f"{tmp_path}/file/x", f"{tmp_path}/file", "a file is in the way"
     )
 
 
-def test_the_kernels_own_folders_take_no_files() -> None:
+def test_proc_is_reported_as_a_kernel_folder() -> None:
     assert look("/proc/ckpt") == CheckpointFolder("/proc/ckpt", "/proc", "of the kernel")
 
 
@@ -51,13 +51,13 @@ def test_every_file_system_of_the_kernel_is_recognised(kind: str, tmp_path: Path
     assert look("/mount/x", root=tmp_path) == CheckpointFolder("/mount/x", "/mount", "of the kernel")
 
 
-def test_a_folder_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_without_write_permission_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # root may write everywhere
     monkeypatch.setattr(file_systems, "why_refused", lambda _: "Permission denied")
     assert look(f"{tmp_path}/x") == CheckpointFolder(f"{tmp_path}/x", str(tmp_path), "no permission to write")
 
 
-def test_a_job_that_saves_nothing_there_is_not_judged(tmp_path: Path) -> None:
+def test_job_that_saves_no_checkpoints_there_is_not_judged(tmp_path: Path) -> None:
     assert isinstance(look(f"{tmp_path}/x", "trainer.save_freq=-1"), Absent)
     assert isinstance(look("relative/folder"), Absent)
     submitted = Launch((), submitted="ray job submit")
@@ -76,7 +76,7 @@ def test_a_job_that_saves_nothing_there_is_not_judged(tmp_path: Path) -> None:
         ({}, None, ""),
     ],
 )
-def test_the_folder_in_which_tables_are_kept(
+def test_datasets_cache_folder_is_read(
     variables: dict[str, str], path: str | None, trouble: str, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")

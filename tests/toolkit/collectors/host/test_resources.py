@@ -23,13 +23,13 @@ def seen(gpus: Gpus | Unknown, *visible: int) -> Resources:
     return found
 
 
-def test_gpus_that_a_job_would_see() -> None:
+def test_only_gpus_visible_to_the_job_count() -> None:
     assert seen(TWO, 0, 1).gpus == (Gpu("NVIDIA A10", 23028, "8.6"), Gpu("NVIDIA H100", 0))
     assert [gpu.name for gpu in seen(TWO, 1).gpus or ()] == ["NVIDIA H100"]
     assert seen(TWO).gpus == ()
 
 
-def test_a_lost_gpu_is_none_and_of_a_divided_one_a_part_is_seen() -> None:
+def test_lost_gpu_is_left_out_and_one_part_of_a_mig_gpu_counts() -> None:
     part = MigDevice("NVIDIA H100 MIG 3g.40gb", "MIG-0123abcd", 40_000)
     found = Gpus(
         (Device(0, trouble="GPU is lost"), Device(1, "NVIDIA H100", mig=True, mig_devices=(part, part)))
@@ -37,16 +37,16 @@ def test_a_lost_gpu_is_none_and_of_a_divided_one_a_part_is_seen() -> None:
     assert seen(found, 0, 1).gpus == (Gpu("NVIDIA H100 MIG 3g.40gb", 40_000),)
 
 
-def test_without_an_answer_nothing_is_known() -> None:
+def test_unknown_gpus_keep_their_reason() -> None:
     assert (seen(Absent("no GPU here")).gpus, seen(Absent("no GPU here")).why) == (None, "no GPU here")
     assert "hangs" in seen(Gpus(refused="it hangs")).why
 
 
-def test_cpus_and_memory_are_what_this_process_may_use() -> None:
+def test_cpus_and_memory_are_limited_to_those_of_the_process() -> None:
     assert (seen(TWO).cpus, seen(TWO).memory) == (3.5, 64 << 30)
 
 
-def test_without_limits_they_are_the_machines() -> None:
+def test_machine_totals_apply_without_limits() -> None:
     found = resources.collect(TWO, VisibleDevices(()), Unknown("hidden"), HostMemory(1 << 40))
     assert isinstance(found, Resources)
     assert found.cpus

@@ -18,13 +18,13 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system import file_systems
 
 
-def test_a_system_without_it(tmp_path: Path) -> None:
+def test_missing_shm_is_absent(tmp_path: Path) -> None:
     assert isinstance(shared_memory.collect(recorded(tmp_path, {})), Absent)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounts a file system")
-def test_dockers_64_megabytes() -> None:
+def test_docker_default_of_64_megabytes() -> None:
     """In a mount namespace, with a segment in it."""
     program = f"""
 import sys; sys.path.insert(0, {str(ROOT / ".dev")!r})
@@ -45,7 +45,7 @@ print(found.size >> 20, found.free >> 20)
     assert done.stdout.split() == ["64", "34"], done.stderr
 
 
-def test_it_is_tried_by_a_file_that_leaves_nothing(tmp_path: Path) -> None:
+def test_write_test_leaves_no_file(tmp_path: Path) -> None:
     shm = tmp_path / "dev/shm"
     shm.mkdir(parents=True)
     before = shm.stat()
@@ -60,7 +60,7 @@ def test_it_is_tried_by_a_file_that_leaves_nothing(tmp_path: Path) -> None:
     ("number", "why"),
     [(errno.EROFS, "Read-only file system"), (errno.EACCES, "Permission denied"), (errno.EOPNOTSUPP, "")],
 )
-def test_the_reason_why_no_file_can_be_created_is_reported(
+def test_reason_for_a_failed_write_test_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, why: str
 ) -> None:
     opened = os.open

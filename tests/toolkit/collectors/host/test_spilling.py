@@ -52,7 +52,7 @@ def test_unknown_source(tmp_path: Path) -> None:
     assert isinstance(found, Absent)
 
 
-def test_the_folder_goes_before_the_configuration_whoever_gives_it(tmp_path: Path) -> None:
+def test_folder_option_beats_the_spilling_configuration(tmp_path: Path) -> None:
     start = {"system-config": json.dumps({"object_spilling_config": json.dumps(DISK)})}
     assert told(tmp_path, start=start).paths == ("/disk",)
     found = told(tmp_path, start=start, **{FOLDER: "/folder", CONFIG: "{}"})
@@ -61,18 +61,18 @@ def test_the_folder_goes_before_the_configuration_whoever_gives_it(tmp_path: Pat
     assert (found.paths, found.given_by) == (("/home/me/spill",), "ray start in run.sh:3")
 
 
-def test_the_script_goes_before_the_shell(tmp_path: Path) -> None:
+def test_script_beats_the_shell(tmp_path: Path) -> None:
     found = told(tmp_path, Setting(FOLDER, "/script", "run.sh", 2), **{FOLDER: "/shell"})
     assert (found.paths, found.given_by) == (("/script",), f"{FOLDER} in run.sh:2")
 
 
-def test_what_verl_hands_to_ray(tmp_path: Path) -> None:
+def test_folder_passed_to_ray_by_verl_is_used(tmp_path: Path) -> None:
     word = "+ray_kwargs.ray_init.object_spilling_directory=/init"
     found = told(tmp_path, words=(word,))
     assert (found.paths, found.given_by) == (("/init",), "ray_kwargs.ray_init.object_spilling_directory")
 
 
-def test_what_others_name_is_known_too(tmp_path: Path) -> None:
+def test_folders_from_other_sources_are_listed_as_further(tmp_path: Path) -> None:
     """A job that has ended may have spilled there."""
     script = Setting(FOLDER, "script", "run.sh", 2)
     found = told(
@@ -83,7 +83,7 @@ def test_what_others_name_is_known_too(tmp_path: Path) -> None:
     assert (perhaps.paths, perhaps.further) == ((), (str(Path.cwd() / "script"),))
 
 
-def test_what_a_raylet_has_counts(tmp_path: Path) -> None:
+def test_running_raylet_determines_the_folder(tmp_path: Path) -> None:
     found = told(tmp_path, raylet="raylet\0--fallback_directory=/old\0", **{FOLDER: "/new"})
     assert (found.paths, found.given_by) == (("/old",), "the raylet (process 7)")
     session = "raylet\0--fallback_directory=/tmp/ray/session_2026-11-21_10-00-00_000001_42\0"
@@ -103,11 +103,11 @@ def test_what_a_raylet_has_counts(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_ray_cannot_read(tmp_path: Path, config: str, wrong: str) -> None:
+def test_invalid_configuration_is_reported(tmp_path: Path, config: str, wrong: str) -> None:
     assert told(tmp_path, **{CONFIG: config}).wrong == wrong
 
 
-def test_several_folders_and_no_folder_at_all(tmp_path: Path) -> None:
+def test_several_folders_and_none(tmp_path: Path) -> None:
     several = {"type": "filesystem", "params": {"directory_path": ["/a", "/b"], "buffer_size": 1000}}
     assert told(tmp_path, **{CONFIG: json.dumps(several)}).paths == ("/a", "/b")
     bucket = {"type": "smart_open", "params": {"uri": "s3://bucket/spill"}}

@@ -38,7 +38,7 @@ def test_two_sockets_with_two_threads_a_core(tmp_path: Path) -> None:
     assert told.processors == Processors("INTEL(R) XEON(R) PLATINUM 8558", "GenuineIntel", 8, 4, 2)
 
 
-def test_a_kernel_that_names_no_cores(tmp_path: Path) -> None:
+def test_kernel_without_core_numbers(tmp_path: Path) -> None:
     told = seen(tmp_path, cpuinfo="\n".join(ARM.format(number) for number in range(4)))
     assert told.processors == Processors("", "0x41", 4)
 
@@ -57,7 +57,7 @@ def test_the_distribution(tmp_path: Path, said: str) -> None:
     assert (told.name, told.release) == (platform.system(), platform.release())
 
 
-def test_the_output_of_lscpu_is_kept_as_it_is(tmp_path: Path) -> None:
+def test_lscpu_output_is_kept_verbatim(tmp_path: Path) -> None:
     def runner(argv: Sequence[str], environ: Mapping[str, str], limit: float) -> Output:
         assert (tuple(argv), environ["LC_ALL"]) == (("lscpu",), "C")
         return Output(0, "Architecture: x86_64\nCPU(s): 2\n", "", 0.0)

@@ -38,24 +38,24 @@ def seen(folder: Path) -> Checkout | Unknown:
     return answer
 
 
-def test_a_branch(project: Path) -> None:
+def test_branch(project: Path) -> None:
     commit = git(project, "rev-parse", "HEAD")
     assert seen(project) == Checkout(commit, "main", str(project / ".git/HEAD"))
 
 
-def test_a_commit_without_a_branch(project: Path) -> None:
+def test_detached_commit(project: Path) -> None:
     git(project, "checkout", "-q", "--detach")
     assert seen(project) == Checkout(git(project, "rev-parse", "HEAD"), "", str(project / ".git/HEAD"))
 
 
-def test_branches_that_git_has_packed(project: Path) -> None:
+def test_packed_branches_are_read(project: Path) -> None:
     git(project, "pack-refs", "--all")
     found = seen(project)
     assert isinstance(found, Checkout)
     assert found.commit == git(project, "rev-parse", "HEAD")
 
 
-def test_a_linked_tree(project: Path) -> None:
+def test_linked_worktree(project: Path) -> None:
     other = project.parent / "other"
     git(project, "worktree", "add", "-q", str(other), "-b", "mine")
     git(other, "commit", "-q", "--allow-empty", "-m", "two")
@@ -68,17 +68,17 @@ def test_a_linked_tree(project: Path) -> None:
 @pytest.mark.parametrize(
     "said", ["", "ref: refs/heads/nowhere\n", "ref: ../../../etc/passwd\n", "\xff\x00", "abc"]
 )
-def test_a_head_that_names_no_commit(project: Path, said: str) -> None:
+def test_head_without_a_commit_is_unknown(project: Path, said: str) -> None:
     (project / ".git/HEAD").write_text(said, "latin-1")
     assert seen(project) == Unknown(f"the checkout in {project} does not record its commit")
 
 
-def test_names_that_stand_for_each_other(project: Path) -> None:
+def test_circular_references_are_unknown(project: Path) -> None:
     (project / ".git/refs/heads/main").write_text("ref: refs/heads/main\n")
     assert isinstance(seen(project), Unknown)
 
 
-def test_what_pip_took_from_git(tmp_path: Path) -> None:
+def test_commit_of_a_git_install_is_read(tmp_path: Path) -> None:
     said = {"url": "https://ann:pass@git.example/verl", "vcs_info": {"vcs": "git", "commit_id": "a" * 40}}
     (tmp_path / "direct_url.json").write_text(json.dumps(said))
     installed = Packages((Distribution("verl", "0.6.1", str(tmp_path)),))
@@ -87,7 +87,7 @@ def test_what_pip_took_from_git(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("said", ["", "[]", "{}", '{"vcs_info": {"commit_id": 3}}', '{"vcs_info": []}'])
-def test_what_came_from_an_index(tmp_path: Path, said: str) -> None:
+def test_install_from_an_index_has_no_commit(tmp_path: Path, said: str) -> None:
     (tmp_path / "direct_url.json").write_text(said)
     installed = Packages((Distribution("verl", "0.6.1", str(tmp_path)),))
     assert isinstance(checkout.collect(trees(tmp_path, "site-packages"), installed), Absent)

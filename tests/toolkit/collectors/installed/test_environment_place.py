@@ -24,7 +24,7 @@ def mounted(root: Path, prefix: Path, kind: str, device: str, boot: str) -> Mach
     return recorded(root, {"/proc/self/mountinfo": line, "/proc/sys/kernel/random/boot_id": f"{boot}\n"})
 
 
-def test_on_this_machine(tmp_path: Path) -> None:
+def test_environment_on_this_machine(tmp_path: Path) -> None:
     one, other = at(tmp_path / "one", Machine()), at(tmp_path / "other", Machine())
     assert isinstance(one, EnvironmentPlace)
     assert isinstance(other, EnvironmentPlace)
@@ -36,7 +36,7 @@ def test_on_this_machine(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "device", "same"), [("nfs4", "nas:/env", True), ("ext4", "/dev/sda1", False)]
 )
-def test_two_machines_name_a_share_alike_and_a_disk_not(
+def test_share_has_one_identity_on_two_machines_and_a_disk_has_two(
     tmp_path: Path, kind: str, device: str, same: bool
 ) -> None:
     first = at(tmp_path / "env", mounted(tmp_path / "a", tmp_path, kind, device, "boot-a"))
@@ -47,11 +47,11 @@ def test_two_machines_name_a_share_alike_and_a_disk_not(
     assert (first.files == second.files) is same
 
 
-def test_a_kernel_that_tells_no_mounts(tmp_path: Path) -> None:
+def test_kernel_without_a_mount_table_is_unknown(tmp_path: Path) -> None:
     answer = at(tmp_path / "env", recorded(tmp_path / "a", {"/proc/sys/kernel/random/boot_id": "boot\n"}))
     assert isinstance(answer, Unknown)
 
 
-def test_there_is_no_such_environment(tmp_path: Path) -> None:
+def test_missing_environment_is_unknown(tmp_path: Path) -> None:
     answer = environment_place.collect(Target(tmp_path / "gone" / "bin" / "python", "--python"), Machine())
     assert answer == Unknown(f"{tmp_path}/gone cannot be examined: No such file or directory")

@@ -18,7 +18,7 @@ from verl_doctor.toolkit.collectors.installed.import_path import is_on_path
         "__editable___flashinfer_0_1_finder.py",
     ],
 )
-def test_the_forms_of_a_module(tmp_path: Path, file: str) -> None:
+def test_importable_forms_are_recognised(tmp_path: Path, file: str) -> None:
     path = tmp_path / file
     path.parent.mkdir(exist_ok=True)
     path.touch()
@@ -26,7 +26,7 @@ def test_the_forms_of_a_module(tmp_path: Path, file: str) -> None:
 
 
 @pytest.mark.parametrize("file", ["flashinfer_python/__init__.py", "flashinfer.txt", "other.py"])
-def test_what_is_not_the_module(tmp_path: Path, file: str) -> None:
+def test_other_files_are_not_the_module(tmp_path: Path, file: str) -> None:
     path = tmp_path / file
     path.parent.mkdir(exist_ok=True)
     path.touch()

@@ -46,13 +46,13 @@ def script(path: Path, text: str) -> Path:
         "import atexit, os; atexit.register(os._exit, 3)",
     ],
 )
-def test_noise_around_the_answer_does_not_matter(tmp_path: Path, noise: str) -> None:
+def test_output_around_the_result_is_ignored(tmp_path: Path, noise: str) -> None:
     said = ask(sys.executable, PYTHONPATH=with_sitecustomize(tmp_path, noise))
     assert isinstance(said, Interpreter)
     assert said.executable == sys.executable
 
 
-def test_a_secret_on_the_path_is_not_shown(tmp_path: Path) -> None:
+def test_secret_on_the_path_is_hidden(tmp_path: Path) -> None:
     said = ask(sys.executable, PYTHONPATH=f"{tmp_path}:/x?token=hunter2")
     assert isinstance(said, Interpreter)
     assert str(tmp_path) in said.sys_path
@@ -67,7 +67,7 @@ def test_a_secret_on_the_path_is_not_shown(tmp_path: Path) -> None:
         ("raise SystemExit('no licence')", "no licence"),
     ],
 )
-def test_what_only_fails_with_the_users_things_is_not_the_interpreters_fault(
+def test_failure_caused_by_user_settings_is_reported_as_such(
     tmp_path: Path, breaking: str, failure: str
 ) -> None:
     said = reason(sys.executable, PYTHONPATH=with_sitecustomize(tmp_path, breaking))
@@ -82,17 +82,17 @@ def test_a_wrong_home_is_named() -> None:
     assert "PYTHONHOME" in said
 
 
-def test_a_failure_on_both_sides_is_reported_once(tmp_path: Path) -> None:
+def test_failure_that_also_occurs_isolated_is_reported_once(tmp_path: Path) -> None:
     python = script(tmp_path / "python", "echo broken >&2; exit 1")
     assert reason(python) == f"{python} failed: broken; isolated (-I -S) it fails as well"
 
 
-def test_a_program_that_repeats_its_arguments_is_no_interpreter(tmp_path: Path) -> None:
+def test_program_that_echoes_its_arguments_is_not_an_interpreter(tmp_path: Path) -> None:
     python = script(tmp_path / "python", 'echo "$@"')
     assert "is no Python interpreter" in reason(python)
 
 
-def test_a_python_that_only_prints_its_version_is_too_old(tmp_path: Path) -> None:
+def test_interpreter_that_only_prints_its_version_is_too_old(tmp_path: Path) -> None:
     python = script(tmp_path / "python", """printf '\\n%s{"too_old": "2.7.18"}\\n' "$3" """)
     assert "is Python 2.7.18, which is too old" in reason(python)
 
@@ -113,7 +113,7 @@ def test_an_old_interpreter_reports_its_version(version: str) -> None:
         assert said.version.startswith(version)
 
 
-def test_a_package_in_the_users_own_folder_is_found(tmp_path: Path) -> None:
+def test_package_in_the_user_site_is_found(tmp_path: Path) -> None:
     base = Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
     if not base.exists():
         pytest.skip("no interpreter outside of a virtual environment")
@@ -126,7 +126,7 @@ def test_a_package_in_the_users_own_folder_is_found(tmp_path: Path) -> None:
     assert said.verl == str(package)
 
 
-def test_whether_the_current_folder_is_left_out_is_queried() -> None:
+def test_safe_path_is_reported() -> None:
     for value, expected in (("1", sys.version_info >= (3, 11)), ("", False)):
         said = ask(sys.executable, PYTHONSAFEPATH=value)
         assert isinstance(said, Interpreter)

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.collectors.installed.listings import Listing, Listings
 from verl_doctor.toolkit.collectors.installed.result_cache import fingerprint
 
 
-def test_a_folder_is_recognised_by_its_kinds_of_entries(tmp_path: Path) -> None:
+def test_folder_is_fingerprinted_by_its_entries(tmp_path: Path) -> None:
     for name in ("a.py", "b.so", "c.txt"):
         (tmp_path / name).write_text(name)
     (tmp_path / "inner").mkdir()
@@ -41,7 +41,7 @@ def test_a_folder_is_listed_once_per_run(tmp_path: Path) -> None:
     assert fingerprint([tmp_path], Listings()) != before
 
 
-def test_a_file_is_recognised_whatever_its_name_and_nothing_else_is(tmp_path: Path) -> None:
+def test_only_regular_files_have_a_status(tmp_path: Path) -> None:
     for name in ("a.py", "b.h"):
         (tmp_path / name).write_text(name)
     (tmp_path / "folder.py").mkdir()

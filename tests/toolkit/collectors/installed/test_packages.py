@@ -75,13 +75,13 @@ def test_the_metadata_of_a_wheel_is_read(site: Path) -> None:
         ("pandas>=2 ; extra == 'token'", "pandas>=2 ; extra == 'token'"),
     ],
 )
-def test_no_credential_of_a_url_is_kept(site: Path, written: str, kept: str) -> None:
+def test_credentials_in_requirements_are_removed(site: Path, written: str, kept: str) -> None:
     install(site, "verl", "0.6.1", requires=[written])
     assert only(site).requires == (kept,)
     assert Requirement(kept).name == "pandas"
 
 
-def test_no_credential_of_an_old_requirement_is_kept(site: Path) -> None:
+def test_credentials_in_old_requirements_are_removed(site: Path) -> None:
     info = site / "verl.egg-info"
     info.mkdir()
     (info / "PKG-INFO").write_text("Name: verl\nVersion: 0.3.0\n")
@@ -89,7 +89,7 @@ def test_no_credential_of_an_old_requirement_is_kept(site: Path) -> None:
     assert only(site).requires == ('pandas @ git+https://***@github.com/x/y ; extra == "a"',)
 
 
-def test_no_credential_of_an_installation_is_in_the_fact(site: Path) -> None:
+def test_credentials_of_an_installation_are_not_in_the_fact(site: Path) -> None:
     folder = install(site, "verl", "0.7.0.dev0")
     (folder / "direct_url.json").write_text('{"url": "https://tok:SEKRET@host/verl.whl", "archive_info": {}}')
     assert "SEKRET" not in repr(look_at(site))
@@ -99,21 +99,21 @@ def test_an_empty_folder_is_an_empty_environment(site: Path) -> None:
     assert look_at(site).distributions == ()
 
 
-def test_a_folder_that_is_gone_is_an_empty_environment(tmp_path: Path) -> None:
+def test_missing_folder_is_an_empty_environment(tmp_path: Path) -> None:
     assert look_at(tmp_path / "nowhere").distributions == ()
 
 
-def test_empty_metadata_leaves_what_the_folder_is_called(site: Path) -> None:
+def test_name_and_version_come_from_the_folder_if_metadata_is_empty(site: Path) -> None:
     raw(site, "ray-2.49.0.dist-info", b"")
     assert (only(site).name, only(site).version) == ("ray", "2.49.0")
 
 
-def test_metadata_that_is_a_folder_leaves_what_the_folder_is_called(site: Path) -> None:
+def test_name_comes_from_the_folder_if_metadata_is_a_folder(site: Path) -> None:
     (site / "ray-2.49.0.dist-info" / "METADATA").mkdir(parents=True)
     assert only(site).name == "ray"
 
 
-def test_metadata_that_is_a_pipe_does_not_hang(site: Path) -> None:
+def test_metadata_that_is_a_pipe_does_not_block(site: Path) -> None:
     (site / "ray-2.49.0.dist-info").mkdir()
     os.mkfifo(site / "ray-2.49.0.dist-info" / "METADATA")
     assert only(site).version == "2.49.0"
@@ -124,12 +124,12 @@ def test_metadata_in_another_encoding_is_read(site: Path) -> None:
     assert only(site).requires == ("numpy",)
 
 
-def test_nothing_behind_the_header_counts(site: Path) -> None:
+def test_text_after_the_header_is_ignored(site: Path) -> None:
     raw(site, "x-1.dist-info", b"Name: x\nVersion: 1\n\nRequires-Dist: torch\n")
     assert only(site).requires == ()
 
 
-def test_folded_lines_belong_to_their_field(site: Path) -> None:
+def test_folded_header_lines_are_joined(site: Path) -> None:
     raw(
         site,
         "x-1.dist-info",
@@ -139,12 +139,12 @@ def test_folded_lines_belong_to_their_field(site: Path) -> None:
     assert only(site).name == "x"
 
 
-def test_metadata_without_any_name_is_named_as_unreadable(site: Path) -> None:
+def test_nameless_metadata_is_reported_as_unreadable(site: Path) -> None:
     path = raw(site, ".dist-info", b"")
     assert look_at(site).unreadable == (str(path),)
 
 
-def test_what_pip_left_of_an_uninstallation_is_passed_over(site: Path) -> None:
+def test_leftover_of_an_interrupted_uninstall_is_skipped(site: Path) -> None:
     raw(site, "~orch-2.8.0.dist-info", b"Name: torch\nVersion: 2.8.0\n")
     assert look_at(site).distributions == ()
 
@@ -158,7 +158,7 @@ def test_the_first_folder_on_the_path_wins_without_being_a_duplicate(tmp_path: P
     assert found.duplicates == ()
 
 
-def test_a_package_that_is_only_on_the_path_counts(tmp_path: Path) -> None:
+def test_package_outside_site_packages_is_found_on_the_path(tmp_path: Path) -> None:
     site = site_packages(tmp_path / "env")
     extra = tmp_path / "extra"
     extra.mkdir()
@@ -167,7 +167,7 @@ def test_a_package_that_is_only_on_the_path_counts(tmp_path: Path) -> None:
     assert [d.name for d in packages.collect(python).distributions] == ["ray"]
 
 
-def test_of_two_in_one_folder_the_newer_counts_and_the_other_is_kept(site: Path) -> None:
+def test_newer_of_two_versions_counts_and_the_other_is_a_duplicate(site: Path) -> None:
     os.utime(install(site, "numpy", "2.2.6"), (1, 1))
     install(site, "numpy", "1.26.4")
     found = look_at(site)
@@ -175,7 +175,7 @@ def test_of_two_in_one_folder_the_newer_counts_and_the_other_is_kept(site: Path)
     assert [d.version for d in found.duplicates] == ["2.2.6"]
 
 
-def test_a_version_that_is_none_is_kept_as_written(site: Path) -> None:
+def test_invalid_version_is_kept_as_written(site: Path) -> None:
     install(site, "apex", "0.1-nightly_of_tuesday")
     assert only(site).version == "0.1-nightly_of_tuesday"
 
@@ -194,7 +194,7 @@ def test_a_broken_direct_url_is_not_editable(site: Path, text: str) -> None:
     assert not only(site).editable
 
 
-def test_an_egg_link_leads_to_the_checkout(site: Path, tmp_path: Path) -> None:
+def test_egg_link_is_followed_to_the_checkout(site: Path, tmp_path: Path) -> None:
     info = tmp_path / "checkout" / "verl.egg-info"
     info.mkdir(parents=True)
     (info / "PKG-INFO").write_text("Name: verl\nVersion: 0.3.0\n")
@@ -210,7 +210,7 @@ def test_an_egg_info_file_is_read(site: Path) -> None:
     assert (only(site).name, only(site).version) == ("pyyaml", "5.4.1")
 
 
-def test_markers_are_those_of_the_target(site: Path) -> None:
+def test_markers_are_evaluated_for_the_target(site: Path) -> None:
     found = marker_environment(interpreter(site, version="3.9.2", machine="aarch64"))
     assert (found["python_version"], found["platform_machine"], found["sys_platform"]) == (
         "3.9",
@@ -220,7 +220,7 @@ def test_markers_are_those_of_the_target(site: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_hundred_packages_are_read_in_a_moment(site: Path) -> None:
+def test_two_hundred_packages_are_read_quickly(site: Path) -> None:
     for number in range(200):
         install(site, f"package{number}", "1.0", requires=[f"other{n}>=1" for n in range(20)])
     look_at(site)
@@ -240,7 +240,7 @@ def test_a_canonical_name_stays_canonical(name: str) -> None:
     content=st.binary(max_size=400)
     | st.text(alphabet="Name: Version\nRequires-Dist;=\x00\x85é", max_size=200).map(str.encode)
 )
-def test_no_metadata_is_too_broken(tmp_path: Path, content: bytes) -> None:
+def test_damaged_metadata_still_gives_a_version(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x-1.dist-info").mkdir(exist_ok=True)
     (tmp_path / "x-1.dist-info" / "METADATA").write_bytes(content)
     found = read_distribution(str(tmp_path / "x-1.dist-info"))

@@ -51,9 +51,7 @@ def test_imports_are_followed_through_packages_and_requirements(tmp_path: Path) 
         ("verl.trainer", True),
     ],
 )
-def test_a_module_is_a_file_or_a_package_that_can_be_started(
-    tmp_path: Path, module: str, missing: bool
-) -> None:
+def test_runnable_module_is_a_file_or_a_package_with_main(tmp_path: Path, module: str, missing: bool) -> None:
     files = {"__init__.py": "", "trainer/__init__.py": "", "trainer/main_ppo.py": "if __name__ == '__main__':\n    pass\n", "tools/__main__.py": ""}  # fmt: skip
     write(tmp_path / "verl", files)
     trees = VerlTrees(Tree(str(tmp_path / "verl"), "verl", "0.9.1", "site-packages"), "")

@@ -46,12 +46,12 @@ def cache() -> Path:
     return file
 
 
-def test_the_same_files_give_the_same_answer_without_computing_it(sources: Path) -> None:
+def test_same_files_give_the_cached_result(sources: Path) -> None:
     assert ask(sources) == "first"
     assert ask(sources, "second") == "first"
 
 
-def test_a_changed_file_is_noticed_even_with_its_old_time(sources: Path) -> None:
+def test_changed_file_with_its_old_mtime_is_noticed(sources: Path) -> None:
     ask(sources)
     file = sources / "a.py"
     before = file.stat()
@@ -62,7 +62,7 @@ def test_a_changed_file_is_noticed_even_with_its_old_time(sources: Path) -> None
     assert ask(sources, "second") == "second"
 
 
-def test_a_file_may_be_named_itself_and_need_not_be_there(sources: Path) -> None:
+def test_single_or_missing_file_can_be_a_source(sources: Path) -> None:
     file = sources / "b.txt"
     assert ask(file) == "first"
     assert ask(file, "second") == "first"
@@ -72,7 +72,7 @@ def test_a_file_may_be_named_itself_and_need_not_be_there(sources: Path) -> None
     assert ask(file, "edited") == "edited"
 
 
-def test_a_new_a_renamed_and_a_removed_file_are_noticed(sources: Path) -> None:
+def test_new_renamed_and_removed_files_are_noticed(sources: Path) -> None:
     ask(sources)
     (sources / "b.py").write_text("")
     assert ask(sources, "new") == "new"
@@ -82,7 +82,7 @@ def test_a_new_a_renamed_and_a_removed_file_are_noticed(sources: Path) -> None:
     assert ask(sources, "gone") == "first"
 
 
-def test_an_edit_behind_a_link_is_noticed_and_links_in_a_circle_end(sources: Path, tmp_path: Path) -> None:
+def test_edit_behind_a_link_is_noticed_and_circular_links_end(sources: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "b.py").write_text("x = 1\n")
@@ -96,27 +96,27 @@ def test_an_edit_behind_a_link_is_noticed_and_links_in_a_circle_end(sources: Pat
 
 
 @pytest.mark.parametrize("nonsense", [b"", b"{", b"[3]", b'{"key": 3}', b"\xff" * 100, b"[" * 100_000])
-def test_a_damaged_cache_is_as_good_as_none(sources: Path, nonsense: bytes) -> None:
+def test_damaged_cache_is_ignored(sources: Path, nonsense: bytes) -> None:
     ask(sources)
     cache().write_bytes(nonsense)
     assert ask(sources, "second") == "second"
     assert ask(sources, "third") == "second"
 
 
-def test_a_cached_result_of_another_shape_is_computed_again(sources: Path) -> None:
+def test_cached_result_with_another_schema_is_computed_again(sources: Path) -> None:
     ask(sources)
     cache().write_text(cache().read_text().replace('"lines"', '"rows"'))
     assert ask(sources, "second") == "second"
 
 
-def test_a_cache_that_cannot_be_written_is_no_harm(sources: Path) -> None:
+def test_unwritable_cache_is_harmless(sources: Path) -> None:
     home = platformdirs.user_cache_path("verl-doctor")
     home.parent.mkdir(parents=True, exist_ok=True)
     home.write_text("a file where the folder should be")
     assert ask(sources) == "first"
 
 
-def test_the_answers_that_were_kept_first_make_room(sources: Path) -> None:
+def test_oldest_results_are_evicted(sources: Path) -> None:
     for number in range(5):
         keep(Answer((Part("", (number,)),)), f"{number}", most=3)
         os.utime(platformdirs.user_cache_path("verl-doctor") / "Answer" / f"{number}.json", (number, number))

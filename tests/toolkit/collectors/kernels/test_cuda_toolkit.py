@@ -80,7 +80,7 @@ def test_the_nvcc_on_path_names_the_toolkit(root: Path) -> None:
     assert (found.gcc, found.newest_gcc, found.cxx) == (13, 15, "/usr/bin/c++")
 
 
-def test_a_variable_is_taken_right_or_wrong(root: Path) -> None:
+def test_cuda_home_variables_are_used_even_if_wrong(root: Path) -> None:
     toolkit(root, "/other")
     assert look(root, CUDA_PATH="/other").home == "/other"
     assert look(root, CUDA_HOME="/gone", CUDA_PATH="/other").nvcc == ""
@@ -88,12 +88,12 @@ def test_a_variable_is_taken_right_or_wrong(root: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [":/usr/local/cuda", "/gone:/usr/local/cuda", "/usr/local/cuda:"])
-def test_a_list_names_no_toolkit_and_holds_the_one_to_name(root: Path, value: str) -> None:
+def test_list_in_cuda_home_suggests_the_existing_toolkit(root: Path, value: str) -> None:
     found = look(root, CUDA_HOME=value, PATH="/usr/bin")
     assert (found.nvcc, found.candidate) == ("", "/usr/local/cuda")
 
 
-def test_a_link_on_path_leads_to_half_a_toolkit(root: Path) -> None:
+def test_linked_nvcc_gives_an_incomplete_toolkit(root: Path) -> None:
     (root / "usr/local/bin").mkdir(parents=True)
     (root / "usr/local/bin/nvcc").symlink_to(root / "usr/local/cuda/bin/nvcc")
     found = look(root, PATH="/usr/local/bin:/usr/bin")
@@ -102,14 +102,14 @@ def test_a_link_on_path_leads_to_half_a_toolkit(root: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["/usr/lib/x86_64-linux-gnu", "/else/lib"])
-def test_the_linker_may_find_the_libraries_elsewhere(root: Path, folder: str) -> None:
+def test_libraries_may_be_found_elsewhere_by_the_linker(root: Path, folder: str) -> None:
     program(root, "/usr/bin/nvcc")
     assert look(root, PATH="/usr/bin").unlinkable == ("libcudart.so", "libcuda.so")
     program(root, f"{folder}/libcudart.so")
     assert look(root, PATH="/usr/bin", LIBRARY_PATH="/else/lib").unlinkable == ("libcuda.so",)
 
 
-def test_without_nvcc_on_path_the_default_is_taken(root: Path, tmp_path: Path) -> None:
+def test_default_toolkit_is_used_without_nvcc_on_path(root: Path, tmp_path: Path) -> None:
     assert (look(root, PATH="/usr/bin").home, look(root, PATH="/usr/bin").given_by) == ("/usr/local/cuda", "")
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -125,29 +125,29 @@ def test_without_nvcc_on_path_the_default_is_taken(root: Path, tmp_path: Path) -
         ("/gone/gcc", "", 0),
     ],
 )
-def test_cc_names_the_compiler_under_nvcc(root: Path, value: str, compiler: str, gcc: int) -> None:
+def test_cc_selects_the_host_compiler_of_nvcc(root: Path, value: str, compiler: str, gcc: int) -> None:
     found = look(root, CC=value)
     assert (found.compiler, found.compiler_given_by, found.gcc) == (compiler, "CC", gcc)
 
 
-def test_cxx_names_the_one_that_links(root: Path) -> None:
+def test_cxx_selects_the_linking_compiler(root: Path) -> None:
     found = look(root, CXX="/gone/g++")
     assert (found.cxx, found.cxx_given_by) == ("", "CXX")
 
 
-def test_a_file_that_cannot_be_run_is_no_compiler(root: Path) -> None:
+def test_file_without_execute_permission_is_not_a_compiler(root: Path) -> None:
     (root / "usr/local/cuda/bin/nvcc").chmod(0o644)
     assert (look(root).nvcc, look(root).on_path) == ("", "")
 
 
-def test_without_gpus_nothing_is_compiled_and_unknowns_stay_open() -> None:
+def test_toolkit_needs_gpus_and_known_variables() -> None:
     here, none = Machine(environ={}), Resources((), 1.0, 1)
     undetermined = JobVariables(undetermined=("CUDA_HOME",))
     assert isinstance(cuda_toolkit.collect(here, JobVariables(), none, NO_FLASHINFER), Absent)
     assert type(cuda_toolkit.collect(here, undetermined, GPU, NO_FLASHINFER)) is Unknown
 
 
-def test_headers_that_a_toolkit_for_nvcc_alone_does_not_have(root: Path) -> None:
+def test_headers_missing_from_an_nvcc_only_toolkit_are_listed(root: Path) -> None:
     wants = H200(headers=("cuda_runtime.h", "curand.h"))
     assert look(root, wants).lacks == ()  # the folder of a wrapper says nothing
     program(root, "/usr/local/cuda/include/cuda_runtime.h")
@@ -157,9 +157,7 @@ def test_headers_that_a_toolkit_for_nvcc_alone_does_not_have(root: Path) -> None
     assert look(root, wants, CPATH="/else").lacks == ()
 
 
-def test_a_folder_on_path_that_may_not_be_entered_is_passed_over(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_folder_on_path_is_skipped(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As another user's is, after `su`: pathlib raises there before Python 3.14."""
     asked = os.stat
 

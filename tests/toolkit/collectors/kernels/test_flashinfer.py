@@ -59,7 +59,7 @@ def kernel(folder: Path, name: str = "sampling") -> None:
     (folder / name / f"{name}.so").write_bytes(b"")
 
 
-def test_nothing_is_compiled_at_first(site: Path) -> None:
+def test_new_environment_has_no_compiled_kernels(site: Path) -> None:
     found = look(site)
     assert isinstance(found, FlashInfer)
     assert (found.version, found.capability, found.built) == ("0.6.12", "9.0", ())
@@ -70,42 +70,42 @@ def test_nothing_is_compiled_at_first(site: Path) -> None:
     ("architectures", "counts"),
     [("90a", True), ("90", True), ("100a", False), ("80_90a", False), ("", False)],
 )
-def test_what_an_earlier_run_compiled_for_these_gpus_is_there(
+def test_kernels_compiled_earlier_for_the_same_gpus_count(
     site: Path, architectures: str, counts: bool
 ) -> None:
     kernel(site / "home/.cache/flashinfer/0.6.12" / architectures / "cached_ops")
     assert ("sampling" in built(site)) is counts
 
 
-def test_architectures_that_are_named_are_those_of_the_folder(site: Path) -> None:
+def test_cache_folder_follows_the_architecture_list(site: Path) -> None:
     kernel(site / "home/.cache/flashinfer/0.6.12/80_90a/cached_ops")
     assert built(site, FLASHINFER_CUDA_ARCH_LIST="8.0 9.0a") == ("sampling",)
     assert built(site, FLASHINFER_CUDA_ARCH_LIST="8.0") == ()
 
 
-def test_older_releases_had_one_cache(site: Path) -> None:
+def test_older_releases_use_a_single_cache(site: Path) -> None:
     (site / "flashinfer/jit/env.py").write_text("def _get_workspace_dir_name():\n    pass\n")
     kernel(site / "home/.cache/flashinfer/90/cached_ops")
     assert built(site) == ("sampling",)
     assert built(site, TORCH_CUDA_ARCH_LIST="8.0;9.0+PTX") == ()
 
 
-def test_a_library_with_all_kernels_of_an_old_release(site: Path) -> None:
+def test_prebuilt_library_of_an_old_release_counts(site: Path) -> None:
     (site / "flashinfer/flashinfer_kernels.abi3.so").write_bytes(b"")
     assert built(site) == ("sampling",)
 
 
-def test_what_another_release_compiled_is_not(site: Path) -> None:
+def test_kernels_of_another_release_do_not_count(site: Path) -> None:
     kernel(site / "home/.cache/flashinfer/0.6.11/90a/cached_ops")
     assert built(site) == ()
 
 
-def test_a_kernel_that_was_not_finished_is_not(site: Path) -> None:
+def test_unfinished_kernel_does_not_count(site: Path) -> None:
     (site / "home/.cache/flashinfer/0.6.12/90a/cached_ops/sampling").mkdir(parents=True)
     assert built(site) == ()
 
 
-def test_the_cache_may_be_elsewhere(site: Path, tmp_path: Path) -> None:
+def test_workspace_variable_moves_the_cache(site: Path, tmp_path: Path) -> None:
     kernel(tmp_path / "fast/.cache/flashinfer/0.6.12/90a/cached_ops")
     assert built(site, FLASHINFER_WORKSPACE_BASE=str(tmp_path / "fast")) == ("sampling",)
 
@@ -113,20 +113,18 @@ def test_the_cache_may_be_elsewhere(site: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "counts"), [("0.6.12+cu130", True), ("0.6.12", True), ("0.6.11+cu130", False)]
 )
-def test_the_wheel_with_kernels_counts_when_it_is_of_this_release(
-    site: Path, version: str, counts: bool
-) -> None:
+def test_kernel_wheel_counts_only_for_its_release(site: Path, version: str, counts: bool) -> None:
     kernel(site / "flashinfer_jit_cache/jit_cache")
     assert ("sampling" in built(site, wheels={"flashinfer-jit-cache": version})) is counts
 
 
 @pytest.mark.parametrize(("provider", "counts"), [("sm90a", True), ("sm100a", False)])
-def test_a_wheel_for_one_architecture(site: Path, provider: str, counts: bool) -> None:
+def test_kernel_wheel_counts_only_for_its_architecture(site: Path, provider: str, counts: bool) -> None:
     kernel(site / "flashinfer_jit_cache/providers" / provider / "jit_cache")
     assert ("sampling" in built(site, wheels={"flashinfer-jit-cache": "0.6.12+cu130"})) is counts
 
 
-def test_releases_differ_in_what_they_do_with_a_wheel_of_another_version(site: Path) -> None:
+def test_version_check_of_the_kernel_wheel_depends_on_the_release(site: Path) -> None:
     def refuses(**variables: str) -> bool:
         found = look(site, **variables)
         assert isinstance(found, FlashInfer)
@@ -138,7 +136,7 @@ def test_releases_differ_in_what_they_do_with_a_wheel_of_another_version(site: P
     assert not refuses()
 
 
-def test_without_it_or_without_gpus_there_is_nothing_to_say(site: Path, tmp_path: Path) -> None:
+def test_missing_flashinfer_or_gpu_is_absent(site: Path, tmp_path: Path) -> None:
     nothing = Resources(None, 1.0, 1, "there is no nvidia-smi here")
     packages, machine = Packages(()), Machine(environ={})
     empty = interpreter(site_packages(tmp_path / "other"))
@@ -150,17 +148,17 @@ def test_without_it_or_without_gpus_there_is_nothing_to_say(site: Path, tmp_path
     )
 
 
-def test_gpus_of_several_kinds_leave_it_open(site: Path) -> None:
+def test_different_gpus_leave_the_architecture_unknown(site: Path) -> None:
     assert type(look(site, H200, Gpu("NVIDIA B200", 1, "10.0"))) is Unknown
     assert type(look(site, Gpu("NVIDIA H200", 1))) is Unknown
 
 
-def test_a_wheel_belongs_to_exactly_one_release() -> None:
+def test_kernel_wheel_matches_exactly_one_release() -> None:
     assert belongs("0.6.1+cu130", "0.6.1")
     assert not belongs("0.6.12", "0.6.1")
 
 
-def test_the_headers_of_cuda_that_the_sampler_includes(site: Path) -> None:
+def test_cuda_headers_included_by_the_sampler_are_listed(site: Path) -> None:
     sources = {
         "csrc/sampling.cu": '#include <flashinfer/math.cuh>\n#include "local.h"\n#include <vector>\n',
         "csrc/local.h": "#pragma once\n#include <cuda.h>\n#if NEW\n#include <cuda_fp4.h>\n#endif\n",

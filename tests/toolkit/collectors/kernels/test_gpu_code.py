@@ -47,7 +47,7 @@ TWO = (
 )
 
 
-def test_every_entry_of_every_container_is_read(tmp_path: Path) -> None:
+def test_all_entries_of_all_containers_are_read(tmp_path: Path) -> None:
     with ElfFile(str(library(tmp_path, TWO))) as file:
         assert list(entries_of(file)) == [
             Entry(ptx=False, architecture=80, isa=(0, 0), exact=False),
@@ -56,13 +56,13 @@ def test_every_entry_of_every_container_is_read(tmp_path: Path) -> None:
         ]
 
 
-def test_other_kinds_of_entries_are_passed_over(tmp_path: Path) -> None:
+def test_other_kinds_of_entries_are_skipped(tmp_path: Path) -> None:
     with ElfFile(str(library(tmp_path, container(entry(8, 90), entry(CUBIN, 90))))) as file:
         assert [found.architecture for found in entries_of(file)] == [90]
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_damaged_sections_end(tmp_path: Path, seed: int) -> None:
+def test_damaged_section_ends_the_reading(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     content = bytearray(TWO)
     for _ in range(chance.choice((1, 4))):
@@ -88,7 +88,7 @@ def test_damaged_sections_end(tmp_path: Path, seed: int) -> None:
         (GpuCode("ptx", 90, (8, 0)), 80, False),
     ],
 )
-def test_what_runs_where(code: GpuCode, capability: int, runs: bool) -> None:
+def test_architecture_compatibility(code: GpuCode, capability: int, runs: bool) -> None:
     assert code.runs_on(capability) is runs
 
 
@@ -99,7 +99,7 @@ def look(path: Path, *devices: Device, **changes: object) -> PackagesCode | Abse
     return found
 
 
-def test_reading_stops_when_every_gpu_is_served(tmp_path: Path) -> None:
+def test_reading_stops_once_every_gpu_is_supported(tmp_path: Path) -> None:
     path = library(tmp_path, TWO)
     assert look(path, H200) == PackagesCode(
         (
@@ -111,14 +111,14 @@ def test_reading_stops_when_every_gpu_is_served(tmp_path: Path) -> None:
     assert len(look(path, H200, B200).files[0].code) == 3
 
 
-def test_remembered_answers_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_result_equals_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = library(tmp_path, TWO)
     first = look(path, B200)
     monkeypatch.setattr("verl_doctor.toolkit.collectors.kernels.gpu_code.entries_of", None)
     assert look(path, B200) == first
 
 
-def test_only_files_that_need_cuda_and_are_not_nvidias_are_read(tmp_path: Path) -> None:
+def test_only_cuda_files_of_other_vendors_are_read(tmp_path: Path) -> None:
     path = library(tmp_path, TWO)
     assert look(path, H200, cuda=False) == PackagesCode(())
     assert look(path, H200, package="nvidia-cublas-cu12") == PackagesCode(())

@@ -52,7 +52,7 @@ def found(root: Path, site: Path, **environ: str) -> TritonBuild:
 
 
 @pytest.mark.slow
-def test_only_the_loaders_name_is_there(tmp_path: Path) -> None:
+def test_driver_without_the_linker_name_cannot_be_linked(tmp_path: Path) -> None:
     """`-lcuda` means libcuda.so, which drivers in containers often lack."""
     folder = driver(tmp_path / "driver")
     write_triton(tmp_path, include=ATOMIC)
@@ -67,14 +67,14 @@ def test_only_the_loaders_name_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_release_that_asks_for_the_loaders_name(tmp_path: Path) -> None:
+def test_release_that_links_against_the_loader_name(tmp_path: Path) -> None:
     folder = driver(tmp_path / "driver")
     write_triton(tmp_path, library=NAME)
     seen = found(tmp_path, tmp_path, TRITON_LIBCUDA_PATH=str(folder))
     assert (seen.library, seen.link_error) == (f"-l:{NAME}", "")
 
 
-def test_what_verl_sets_before_it_starts_vllm_counts_behind_the_environment(tmp_path: Path) -> None:
+def test_variable_set_by_verl_has_lower_priority_than_the_shell(tmp_path: Path) -> None:
     write_triton(tmp_path)
     module = RolloutModule("/verl/__init__.py", {"TRITON_LIBCUDA_PATH": "/by-verl"})
     environ = {"CC": "/nowhere/cc"}
@@ -85,7 +85,7 @@ def test_what_verl_sets_before_it_starts_vllm_counts_behind_the_environment(tmp_
 
 
 @pytest.mark.slow
-def test_a_library_without_the_drivers_functions_does_not_count(tmp_path: Path) -> None:
+def test_library_without_driver_functions_does_not_count(tmp_path: Path) -> None:
     """An empty one satisfies a linker that builds a library, and the launcher cannot be loaded afterwards."""
     folder = build(tmp_path / "empty", NAME, "int nothing;", f"-Wl,-soname,{NAME}").parent
     write_triton(tmp_path, library=NAME)
@@ -93,7 +93,7 @@ def test_a_library_without_the_drivers_functions_does_not_count(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_library_path_serves_the_linker(tmp_path: Path) -> None:
+def test_library_path_is_used_by_the_linker(tmp_path: Path) -> None:
     folder = driver(tmp_path / "driver")
     (folder / "libcuda.so").symlink_to(NAME)
     write_triton(tmp_path)
@@ -101,7 +101,7 @@ def test_library_path_serves_the_linker(tmp_path: Path) -> None:
     assert seen.linked == str(folder / "libcuda.so")
 
 
-def test_its_own_search_finds_nothing(tmp_path: Path) -> None:
+def test_failed_library_search_is_reported(tmp_path: Path) -> None:
     write_triton(tmp_path)
     assert found(tmp_path, tmp_path).lookup_error == "AssertionError: libcuda.so cannot found!"
 
@@ -138,7 +138,7 @@ def test_headers(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_python_without_its_headers(tmp_path: Path) -> None:
+def test_missing_python_headers_are_reported(tmp_path: Path) -> None:
     folder = driver(tmp_path / "driver")
     build_py = write_triton(tmp_path, library=NAME) / "runtime/build.py"
     build_py.write_text(build_py.read_text().replace('sysconfig.get_paths()["include"]', '"/nowhere"'))
@@ -146,7 +146,7 @@ def test_python_without_its_headers(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_has_none_of_tritons_functions(tmp_path: Path) -> None:
+def test_triton_without_known_functions_is_unknown(tmp_path: Path) -> None:
     (write_triton(tmp_path) / "runtime/build.py").write_text("")
     seen = look(tmp_path, tmp_path)
     assert isinstance(seen, Unknown)
@@ -157,7 +157,7 @@ def test_what_has_none_of_tritons_functions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("says", "command"), [("", "main.c -shared"), ('[ "$1" = --version ] || exit 0', "cc --version")]
 )
-def test_a_compiler_that_hangs(
+def test_hanging_compiler_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, command: str
 ) -> None:
     """Its passes hold the same pipe: the shell's `sleep` stands for one."""

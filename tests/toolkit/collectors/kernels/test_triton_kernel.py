@@ -67,7 +67,7 @@ def look(root: Path, triton: str = TRITON, language: str = LANGUAGE) -> TritonKe
     return triton_kernel.collect(machine, python, Variables(environ), JobVariables(environ), Absent(""))
 
 
-def test_a_kernel_that_runs(tmp_path: Path) -> None:
+def test_working_kernel_is_reported(tmp_path: Path) -> None:
     seen = look(tmp_path)
     assert isinstance(seen, TritonKernel)
     assert (seen.works, seen.device, seen.error) == (True, "NVIDIA H200", "")
@@ -91,7 +91,7 @@ def test_wrong_sums(tmp_path: Path) -> None:
     ],
     ids=["import", "raises", "crashes", "hangs"],
 )
-def test_the_step_that_fails(
+def test_failing_step_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, step: str, said: str
 ) -> None:
     for limit in LIMITS if "sleep" in broken else LIMITS[1:]:
@@ -104,7 +104,7 @@ def test_the_step_that_fails(
     assert said in seen.error
 
 
-def test_nothing_to_try_with(tmp_path: Path) -> None:
+def test_kernel_is_not_tried_without_torch(tmp_path: Path) -> None:
     place(tmp_path, "/dev/nvidia0", b"")
     machine = Machine(environ={}, root=tmp_path)
     python = replace(PYTHON, sys_path=())

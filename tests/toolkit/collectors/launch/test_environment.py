@@ -16,11 +16,11 @@ def read(**environ: str) -> Variables:
     return found
 
 
-def test_what_matters_to_a_job_is_read() -> None:
+def test_variables_relevant_to_a_job_are_read() -> None:
     assert read(NCCL_DEBUG="INFO", VLLM_USE_V1="1").values == {"NCCL_DEBUG": "INFO", "VLLM_USE_V1": "1"}
 
 
-def test_what_is_not_on_the_list_is_not_there() -> None:
+def test_other_variables_are_not_read() -> None:
     assert read(MY_DIARY="dear", AWS_SECRET_ACCESS_KEY="x") == Variables()
 
 
@@ -57,7 +57,7 @@ def test_what_is_not_on_the_list_is_not_there() -> None:
         "RAY_CREDS",
     ],
 )
-def test_a_value_whose_name_smells_of_a_secret_is_withheld(name: str) -> None:
+def test_value_of_a_secret_looking_name_is_withheld(name: str) -> None:
     found = read(**{name: "hunter2"})
     assert found == Variables(withheld=(name,))
 
@@ -89,7 +89,7 @@ def test_a_value_whose_name_smells_of_a_secret_is_withheld(name: str) -> None:
         "VLLM_PATTERN",
     ],
 )
-def test_a_harmless_name_that_looks_like_one_stays(name: str) -> None:
+def test_harmless_name_that_resembles_a_secret_is_read(name: str) -> None:
     assert read(**{name: "/some/value"}).values == {name: "/some/value"}
 
 
@@ -108,7 +108,7 @@ def test_a_harmless_name_that_looks_like_one_stays(name: str) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["http_proxy", "HTTPS_PROXY", "VLLM_CUSTOM_URL"])
-def test_a_user_and_a_password_inside_of_a_url_are_blanked(name: str, value: str, shown: str) -> None:
+def test_credentials_in_a_url_are_masked(name: str, value: str, shown: str) -> None:
     assert read(**{name: value}).get(name) == shown
 
 
@@ -143,7 +143,7 @@ def test_a_user_and_a_password_inside_of_a_url_are_blanked(name: str, value: str
         "-----BEGIN PRIVATE KEY-----\nhunter2",
     ],
 )
-def test_a_value_that_looks_as_if_a_secret_were_in_it_is_withheld(value: str) -> None:
+def test_value_that_may_contain_a_secret_is_withheld(value: str) -> None:
     assert read(RAY_X=value) == Variables(withheld=("RAY_X",))
     assert read(http_proxy=value) == Variables(withheld=("http_proxy",))
 
@@ -163,14 +163,14 @@ def test_a_value_that_looks_as_if_a_secret_were_in_it_is_withheld(value: str) ->
         ("SLURM_JOB_NODELIST", "gpu[01-04,07]"),
     ],
 )
-def test_a_value_without_a_secret_is_read_as_it_is(name: str, value: str) -> None:
+def test_value_without_a_secret_is_read_verbatim(name: str, value: str) -> None:
     assert read(**{name: value}).get(name) == value
 
 
 @pytest.mark.parametrize(
     "value", ["/a:/x?token=hunter2", "/a:https://x?X-Amz-Signature=hunter2", "/a:/ghp_hunter2hunter2hunter2"]
 )
-def test_a_list_of_paths_in_which_a_secret_stands_is_withheld(value: str) -> None:
+def test_path_list_containing_a_secret_is_withheld(value: str) -> None:
     assert read(PYTHONPATH=value) == Variables(withheld=("PYTHONPATH",))
 
 
@@ -178,13 +178,13 @@ def test_user_text_about_the_job_is_not_read() -> None:
     assert read(SLURM_JOB_COMMENT="hunter2", SLURM_JOB_ID="1").values == {"SLURM_JOB_ID": "1"}
 
 
-def test_a_value_is_cut_after_its_secrets_were_blanked() -> None:
+def test_value_is_truncated_after_masking() -> None:
     assert "hunter2" not in read(http_proxy="http://me:" + "hunter2" * 10_000 + "@proxy").get("http_proxy")
 
 
-def test_an_endless_value_is_cut() -> None:
+def test_very_long_value_is_truncated() -> None:
     assert len(read(LD_LIBRARY_PATH="/x:" * 100_000).get("LD_LIBRARY_PATH")) < 40_000
 
 
-def test_a_variable_that_is_not_set_is_empty() -> None:
+def test_unset_variable_reads_as_empty() -> None:
     assert read().get("PYTHONDONTWRITEBYTECODE") == ""

@@ -36,7 +36,7 @@ def hollow(folder: Path, script: str, **environ: str) -> list[tuple[str, str, tu
         (f"{JOB} {KEY}=[$A/no/1.parquet,$B/no/2.parquet]", "/no/1.parquet", ("A", "B")),
     ],
 )
-def test_a_path_without_its_beginning_leads_nowhere(
+def test_path_with_an_empty_variable_at_its_start_is_reported(
     tmp_path: Path, script: str, path: str, names: tuple[str, ...]
 ) -> None:
     assert hollow(tmp_path, script) == [(KEY, path, names)]
@@ -56,9 +56,9 @@ def test_a_path_without_its_beginning_leads_nowhere(
         f"if [ -f x ]; then DATA=/data; fi\n{JOB} {KEY}=$DATA/no/train.parquet",
     ],
 )
-def test_what_may_have_a_value_is_passed_over(tmp_path: Path, script: str) -> None:
+def test_variable_that_may_have_a_value_is_not_reported(tmp_path: Path, script: str) -> None:
     assert hollow(tmp_path, script) == []
 
 
-def test_the_shell_may_have_it(tmp_path: Path) -> None:
+def test_variable_of_the_shell_has_a_value(tmp_path: Path) -> None:
     assert hollow(tmp_path, f"{JOB} {KEY}=$DATA/no/train.parquet", DATA="/data") == []

@@ -137,7 +137,7 @@ KNOWN = {
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="no bash")
 @pytest.mark.parametrize("name", KNOWN)
-def test_the_words_are_those_that_bash_passes(name: str, tmp_path: Path) -> None:
+def test_words_equal_those_that_bash_passes(name: str, tmp_path: Path) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
     log = tmp_path / "argv"
@@ -191,7 +191,7 @@ CUNNING: dict[str, tuple[str, dict[str, str]]] = {
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="no bash")
 @pytest.mark.parametrize("name", CUNNING)
-def test_no_word_is_another_than_bash_passes(name: str, tmp_path: Path) -> None:
+def test_tricky_scripts_give_the_words_that_bash_passes(name: str, tmp_path: Path) -> None:
     start = "python3 -m verl.trainer.main_ppo"
     script, files = CUNNING[name]
     for file, text in files.items():
@@ -214,11 +214,11 @@ def test_no_word_is_another_than_bash_passes(name: str, tmp_path: Path) -> None:
         assert found.unread
 
 
-def test_no_script_is_no_fault() -> None:
+def test_missing_script_is_absent() -> None:
     assert isinstance(launch.collect(Target(Path("/env/bin/python"), "--python"), Machine()), Absent)
 
 
-def test_a_binary_file_is_no_script(tmp_path: Path) -> None:
+def test_binary_file_is_unknown(tmp_path: Path) -> None:
     path = tmp_path / "run.sh"
     path.write_bytes(b"\x7fELF\0\0")
     found = launch.collect(Target(Path("/env/bin/python"), "--python", files=(path,)), Machine())
@@ -226,7 +226,7 @@ def test_a_binary_file_is_no_script(tmp_path: Path) -> None:
     assert "not a readable text file" in found.reason
 
 
-def test_exports_reach_the_job_and_other_variables_do_not(tmp_path: Path) -> None:
+def test_only_exported_variables_reach_the_job(tmp_path: Path) -> None:
     found = read(
         tmp_path,
         "export A=1 B\nC=2\nD=3 python3 -m verl.trainer.main_ppo a=1\nexport LATE=1\n",
@@ -241,7 +241,7 @@ def test_a_setting_under_a_condition_is_conditional(tmp_path: Path) -> None:
     assert words_of(found) == [None]
 
 
-def test_elements_of_an_array_under_a_condition_are_conditional(tmp_path: Path) -> None:
+def test_conditional_array_elements_are_conditional(tmp_path: Path) -> None:
     found = read(
         tmp_path,
         'A=(a=1 b=2)\nif [ -n "$X" ]; then A+=(c=3); fi\npython3 -m verl.trainer.main_ppo "${A[@]}" d=4\n',
@@ -263,7 +263,7 @@ def test_elements_of_an_array_under_a_condition_are_conditional(tmp_path: Path) 
         ("if [ -d /x ]; then E=c=$NOBODY; fi", [(None, False)]),
     ],
 )  # fmt: skip
-def test_words_of_a_text_under_a_condition_are_conditional(
+def test_conditional_words_of_a_string_are_conditional(
     script: str, words: list[tuple[str | None, bool]], tmp_path: Path
 ) -> None:
     found = read(tmp_path, f"{script}\npython3 -m verl.trainer.main_ppo $E b=2\n")
@@ -271,7 +271,7 @@ def test_words_of_a_text_under_a_condition_are_conditional(
     assert [(word.text, word.conditional) for word in found.command.words] == [*words, ("b=2", False)]
 
 
-def test_a_value_under_a_condition_is_not_known(tmp_path: Path) -> None:
+def test_value_assigned_under_a_condition_is_unknown(tmp_path: Path) -> None:
     found = read(
         tmp_path,
         'N=8\nif [ -d /x ]; then N=4; fi\npython3 -m verl.trainer.main_ppo a=$N "b=$N" ${N}x c=$((N * 2)) "$N"\n',
@@ -279,11 +279,11 @@ def test_a_value_under_a_condition_is_not_known(tmp_path: Path) -> None:
     assert words_of(found) == [None] * 5
 
 
-def test_what_is_not_set_here_is_not_known(tmp_path: Path) -> None:
+def test_variable_not_set_in_the_script_is_unknown(tmp_path: Path) -> None:
     assert words_of(read(tmp_path, "python3 -m verl.trainer.main_ppo a=$NOBODY b=$(date)")) == [None, None]
 
 
-def test_what_smells_of_a_secret_is_not_kept(tmp_path: Path) -> None:
+def test_secrets_are_not_kept(tmp_path: Path) -> None:
     token = "hf_" + "a" * 34
     found = read(
         tmp_path,
@@ -316,7 +316,7 @@ def test_what_smells_of_a_secret_is_not_kept(tmp_path: Path) -> None:
         "--header 'Authorization: Token hunter2'",
     ],
 )
-def test_no_form_of_a_secret_is_kept(word: str, tmp_path: Path) -> None:
+def test_secrets_in_any_form_are_not_kept(word: str, tmp_path: Path) -> None:
     found = read(tmp_path, f"python3 -m verl.trainer.main_ppo a.b=1 {word} c.d=2\n")
     assert "hunter" not in repr(found)
     assert {"a.b=1", "c.d=2"} <= set(words_of(found))
@@ -340,7 +340,7 @@ def test_no_form_of_a_secret_is_kept(word: str, tmp_path: Path) -> None:
         "--tokenizer=/models/tokenizer",
     ],
 )
-def test_what_only_sounds_like_a_secret_is_kept(word: str, tmp_path: Path) -> None:
+def test_harmless_words_that_resemble_secrets_are_kept(word: str, tmp_path: Path) -> None:
     assert words_of(read(tmp_path, f"python3 -m verl.trainer.main_ppo a.b=1 {word}\n")) == ["a.b=1", word]
 
 
@@ -383,7 +383,7 @@ def test_a_ray_job_and_its_runtime_env(tmp_path: Path) -> None:
         ("srun apptainer exec --nv image.sif torchrun -m verl.trainer.sft_trainer a=1", "verl.trainer.sft_trainer"),
     ],
 )  # fmt: skip
-def test_the_program_behind_its_wrappers(line: str, module: str, tmp_path: Path) -> None:
+def test_program_is_found_inside_its_wrappers(line: str, module: str, tmp_path: Path) -> None:
     found = read(tmp_path, line)
     assert found.command
     assert found.command.module == module
@@ -433,7 +433,7 @@ def test_a_batch_script_that_inherits_nothing(tmp_path: Path) -> None:
     assert words_of(read(tmp_path, f"#!/bin/bash\n#SBATCH --export=ALL\n{start}\n")) == ["h=/home/u"]
 
 
-def test_preparing_data_is_not_training(tmp_path: Path) -> None:
+def test_data_preparation_is_not_training(tmp_path: Path) -> None:
     script = "python3 examples/data_preprocess/gsm8k.py --local_dir=x\npython3 -m verl.trainer.main_ppo a=1\n"
     found = read(tmp_path, script)
     assert found.command
@@ -480,7 +480,7 @@ def test_a_broken_script_is_reported(script: str, tmp_path: Path) -> None:
 
 
 @hypothesis.given(st.text(alphabet="ab=1$(){}[]\"'`\\;&|<>#!*?~ \n\t-+:@%/,if then fi do done", max_size=60))
-def test_any_text_is_read_without_a_fault(text: str) -> None:
+def test_any_text_is_read_without_a_crash(text: str) -> None:
     reader = Reader(lambda _: None, ENVIRON, "/")
     reader.script(text, "/run.sh", ())
     reader.dockerfile(text, "/Dockerfile")
@@ -501,7 +501,7 @@ def test_deep_and_long_scripts_end(tmp_path: Path) -> None:
         read(tmp_path, f"{text}\nexport A=1\n")
 
 
-def test_overrides_behind_a_commented_line_are_lost(tmp_path: Path) -> None:
+def test_overrides_after_a_commented_continuation_are_lost(tmp_path: Path) -> None:
     found = read(
         tmp_path, "python3 -m verl.trainer.main_ppo \\\n  a.b=1 \\\n  # c.d=2 \\\n  e.f=3 \\\n  g.h=4\n"
     )
@@ -509,20 +509,20 @@ def test_overrides_behind_a_commented_line_are_lost(tmp_path: Path) -> None:
     assert [(word.text, word.line) for word in found.lost] == [("e.f=3", 4), ("g.h=4", 5)]
 
 
-def test_windows_line_ends_are_read_as_intended_and_reported(tmp_path: Path) -> None:
+def test_windows_line_endings_are_read_and_reported(tmp_path: Path) -> None:
     found = read(tmp_path, b"python3 -m verl.trainer.main_ppo \\\r\n  a.b=1\r\n")
     assert words_of(found) == ["a.b=1"]
     assert found.carriage_returns == (str(tmp_path / "run.sh"),)
 
 
-def test_a_script_that_calls_another(tmp_path: Path) -> None:
+def test_script_that_calls_another_is_followed(tmp_path: Path) -> None:
     (tmp_path / "inner.sh").write_text("python3 -m verl.trainer.main_ppo a=$1 b=${B:-none} c=${C:-none}\n")
     found = read(tmp_path, "export B=2\nC=3\nsbatch -N 2 --gres=gpu:8 inner.sh one\n")
     assert words_of(found) == ["a=one", "b=2", "c=none"]
     assert given(found) == {"B": "2"}
 
 
-def test_arguments_of_another_script_stand_where_they_are_passed(tmp_path: Path) -> None:
+def test_arguments_for_another_script_keep_their_source_line(tmp_path: Path) -> None:
     (tmp_path / "inner.sh").write_text('\n\nset -- a.b=0 "$@"\npython3 -m verl.trainer.main_ppo "$@"\n')
     found = read(tmp_path, "cd .\nbash inner.sh c.d=1 'e.f=2'\n")
     assert found.command
@@ -534,7 +534,7 @@ def test_arguments_of_another_script_stand_where_they_are_passed(tmp_path: Path)
     ]
 
 
-def test_words_of_a_file_that_the_script_prints(tmp_path: Path) -> None:
+def test_words_printed_from_a_file_are_read(tmp_path: Path) -> None:
     (tmp_path / "args.txt").write_text("a.b=1\nc.d=2\n")
     call = "python3 -m verl.trainer.main_ppo $(cat args.txt) e.f=3\n"
     assert words_of(read(tmp_path, call)) == ["a.b=1", "c.d=2", "e.f=3"]
@@ -545,7 +545,7 @@ def test_words_of_a_file_that_the_script_prints(tmp_path: Path) -> None:
     assert words_of(read(tmp_path, call)) == [None, "e.f=3"]
 
 
-def test_a_program_that_the_script_writes_is_not_missing(tmp_path: Path) -> None:
+def test_program_written_by_the_script_is_not_missing(tmp_path: Path) -> None:
     found = read(tmp_path, "echo 'import verl.trainer' > job.py\npython3 ./job.py a.b=1 c.d=2\n")
     assert found.command
     assert found.stopped == ()
@@ -564,19 +564,19 @@ def test_a_program_that_the_script_writes_is_not_missing(tmp_path: Path) -> None
         "f() { A=$A$A; }\nf",
     ],
 )
-def test_a_text_that_doubles_is_not_followed_for_ever(line: str, tmp_path: Path) -> None:
+def test_string_that_doubles_repeatedly_is_cut_off(line: str, tmp_path: Path) -> None:
     found = read(tmp_path, "A=x\n" + f"{line}\n" * 60 + 'python3 -m verl.trainer.main_ppo a.b="$A" c.d=1\n')
     assert words_of(found)[-1] == "c.d=1"
 
 
 @pytest.mark.parametrize("call", ["source run.sh", ". ./run.sh", "bash run.sh", "./run.sh"])
-def test_a_script_that_calls_itself_is_followed_once(call: str, tmp_path: Path) -> None:
+def test_script_that_calls_itself_is_followed_once(call: str, tmp_path: Path) -> None:
     found = read(tmp_path, f"{call}\n{call}\npython3 -m verl.trainer.main_ppo a.b=1\n")
     assert words_of(found) == ["a.b=1"]
     assert "itself" in found.unread[0]
 
 
-def test_another_script_starts_in_the_folder_of_its_call(tmp_path: Path) -> None:
+def test_called_script_starts_in_the_folder_of_its_call(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "inner.sh").write_text("export B=2\npython3 -m verl.trainer.main_ppo b=$B\n")
     found = read(tmp_path, "bash inner.sh\ncd out\n")
@@ -584,14 +584,14 @@ def test_another_script_starts_in_the_folder_of_its_call(tmp_path: Path) -> None
     assert found.command.folder == str(tmp_path)
 
 
-def test_a_file_that_the_script_writes_is_not_read_as_it_was(tmp_path: Path) -> None:
+def test_old_content_of_a_file_that_the_script_rewrites_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "vars.sh").write_text("A=old\n")
     found = read(tmp_path, "echo A=new > vars.sh\n. ./vars.sh\npython3 -m verl.trainer.main_ppo a=$A\n")
     assert words_of(found) == [None]
     assert "changes it before" in found.unread[0]
 
 
-def test_what_is_made_of_a_secret_is_not_kept(tmp_path: Path) -> None:
+def test_values_derived_from_a_secret_are_not_kept(tmp_path: Path) -> None:
     found = read(
         tmp_path,
         "MY_API_KEY=harmless-looking\nmax_token=8\n"
@@ -608,7 +608,7 @@ def test_what_is_made_of_a_secret_is_not_kept(tmp_path: Path) -> None:
         ("if true; then\n  python3 -m verl.trainer.main_ppo a.b=1\n", 3),
     ],
 )
-def test_what_bash_cannot_parse(script: str, line: int, tmp_path: Path) -> None:
+def test_syntax_errors_are_reported_with_their_line(script: str, line: int, tmp_path: Path) -> None:
     (error,) = read(tmp_path, script).refused
     assert error.line == line
 
@@ -621,16 +621,16 @@ def test_what_bash_cannot_parse(script: str, line: int, tmp_path: Path) -> None:
         "#!/usr/bin/env zsh\nif true {\n  python3 -m verl.trainer.main_ppo a.b=1\n}\n",
     ],
 )
-def test_nothing_is_reported_if_bash_accepts_it_or_another_shell_runs_it(script: str, tmp_path: Path) -> None:
+def test_scripts_that_their_shell_accepts_are_not_reported(script: str, tmp_path: Path) -> None:
     assert read(tmp_path, script).refused == ()
 
 
-def test_bash_runs_nothing_of_the_script(tmp_path: Path) -> None:
+def test_syntax_check_executes_nothing(tmp_path: Path) -> None:
     assert read(tmp_path, f'touch {tmp_path}/there\necho "\n').refused
     assert not (tmp_path / "there").exists()
 
 
-def test_a_script_that_is_too_large_is_reported(tmp_path: Path) -> None:
+def test_oversized_script_is_reported(tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     script.write_text("echo\n" * 500_000)
     found = launch.collect(Target(tmp_path / "python", "--python", files=(script,)), Machine())
@@ -638,7 +638,7 @@ def test_a_script_that_is_too_large_is_reported(tmp_path: Path) -> None:
     assert "2.5 MB" in found.reason
 
 
-def test_an_element_of_an_array_stands_where_it_is_written(tmp_path: Path) -> None:
+def test_array_element_keeps_its_source_line(tmp_path: Path) -> None:
     script = """\
 ARGS=(
   a.b=1
@@ -662,7 +662,7 @@ start "${ARGS[@]}" g.h=4
     ]
 
 
-def test_a_runtime_env_that_is_no_yaml(tmp_path: Path) -> None:
+def test_runtime_env_with_invalid_yaml_is_reported(tmp_path: Path) -> None:
     (error,) = read(tmp_path, "env_vars:\n  A: [1\n  B: 2\n", name="env.yaml").refused
     assert error.line
     assert "invalid YAML" in error.message
@@ -679,7 +679,7 @@ SENT = {
 
 
 @pytest.mark.parametrize("case", SENT)
-def test_the_folder_that_ray_sends(tmp_path: Path, case: str) -> None:
+def test_folder_that_ray_uploads_is_found(tmp_path: Path, case: str) -> None:
     (tmp_path / "env.yaml").write_text(ENV_YAML)
     script, folder, excludes = SENT[case]
     found = read(tmp_path, script).working_dir
@@ -687,14 +687,14 @@ def test_the_folder_that_ray_sends(tmp_path: Path, case: str) -> None:
     assert (found.folder, found.excludes) == (folder, excludes)
 
 
-def test_a_runtime_env_alone_names_the_folder(tmp_path: Path) -> None:
+def test_runtime_env_file_alone_names_the_folder(tmp_path: Path) -> None:
     found = read(tmp_path, "env_vars: {}\nworking_dir: ./job\n", name="env.yaml").working_dir
     assert found is not None
     assert (found.folder, found.line, found.listed_in) == ("./job", 2, str(tmp_path / "env.yaml"))
 
 
 @pytest.mark.parametrize("script", ["ray job submit -- python3 -m verl.trainer.main_ppo", "python3 -m verl.trainer.main_ppo"])  # fmt: skip
-def test_no_folder_is_sent(tmp_path: Path, script: str) -> None:
+def test_no_folder_is_uploaded(tmp_path: Path, script: str) -> None:
     assert read(tmp_path, script).working_dir is None
 
 
@@ -755,7 +755,7 @@ START = "python3 -m verl.trainer.main_ppo a.b=1 c.d=2\n"
         (f"shopt -s extglob\ncase foo in @(foo|bar)) N=1;; esac\n{START}", False),
     ],
 )
-def test_bash_stops_where_the_finding_reports(script: str, stops: bool, tmp_path: Path) -> None:
+def test_bash_stops_at_the_reported_line(script: str, stops: bool, tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     found = read(tmp_path, script)
     assert bool(found.stopped) == stops
@@ -789,7 +789,7 @@ def test_bash_stops_where_the_finding_reports(script: str, stops: bool, tmp_path
         ("env --chdir=out A=1 \\", "out"),
     ],
 )  # fmt: skip
-def test_the_folder_in_which_the_job_starts(tmp_path: Path, lines: str, folder: str) -> None:
+def test_start_folder_of_the_job_follows_cd(tmp_path: Path, lines: str, folder: str) -> None:
     (tmp_path / "out").mkdir()
     found = read(tmp_path, f"{lines}\npython3 -m verl.trainer.main_ppo a=1\n")
     assert found.command
@@ -806,7 +806,7 @@ def test_the_folder_in_which_the_job_starts(tmp_path: Path, lines: str, folder: 
         ("export PATH=$(tool)", ""),
     ],
 )  # fmt: skip
-def test_a_path_of_the_scripts_own(tmp_path: Path, line: str, lacks: str) -> None:
+def test_path_set_in_the_script_is_searched(tmp_path: Path, line: str, lacks: str) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "python3").touch(mode=0o755)
@@ -836,7 +836,9 @@ def test_a_path_of_the_scripts_own(tmp_path: Path, line: str, lacks: str) -> Non
         ("tar xf data.tar", "/data/train.parquet", True),
     ],
 )
-def test_what_the_script_may_create_before_the_job(tmp_path: Path, before: str, path: str, may: bool) -> None:
+def test_files_that_the_script_may_create_are_recognised(
+    tmp_path: Path, before: str, path: str, may: bool
+) -> None:
     found = read(tmp_path, f"{before}\n{KNOWN['plain']}\npython3 evaluate.py /data\n")
     assert may_be_made(found, path) is may
 
@@ -845,9 +847,7 @@ def test_what_the_script_may_create_before_the_job(tmp_path: Path, before: str, 
     ("around", "is_here"),
     [("", True), ("nohup", True), ("srun -N 1", False), ("docker exec c", False), ("kubectl exec p --", False), ("apptainer exec i.sif", False)],
 )  # fmt: skip
-def test_what_does_not_exist_here_may_exist_in_a_container(
-    around: str, is_here: bool, tmp_path: Path
-) -> None:
+def test_paths_inside_a_container_are_not_reported(around: str, is_here: bool, tmp_path: Path) -> None:
     inside = "export PATH=/image/bin; cd /gone; python3 main_ppo.py a.b=1 c.d=2 > /gone/log"
     found = read(tmp_path, f"{around} bash -c '{inside}'\n")
     assert found.command
@@ -857,7 +857,7 @@ def test_what_does_not_exist_here_may_exist_in_a_container(
 @pytest.mark.parametrize(
     "command", ["module load cuda", "conda activate x", "our_function_for_modules", "git submodule update"]
 )
-def test_what_the_users_shell_may_set_is_not_missing(command: str, tmp_path: Path) -> None:
+def test_variables_that_the_login_shell_may_set_are_not_missing(command: str, tmp_path: Path) -> None:
     lines = "set -e\ncd third/verl\n" if command.startswith("git") else "set -u\necho $EBROOTCUDA\n"
     assert read(tmp_path, lines + START).stopped
     assert not read(tmp_path, f"{command}\n{lines}{START}").stopped
@@ -865,13 +865,13 @@ def test_what_the_users_shell_may_set_is_not_missing(command: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("call", ["{}", "bash -c '{}'"])
-def test_a_variable_that_a_module_may_set_is_not_empty(call: str, tmp_path: Path) -> None:
+def test_variable_that_a_module_may_set_is_not_empty(call: str, tmp_path: Path) -> None:
     start = call.format("python3 -m verl.trainer.main_ppo data.train_files=$EBROOTDATA/train.parquet")
     assert read(tmp_path, start).hollow
     assert not read(tmp_path, f"module load data\n{start}").hollow
 
 
-def test_the_variables_of_this_shell_do_not_reach_a_container(tmp_path: Path) -> None:
+def test_shell_variables_do_not_reach_a_container(tmp_path: Path) -> None:
     script = (
         "export N=3\ndocker exec -e M=5 c bash -c 'python3 -m verl.trainer.main_ppo n=$N m=${M:-1} h=$HOME'\n"
     )
@@ -890,7 +890,7 @@ def test_the_variables_of_this_shell_do_not_reach_a_container(tmp_path: Path) ->
         ("--gres=nvme:4", None),
     ],
 )
-def test_gpus_of_a_batch_script(line: str, gpus: int | None, tmp_path: Path) -> None:
+def test_gpus_requested_in_a_batch_script_are_read(line: str, gpus: int | None, tmp_path: Path) -> None:
     found = read(
         tmp_path, f"#!/bin/bash\n#SBATCH {line}\npython3 -m verl.trainer.main_ppo a=1\n#SBATCH --gres=gpu:9\n"
     )
@@ -916,7 +916,7 @@ def test_gpus_of_a_batch_script(line: str, gpus: int | None, tmp_path: Path) -> 
         ("python3 -m verl.trainer.main_ppo a=1 > $LOGS/run.log", ""),
     ],
 )
-def test_what_does_not_exist_when_the_job_is_started(script: str, lacks: str, tmp_path: Path) -> None:
+def test_files_missing_at_the_start_of_the_job_are_reported(script: str, lacks: str, tmp_path: Path) -> None:
     stopped = read(tmp_path, f"{script}\n").stopped
     assert [lacks in error.message for error in stopped] == ([True] if lacks else [])
 
@@ -930,7 +930,7 @@ def test_what_does_not_exist_when_the_job_is_started(script: str, lacks: str, tm
         ('export "$NAME=demo"', ""),
     ],
 )
-def test_an_export_that_bash_refuses(line: str, message: str, tmp_path: Path) -> None:
+def test_invalid_export_is_reported(line: str, message: str, tmp_path: Path) -> None:
     script = f"set -e\nNAME=n\n{line}\npython3 -m verl.trainer.main_ppo a=1\n"
     assert [error.message for error in read(tmp_path, script).stopped] == ([message] if message else [])
     done = subprocess.run(["bash", "-c", f"NAME=n\n{line}"], capture_output=True, text=True, check=False)
@@ -962,13 +962,13 @@ def test_a_job_in_a_container(command: str, inside: bool, tmp_path: Path) -> Non
         ("echo pip install", False),
     ],
 )
-def test_packages_that_the_script_installs_first(before: str, installs: bool, tmp_path: Path) -> None:
+def test_packages_installed_by_the_script_are_detected(before: str, installs: bool, tmp_path: Path) -> None:
     start = "python3 -m verl.trainer.main_ppo a=1\n"
     assert read(tmp_path, f"{before}\n{start}").installs is installs
     assert not read(tmp_path, f"{start}{before}\n").installs
 
 
-def test_zsh_passes_all_elements_of_an_array_and_splits_no_text(tmp_path: Path) -> None:
+def test_zsh_expands_arrays_and_does_not_split_strings(tmp_path: Path) -> None:
     script = (
         'A=(a=1 "b=2 3")\nT="x y"\nE=""\npython3 -m verl.trainer.main_ppo $A $T $E "$A" n=${#A} ${A[1]}\n'
     )

@@ -42,7 +42,7 @@ def test_commands_and_options(tmp_path: Path) -> None:
     assert not found.gives("object-store-memory")
 
 
-def test_a_submission_has_its_own_options_and_not_those_of_the_job(tmp_path: Path) -> None:
+def test_options_of_a_submission_are_separate_from_those_of_the_job(tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     script.write_text(
         "ray job submit --address='http://127.0.0.1:8265' \\\n  --working-dir . -- python3 x.py --address=no\n"
@@ -52,5 +52,5 @@ def test_a_submission_has_its_own_options_and_not_those_of_the_job(tmp_path: Pat
     assert found == RayStarts((), (RayStart(str(script), 1, told),))
 
 
-def test_none(tmp_path: Path) -> None:
+def test_missing_script_has_no_ray_start(tmp_path: Path) -> None:
     assert ray_starts.collect(Launch(((str(tmp_path / "gone.sh"), "shell script"),))) == RayStarts()

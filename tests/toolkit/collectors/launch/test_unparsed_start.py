@@ -18,14 +18,14 @@ from verl_doctor.toolkit.machine import Machine
         "true\nssh h \"bash -c 'python3 recipe/dapo/main_dapo_ppo.py a=1'\"\n",
     ],
 )
-def test_the_line_is_named(text: str, tmp_path: Path) -> None:
+def test_unparsed_start_line_is_named(text: str, tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     script.write_text(text)
     said = unread_start(Machine(), ["/nowhere/else.sh", str(script)])
     assert said.startswith(f"{script}:2 has one")
 
 
-def test_a_comment_starts_nothing(tmp_path: Path) -> None:
+def test_comments_and_echoes_are_not_starts(tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     script.write_text("# python3 -m verl.trainer.main_ppo\necho verl.trainer\n")
     assert unread_start(Machine(), [str(script)]) == ""

@@ -88,7 +88,7 @@ def spill(machine: Machine, name: str) -> Path:
         ({"kind": "address file", "type": "file", "address": "a:1", "answer": "silence"}, AT, "neither responds nor refuses"),
     ],
 )  # fmt: skip
-def test_each_sign_of_life_keeps_it(changes, among, said):
+def test_each_sign_of_life_keeps_the_file(changes, among, said):
     kept = judged(replace(DEAD, **changes), among)
     assert isinstance(kept, Kept)
     assert said in kept.why
@@ -105,7 +105,7 @@ def test_each_sign_of_life_keeps_it(changes, among, said):
         ({"kind": "address file", "type": "file", "address": "a:1", "answer": "refused"}, "a:1, which it names, refuses connections"),
     ],
 )  # fmt: skip
-def test_the_proof_states_what_was_seen(changes, said):
+def test_proof_lists_the_observations(changes, said):
     left = judged(replace(DEAD, **changes), AT)
     assert isinstance(left, Leftover)
     assert said in left.proof
@@ -122,19 +122,19 @@ def test_the_proof_states_what_was_seen(changes, said):
         ((1010.0, 900.0), "runs"),
     ],
 )
-def test_a_reused_number_is_recognised_by_the_start_time(machine, started, said):
+def test_reused_process_number_is_recognised_by_the_start_time(machine, started, said):
     signs = replace(signs_of((), machine), started={NOBODY: started} if started else {})
     assert files._maker(NOBODY, 1000.0, machine, signs) == said
 
 
-def test_a_folder_whose_maker_runs_stays(machine):
+def test_folder_of_a_running_process_is_kept(machine):
     with running(machine, "") as process:
         folder = spill(machine, f"verl_spill_{process.pid}")
         assert why(machine, folder.name) == f"process {process.pid}, which its name contains, runs"
     assert isinstance(verdict(machine, folder.name), Leftover)
 
 
-def test_temporary_folders_of_a_killed_doctor_are_left_over_and_those_of_a_running_one_stay(machine):
+def test_temporary_folder_of_a_killed_doctor_is_a_leftover(machine):
     def folder_of(pid):
         folder = machine.at(f"/tmp/verl-doctor-{pid}-h4et_966")
         folder.mkdir(parents=True)
@@ -150,7 +150,7 @@ def test_temporary_folders_of_a_killed_doctor_are_left_over_and_those_of_a_runni
         assert "names" in why(machine, killed)
 
 
-def test_a_maker_that_waits_to_be_reaped_has_ended(machine):
+def test_zombie_owner_counts_as_ended(machine):
     process = subprocess.Popen([sys.executable, "-c", ""])
     while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
         time.sleep(0.01)
@@ -162,14 +162,14 @@ def test_a_maker_that_waits_to_be_reaped_has_ended(machine):
         process.wait()
 
 
-def test_a_folder_in_which_a_process_works_stays(machine):
+def test_folder_that_is_a_working_directory_is_kept(machine):
     folder = session(machine)
     with running(machine, "", cwd=folder / "logs"):
         assert why(machine, folder.name).endswith("works in it")
 
 
 @pytest.mark.parametrize("where", ["environment", "command line"])
-def test_a_folder_that_a_process_names_stays(machine, where):
+def test_folder_named_by_a_process_is_kept(machine, where):
     folder = spill(machine, f"verl_spill_{NOBODY}")
     path = f"/elsewhere/{folder.name}/x"
     environ = {**os.environ, "SPILL": path} if where == "environment" else None
@@ -179,7 +179,7 @@ def test_a_folder_that_a_process_names_stays(machine, where):
         assert isinstance(verdict(machine, folder.name), Leftover)
 
 
-def test_a_session_with_a_listening_socket_stays(machine):
+def test_session_with_a_listening_socket_is_kept(machine):
     folder = session(machine)
     with bound(folder / "sockets" / "plasma_store"):
         assert why(machine, folder.name) == "sockets/plasma_store is in use"
@@ -193,7 +193,7 @@ def test_the_listener_is_named_if_all_processes_are_visible(machine):
         assert f"(process {process.pid}) " in why(machine, folder.name)
 
 
-def test_what_a_job_wrote_into_its_unpacked_sources_is_not_lost(machine, monkeypatch):
+def test_files_that_a_job_wrote_into_its_unpacked_sources_are_kept(machine, monkeypatch):
     folder = session(machine)
     sources = folder / "runtime_resources" / "working_dir_files" / "_ray_pkg_1"
     (sources / "__pycache__").mkdir(parents=True)
@@ -207,33 +207,33 @@ def test_what_a_job_wrote_into_its_unpacked_sources_is_not_lost(machine, monkeyp
     assert "checkpoints/actor.pt was written by the job" in why(machine, folder.name)
 
 
-def test_what_is_none_of_rays_in_a_session_is_not_lost(machine):
+def test_user_files_in_a_session_are_kept(machine):
     folder = session(machine)
     (folder / "checkpoints").mkdir()
     assert why(machine, folder.name).startswith("checkpoints was written by the job")
 
 
 @pytest.mark.parametrize("name", [f"verl_ray_{NOBODY}", "verl_ray_results", f"verl_spill_{NOBODY}"])
-def test_what_is_none_of_rays_in_a_folder_with_a_trainers_name_is_not_lost(machine, name):
+def test_user_files_in_a_folder_with_a_trainer_name_are_kept(machine, name):
     folder = machine.at("/tmp") / name
     folder.mkdir()
     (folder / "model.safetensors").write_text("weights")
     assert why(machine, name).startswith("model.safetensors was written by the job")
 
 
-def test_a_date_in_a_name_is_no_process(machine):
+def test_date_in_a_name_is_not_a_process_number(machine):
     (machine.at("/tmp") / "verl_spill_20251120").mkdir()
     assert why(machine, "verl_spill_20251120") == "its name does not show its owner"
 
 
-def test_a_raylet_with_another_path_of_a_folder_identifies_its_node(machine):
+def test_raylet_is_matched_by_its_node_id(machine):
     folder = spill(machine, f"verl_spill_{NOBODY}")
     with running(machine, "", "--node_id=00112233445566778899"):
         assert why(machine, folder.name).endswith("names it in its command line")
     assert isinstance(verdict(machine, folder.name), Leftover)
 
 
-def test_memory_that_no_process_has_open_is_kept_while_its_tracker_runs(machine):
+def test_unopened_shared_memory_is_kept_while_its_tracker_runs(machine):
     """Whoever is to open it next may still be busy with the one before."""
     makes = (
         "import sys; from multiprocessing import resource_tracker as t, shared_memory as s\n"
@@ -257,7 +257,7 @@ def test_memory_that_no_process_has_open_is_kept_while_its_tracker_runs(machine)
     assert isinstance(verdict(machine, path.name), Leftover)
 
 
-def test_a_process_in_the_middle_of_execve_is_waited_for(tmp_path, monkeypatch):
+def test_process_in_the_middle_of_execve_is_waited_for(tmp_path, monkeypatch):
     """It has memory, and neither command line nor environment: up to 20 ms after Popen has returned, on a busy machine."""
     process = tmp_path / "proc" / "7"
     process.mkdir(parents=True)
@@ -273,7 +273,7 @@ def test_a_process_in_the_middle_of_execve_is_waited_for(tmp_path, monkeypatch):
 
 
 @needs_root
-def test_where_another_users_link_leads_nothing_is_looked_for(machine):
+def test_link_of_another_user_is_not_followed(machine):
     folder = session(machine, ray="/home/saved")
     link = machine.at("/tmp/ray")
     link.symlink_to("/home/saved")
@@ -282,20 +282,20 @@ def test_where_another_users_link_leads_nothing_is_looked_for(machine):
     assert leftovers(machine).found == leftovers(machine).kept == ()
 
 
-def test_what_a_sockets_name_has_and_is_none_is_nothing_of_ours(machine):
+def test_regular_file_with_the_name_of_a_socket_is_ignored(machine):
     (machine.at("/tmp") / "0f14d0ab-9605-4a62-a9e4-5ed26688389b").write_text("data")
     assert leftovers(machine).found == leftovers(machine).kept == ()
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "", "x" * 300, "\x1b[0m:1"])
-def test_an_address_file(machine, address):
+def test_address_file(machine, address):
     machine.at("/tmp/ray").mkdir()
     (machine.at("/tmp/ray") / "ray_current_cluster").write_text(address)
     one = verdict(machine, "ray_current_cluster")
     assert isinstance(one, Leftover if address.endswith("1:1") else Kept)
 
 
-def test_a_session_within_a_trainers_own_folder_goes_with_it(machine):
+def test_session_within_a_trainer_folder_is_removed_with_it(machine):
     session(machine, ray=f"/tmp/verl_ray_{NOBODY}/ray")
     assert [one.name for one in leftovers(machine).found] == [f"/tmp/verl_ray_{NOBODY}"]
 
@@ -306,7 +306,7 @@ def test_a_session_below_any_folder_for_temporary_files_is_found(machine):
 
 
 @pytest.mark.parametrize("kind", ["ext4", "overlay"])
-def test_on_a_mount_that_other_containers_may_share_only_sockets_go(machine, monkeypatch, kind):
+def test_only_sockets_are_leftovers_on_a_shared_mount(machine, monkeypatch, kind):
     folder = session(machine)
     (machine.at("/dev/shm") / "psm_0123abcd").write_bytes(b"x")
     dead_socket(machine.at("/tmp") / "rl-colocate-zmq-1.sock")
@@ -380,7 +380,7 @@ def all_of_proc(machine: Machine) -> None:
 
 @needs_root
 @pytest.mark.slow
-def test_from_a_container_that_shares_the_folders_of_the_host(machine):
+def test_container_that_shares_the_folders_of_the_host(machine):
     """Neither what a process outside holds nor what nobody is seen to hold is taken, but a socket at which nobody is."""
     all_of_proc(machine)
     folder, idle = session(machine), spill(machine, f"verl_spill_{os.getpid()}")
@@ -399,7 +399,7 @@ def test_from_a_container_that_shares_the_folders_of_the_host(machine):
 
 @needs_root
 @pytest.mark.slow
-def test_from_the_host_of_a_container_that_shares_its_folders(machine):
+def test_host_whose_folders_a_container_shares(machine):
     """In the container the maker has another number than here."""
     all_of_proc(machine)
     folder = spill(machine, "verl_spill_2")
@@ -440,7 +440,7 @@ def test_a_mount_in_a_session_is_not_entered(machine, tmp_path, what):
 
 @needs_root
 @pytest.mark.slow
-def test_files_of_other_users_stay(machine):
+def test_files_of_other_users_are_kept(machine):
     folder, theirs = session(machine), session(machine, 3_999_999)
     for path in (theirs, *theirs.rglob("*")):
         os.chown(path, 65534, 65534, follow_symlinks=False)
@@ -451,7 +451,7 @@ def test_files_of_other_users_stay(machine):
 
 @needs_root
 @pytest.mark.slow
-def test_a_user_who_cannot_see_what_root_has_open(public):
+def test_files_opened_by_root_are_kept_for_an_ordinary_user(public):
     """Neither /proc nor the owner tells it, but the kernel does."""
     all_of_proc(public)
     folder, locked = session(public), session(public, 3_999_999)
@@ -468,7 +468,7 @@ def test_a_user_who_cannot_see_what_root_has_open(public):
 
 @needs_root
 @pytest.mark.slow
-def test_a_maker_that_proc_hides_runs(public):
+def test_owner_hidden_by_proc_counts_as_running(public):
     all_of_proc(public)
     live, dead = spill(public, f"verl_spill_{os.getpid()}"), spill(public, f"verl_spill_{NOBODY}")
     give_to_nobody(*(path for folder in (live, dead) for path in (folder, *folder.rglob("*"))))

@@ -44,7 +44,7 @@ def planted(script: str, user: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("user", ["0", "65534"], ids=["root", "an ordinary user"])
-def test_all_kinds_of_process(user: str) -> None:
+def test_no_living_process_is_reported(user: str) -> None:
     assert planted("living_processes.py", user)["count"]["dead"] == DEAD_PROCESSES
 
 
@@ -53,5 +53,5 @@ def test_all_kinds_of_process(user: str) -> None:
     [("root", 5), ("user", 2), ("alone", 5)],
     ids=["root", "an ordinary user beside root", "an ordinary user who sees all processes"],
 )
-def test_all_kinds_of_holder(users: str, dead: int) -> None:
+def test_no_living_holder_is_reported(users: str, dead: int) -> None:
     assert planted("living_holders.py", users)["count"]["dead"] == dead

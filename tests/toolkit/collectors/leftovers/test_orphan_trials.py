@@ -37,7 +37,7 @@ def namespace() -> list[str]:
     [(["sh", "-c", '"$0" "$@" & wait $!', sys.executable], 40), ([sys.executable], 20)],
     ids=["sh", "python"],
 )
-def test_nothing_that_runs_is_ended_and_all_that_is_left_over_is(first: list[str], jobs: int) -> None:
+def test_only_leftover_processes_are_ended(first: list[str], jobs: int) -> None:
     own = namespace()
     seed, jobs = SEED + len(first), jobs * ROUNDS
     done = subprocess.run(

@@ -89,7 +89,7 @@ def kept(found: Orphans) -> dict[int, str]:
     return {one.pid: why for one, why in found.kept}
 
 
-def test_an_engine_whose_trainer_was_killed_is_left_over_with_its_workers_and_helpers() -> None:
+def test_engine_with_a_killed_trainer_is_a_leftover_with_its_helpers() -> None:
     found = judged(
         row(20, 1, TRACKER),
         row(21, 1, "VLLM::EngineCore"),
@@ -117,12 +117,12 @@ def test_an_engine_whose_trainer_was_killed_is_left_over_with_its_workers_and_he
         pytest.param([row(20, 1, TRACKER), row(21, 1, SPAWNED)], id="anybody's children of multiprocessing"),
     ],
 )  # fmt: skip
-def test_of_others_nothing_is_left_over(table: list[Row]) -> None:
+def test_processes_with_a_possible_owner_are_not_leftovers(table: list[Row]) -> None:
     assert left(judged(*table)) == []
 
 
 @pytest.mark.parametrize("title", ["my-trainer --fast", "tmux: server", "bash run.sh", "(sd-pam)"])
-def test_a_parent_that_adopts_no_process_has_started_it(title: str) -> None:
+def test_parent_that_does_not_adopt_is_the_owner(title: str) -> None:
     assert judged(row(20, 1, title), row(21, 20, "VLLM::EngineCore")) == Orphans()
 
 
@@ -130,11 +130,11 @@ def test_a_parent_that_adopts_no_process_has_started_it(title: str) -> None:
     "title",
     ["/usr/lib/systemd/systemd --user", "slurmstepd: [77.0]", "/usr/bin/containerd-shim-runc-v2 -id x"],
 )
-def test_one_that_was_taken_over_is_left_over(title: str) -> None:
+def test_adopted_process_is_a_leftover(title: str) -> None:
     assert left(judged(row(20, 1, title), row(21, 20, "VLLM::EngineCore"))) == [21]
 
 
-def test_the_job_may_be_the_first_process_of_a_container() -> None:
+def test_job_may_be_the_first_process_of_a_container() -> None:
     job = Row(1, 0, 1, "S", mine=True, command=TRAINER)
     engine, agent = row(21, 1, "VLLM::EngineCore"), row(30, 1, "VLLM::EngineCore")
     found = judged(job, engine, agent, ties={21: {Tie(1, "a pipe")}})
@@ -142,11 +142,11 @@ def test_the_job_may_be_the_first_process_of_a_container() -> None:
     assert kept(found) == {}
 
 
-def test_numbers_that_changed_hands_while_the_table_was_read() -> None:
+def test_process_numbers_reused_during_the_scan_are_ignored() -> None:
     assert left(judged(row(21, 22, "VLLM::EngineCore"), row(22, 21, "VLLM::Worker"))) == []
 
 
-def test_the_first_process_is_no_orphan() -> None:
+def test_first_process_is_not_an_orphan() -> None:
     assert judged(row(1, 0, "VLLM::EngineCore")) == Orphans()
 
 
@@ -160,14 +160,14 @@ def test_the_first_process_is_no_orphan() -> None:
         (Tie(77, "a pipe"), "it has a pipe whose other end is not visible here"),
     ],
 )  # fmt: skip
-def test_a_process_at_the_other_end_may_need_it(tie: Tie, why: str) -> None:
+def test_process_connected_to_another_is_kept(tie: Tie, why: str) -> None:
     found = judged(row(9, 1, "python3 own.py"), row(21, 1, "VLLM::EngineCore"), ties={21: {tie}})
     assert left(found) == []
     assert kept(found) == {21: why}
 
 
 @pytest.mark.parametrize("other", [0, 9])
-def test_a_process_that_writes_its_log_does_not(other: int) -> None:
+def test_process_connected_only_to_a_log_writer_is_a_leftover(other: int) -> None:
     found = judged(
         row(9, 1, "tee run.log"),
         row(21, 1, "VLLM::EngineCore"),
@@ -176,7 +176,7 @@ def test_a_process_that_writes_its_log_does_not(other: int) -> None:
     assert left(found) == [21]
 
 
-def test_what_belongs_together_is_kept_together() -> None:
+def test_connected_processes_are_kept_together() -> None:
     found = judged(
         row(9, 1, "python3 client.py"),
         row(21, 1, "VLLM::EngineCore"),
@@ -214,20 +214,20 @@ def test_what_belongs_together_is_kept_together() -> None:
         ([row(21, 1, "VLLM::EngineCore")], {"activity": Activity(hidden=True)}, "its activity may not be examined"),
     ],
 )  # fmt: skip
-def test_in_doubt_it_is_kept(table: list[Row], answers: dict[str, object], why: str) -> None:
+def test_doubtful_process_is_kept(table: list[Row], answers: dict[str, object], why: str) -> None:
     found = judged(*table, **answers)  # type: ignore[arg-type]
     assert left(found) == []
     assert kept(found) == {21: why}
 
 
-def test_what_torch_brings_together_may_listen_and_keep_house() -> None:
+def test_torch_rendezvous_may_listen_and_be_active() -> None:
     signs = (Sign("listens at 127.0.0.1:4711", "TCP listener"),)
     table = row(21, 1, "VLLM::EngineCore")
     assert left(judged(table, life=signs, activity=Activity(0.001), rendezvous=True)) == [21]
     assert left(judged(table, life=signs, activity=Activity(0.001))) == []
 
 
-def test_what_belongs_to_one_that_has_lost_its_job_has_lost_it_too() -> None:
+def test_children_of_an_abandoned_process_are_abandoned() -> None:
     found = orphans(
         (INIT, row(21, 1, "VLLM::EngineCore"), row(22, 21, "VLLM::Worker"), row(30, 1, "VLLM::EngineCore")),
         replace(NOTHING, abandoned=lambda one: one.pid == 21),
@@ -236,7 +236,7 @@ def test_what_belongs_to_one_that_has_lost_its_job_has_lost_it_too() -> None:
     assert kept(found) == {30: "nothing shows that its job has ended"}
 
 
-def test_daemons_of_a_live_ray_are_not_reported() -> None:
+def test_daemons_of_a_running_ray_are_not_reported() -> None:
     daemons = [
         row(20 + n, 1, title) for n, title in enumerate(("ray::DashboardAgent", "ray-dashboard", "ray::IDLE"))
     ]
@@ -244,7 +244,7 @@ def test_daemons_of_a_live_ray_are_not_reported() -> None:
     assert left(judged(*daemons, session=False)) == [20, 21, 22]
 
 
-def test_a_worker_may_be_started_through_another_program() -> None:
+def test_worker_started_through_another_program_has_an_owner() -> None:
     table = (
         row(18, 1, "/env/ray/raylet/raylet"),
         row(19, 18, "uv run python x"),
@@ -262,7 +262,7 @@ def test_a_worker_may_be_started_through_another_program() -> None:
         "sglang::http_server/tokenizer_manager",
     ],
 )
-def test_a_server_may_be_called_by_any_process(title: str) -> None:
+def test_server_that_any_process_may_call_is_kept(title: str) -> None:
     """SGLang's own is even what a person has started, with nohup."""
     table = row(20, 1, title), row(21, 20, "sglang::scheduler"), row(22, 1, "VLLM::EngineCore")
     found = judged(*table, ties={22: {Tie(20, "a connection")}})
@@ -272,5 +272,5 @@ def test_a_server_may_be_called_by_any_process(title: str) -> None:
     }
 
 
-def test_an_engine_of_an_older_vllm_has_no_title() -> None:
+def test_engine_of_an_older_vllm_without_a_title_is_recognised() -> None:
     assert left(judged(row(21, 1, SPAWNED), row(22, 21, TRACKER), engines=(21,))) == [21, 22]

@@ -19,18 +19,18 @@ from verl_doctor.toolkit.collectors.leftovers.places import place_at
         ("/tmp/verl-doctor-4711-h4et_966", 4711),
     ],
 )
-def test_the_process_is_recognised_by_its_name(path: str, pid: int) -> None:
+def test_process_number_is_read_from_the_name(path: str, pid: int) -> None:
     place = place_at(path)
     assert place is not None
     assert (place.path, place.pid) == (path, pid)
 
 
 @pytest.mark.parametrize("name", ["cuda.shm", "cuda.shm.0.zz.1", "sem.loky-me-x", "weights.bin", "sem.mine"])
-def test_another_name_is_not_a_leftover(name: str) -> None:
+def test_other_names_are_not_leftovers(name: str) -> None:
     assert place_at(f"/dev/shm/{name}") is None
 
 
 # A demonstration's environment, logs that `smoke` kept, and what 0.1 made: none of them holds the number of a process.
 @pytest.mark.parametrize("name", ["demo-h4et_966", "smoke-2026-11-28T05-00-00-node-h4et_966", "h4et_966"])
-def test_folders_of_verl_doctor_that_users_keep_are_no_leftovers(name: str) -> None:
+def test_doctor_folders_that_users_keep_are_not_leftovers(name: str) -> None:
     assert place_at(f"/tmp/verl-doctor-{name}") is None

@@ -45,7 +45,7 @@ def numbers(found: LeftProcesses, among: list[int]) -> list[int]:
     return [one.pid for one in removals if isinstance(one, EndProcess) and one.pid in among]
 
 
-def test_a_job_that_runs_is_not_touched_and_one_that_was_killed_is_ended(tini: Reaper) -> None:
+def test_running_job_is_untouched_and_killed_job_is_reported(tini: Reaper) -> None:
     _, running = tini.job(ENGINE, ENGINE)
     dead, left = tini.job(ENGINE, "VLLM::Worker_TP0", "sglang::scheduler")
     assert numbers(look(), running + left) == []
@@ -66,7 +66,7 @@ def test_a_job_that_runs_is_not_touched_and_one_that_was_killed_is_ended(tini: R
     assert numbers(look(), running + left) == []
 
 
-def test_memory_of_gpus_is_what_counts(tini: Reaper) -> None:
+def test_size_is_the_gpu_memory(tini: Reaper) -> None:
     dead, (left,) = tini.job(ENGINE)
     tini.kill(dead)
     gpus = Gpus((Device(0, holders=(Holder(left, 1024),)), Device(1, holders=(Holder(left, 512),))))
@@ -74,7 +74,7 @@ def test_memory_of_gpus_is_what_counts(tini: Reaper) -> None:
     assert (one.size, one.store) == (1536 * 1024**2, "GPU memory")
 
 
-def test_one_that_has_just_started_is_kept(tini: Reaper, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recently_started_process_is_kept(tini: Reaper, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orphans, "YOUNG", 3600.0)
     dead, (left,) = tini.job(ENGINE)
     tini.kill(dead)
@@ -83,7 +83,7 @@ def test_one_that_has_just_started_is_kept(tini: Reaper, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("answers", [True, False])
-def test_an_agent_of_ray_is_left_over_when_its_session_is_dead(tini: Reaper, answers: bool) -> None:
+def test_ray_agent_is_a_leftover_if_its_session_is_dead(tini: Reaper, answers: bool) -> None:
     with TemporaryDirectory(dir="/tmp") as short, socket.socket(socket.AF_UNIX) as raylet:
         session = Path(short, "session_2026-11-21_10-00-00_000000_1")
         (session / "sockets").mkdir(parents=True)
@@ -99,7 +99,7 @@ def test_an_agent_of_ray_is_left_over_when_its_session_is_dead(tini: Reaper, ans
 
 
 @pytest.mark.parametrize("server", ["", "raylet --session-name=session_2026-11-21_10-00-00_000000_2"])
-def test_the_folder_of_the_session_was_removed(tini: Reaper, tmp_path: Path, server: str) -> None:
+def test_removed_session_folder(tini: Reaper, tmp_path: Path, server: str) -> None:
     """Maybe under a Ray that runs: then its server names the session."""
     log = tmp_path / "session_2026-11-21_10-00-00_000000_2" / "agent.log"
     log.parent.mkdir()
@@ -113,14 +113,14 @@ def test_the_folder_of_the_session_was_removed(tini: Reaper, tmp_path: Path, ser
     assert numbers(look(), [agent]) == ([] if server else [agent])
 
 
-def test_an_agent_of_ray_whose_session_is_not_known_is_kept(tini: Reaper) -> None:
+def test_ray_agent_with_an_unknown_session_is_kept(tini: Reaper) -> None:
     dead, (agent,) = tini.job("ray::DashboardAgent", trainer="raylet")
     tini.kill(dead)
     (one,) = [one for one in look().kept if f"(process {agent})" in one.name]
     assert one.why == "it cannot be determined to which Ray it belongs"
 
 
-def test_a_recorded_machine_has_no_processes_to_look_at(tmp_path: Path) -> None:
+def test_recorded_machine_has_no_live_processes(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     assert isinstance(left_processes.collect(NO_GPU, Machine(root=tmp_path)), Unknown)
     (tmp_path / "proc" / "stat").write_text("btime 1000000\n")

@@ -51,15 +51,15 @@ def look(folder: Path, text: str) -> ModelCopy | Unknown:
 @pytest.mark.parametrize(
     ("text", "guarded"), [(LOCK_INSIDE, True), (LOCK_AROUND, True), (MOVED, True), (NEITHER, False)]
 )
-def test_a_lock_or_a_move_guards_the_copy(text: str, guarded: bool, tmp_path: Path) -> None:
+def test_copy_is_guarded_by_a_lock_or_a_rename(text: str, guarded: bool, tmp_path: Path) -> None:
     assert look(tmp_path, text) == ModelCopy(guarded, str(tmp_path / "utils" / "fs.py"))
 
 
-def test_releases_before_it(tmp_path: Path) -> None:
+def test_releases_without_the_function_are_absent(tmp_path: Path) -> None:
     assert isinstance(look(tmp_path, "def copy_to_local(src): ...\n"), Absent)
 
 
-def test_sources_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unparsable_sources_are_unknown(tmp_path: Path) -> None:
     found = look(tmp_path, "def copy_to_shm(:\n")
     assert isinstance(found, Unknown)
     assert "fs.py" in found.reason

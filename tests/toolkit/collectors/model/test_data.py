@@ -68,7 +68,7 @@ def test_files_are_identified_by_their_first_and_last_bytes(tmp_path: Path) -> N
     }  # fmt: skip
 
 
-def test_the_command_names_files(tmp_path: Path) -> None:
+def test_data_files_are_read_from_the_command(tmp_path: Path) -> None:
     for name in ("a.parquet", "b.parquet", "c.parquet"):
         (tmp_path / name).write_bytes(PARQUET)
     command = launched("data.train_files=['~/a.parquet', $HOME/b.parquet]", "data.val_files=c.parquet")
@@ -77,14 +77,14 @@ def test_the_command_names_files(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_pattern_stands_for_files(tmp_path: Path) -> None:
+def test_glob_pattern_is_expanded(tmp_path: Path) -> None:
     for name in ("a-0.parquet", "a-1.parquet", "b.parquet"):
         (tmp_path / name).write_bytes(PARQUET)
     assert set(look(tmp_path, launched("data.train_files='a-*.parquet'"))) == {"a-0.parquet", "a-1.parquet"}
     assert look(tmp_path, launched("data.train_files='c-*.parquet'")) == {"c-*.parquet": ("train", "missing")}
 
 
-def test_paths_elsewhere_or_undetermined_are_no_finding(tmp_path: Path) -> None:
+def test_remote_or_undetermined_paths_are_not_judged(tmp_path: Path) -> None:
     machine = Machine({}, tmp_path)
     away = data_files.collect(
         machine, TARGET, launched("data.train_files=hdfs://store/a.parquet"), NOT_COMPOSED
@@ -115,7 +115,7 @@ def described(answer: Any, *files: DataFile) -> DataTables | Unknown:
 GOOD = DataFile("/data/a.parquet", "train", "data.train_files", "parquet")
 
 
-def test_the_output_of_the_child_becomes_tables() -> None:
+def test_child_output_becomes_tables() -> None:
     answer = {"rows": 3, "columns": [["prompt", "string"]], "features": ["List"], "sources": ["gsm8k"]}
     found = described([answer], GOOD, replace(GOOD, path="/data/b.parquet", trouble="missing"))
     assert found == DataTables((Table(GOOD, 3, (Column("prompt", "string"),), ("List",), ("gsm8k",)),))
@@ -125,17 +125,17 @@ def test_the_output_of_the_child_becomes_tables() -> None:
 
 
 @pytest.mark.parametrize("answer", [[{"lacks": "pyarrow"}], [], "nonsense"])
-def test_without_an_answer_nothing_is_known(answer: Any) -> None:
+def test_missing_child_output_is_unknown(answer: Any) -> None:
     found = described(answer, GOOD)
     assert isinstance(found, Unknown)
     assert not isinstance(found, Absent)
 
 
-def test_files_that_cannot_be_opened_are_not_queried() -> None:
+def test_unreadable_files_are_not_queried() -> None:
     assert isinstance(described([], replace(GOOD, trouble="pointer")), Absent)
 
 
-def test_json_is_described_without_any_value(tmp_path: Path) -> None:
+def test_json_description_contains_no_values(tmp_path: Path) -> None:
     row = {"data_source": "gsm8k", "prompt": [{"role": "user", "content": "my secret"}], "n": 1, "x": None}
     path = tmp_path / "rows.jsonl"
     path.write_text(f"{json.dumps(row)}\n\n{json.dumps({**row, 'x': 2.5})}\n", "utf-8")
@@ -184,14 +184,14 @@ def demanded(tmp_path: Path, *words: str) -> DataDemands:
     return found
 
 
-def test_what_verl_demands_by_default(tmp_path: Path) -> None:
+def test_default_demands_of_verl(tmp_path: Path) -> None:
     found = demanded(tmp_path)
     assert (found.prompt, found.source, found.truth) == ("prompt", "data_source", "reward_model.ground_truth")
     assert (found.kinds, found.batch, found.own_score) == (("parquet", "json", "jsonl"), 1024, False)
     assert "by default" in found.batch_from
 
 
-def test_what_the_command_sets_counts(tmp_path: Path) -> None:
+def test_settings_of_the_command_change_the_demands(tmp_path: Path) -> None:
     words = (
         "data.prompt_key=question",
         "data.train_batch_size=8",
@@ -203,7 +203,7 @@ def test_what_the_command_sets_counts(tmp_path: Path) -> None:
     assert demanded(tmp_path, "data.train_batch_size=8", "+data.gen_batch_size=16").batch == 16
 
 
-def test_a_manager_that_reads_a_column_of_a_fixed_name(tmp_path: Path) -> None:
+def test_reward_manager_that_reads_a_fixed_column(tmp_path: Path) -> None:
     manager = {
         "experimental/reward_loop/reward_manager/naive.py": 'source = item.non_tensor_batch["data_source"]\n'
     }
@@ -212,27 +212,27 @@ def test_a_manager_that_reads_a_column_of_a_fixed_name(tmp_path: Path) -> None:
     assert (found.source, found.source_by) == ("data_source", "")
 
 
-def test_a_reward_of_the_jobs_own(tmp_path: Path) -> None:
+def test_custom_reward_changes_the_demands(tmp_path: Path) -> None:
     function = demanded(tmp_path, "custom_reward_function.path=my.py")
     assert (function.source, function.own_score) == ("data_source", True)
     by_model = demanded(tmp_path, "reward_model.enable=True")
     assert (by_model.source, by_model.truth) == ("", "")
 
 
-def test_other_trainers_and_data_sets_demand_other_things(tmp_path: Path) -> None:
+def test_other_trainers_and_datasets_are_not_judged(tmp_path: Path) -> None:
     trees = verl(tmp_path)
     for launch in (launched("data.custom_cls.path=my.py"), launched(module="verl.trainer.sft_trainer")):
         assert isinstance(data_demands.collect(trees, launch, NOT_COMPOSED), Absent)
 
 
-def test_an_older_verl_reads_parquet_only(tmp_path: Path) -> None:
+def test_older_verl_reads_only_parquet(tmp_path: Path) -> None:
     trees = verl(tmp_path, {"utils/dataset/rl_dataset.py": 'load_dataset("parquet")\n'})
     found = data_demands.collect(trees, NO_LAUNCH, NOT_COMPOSED)
     assert isinstance(found, DataDemands)
     assert found.kinds == ("parquet",)
 
 
-def test_verls_reward_function_is_followed_for_each_source(tmp_path: Path) -> None:
+def test_reward_function_of_verl_is_followed_for_each_source(tmp_path: Path) -> None:
     sources = ("openai/gsm8k", "gsm8k", "math", "aime24", "mine")
     tables = DataTables((Table(GOOD, 3, sources=sources),))
     found = scored_sources.collect(verl(tmp_path), demanded(tmp_path), tables)
@@ -241,7 +241,7 @@ def test_verls_reward_function_is_followed_for_each_source(tmp_path: Path) -> No
     assert found.names == ("openai/gsm8k", "math", "math_dapo")
 
 
-def test_a_reward_function_that_cannot_be_followed_refuses_nothing(tmp_path: Path) -> None:
+def test_undetermined_reward_function_rejects_no_source(tmp_path: Path) -> None:
     odd = "def default_compute_score(data_source):\n    return TABLE[data_source]()\n"
     trees = verl(tmp_path, {"utils/reward_score/__init__.py": odd})
     tables = DataTables((Table(GOOD, 3, sources=("x",)),))
@@ -250,7 +250,7 @@ def test_a_reward_function_that_cannot_be_followed_refuses_nothing(tmp_path: Pat
     assert found.refused == ()
 
 
-def test_a_reward_of_the_jobs_own_is_not_followed(tmp_path: Path) -> None:
+def test_custom_reward_function_is_not_followed(tmp_path: Path) -> None:
     demands = demanded(tmp_path, "custom_reward_function.path=my.py")
     assert isinstance(scored_sources.collect(verl(tmp_path), demands, DataTables(())), Absent)
 
@@ -265,7 +265,7 @@ class Sequence:
 """
 
 
-def test_the_features_that_datasets_reads_back(tmp_path: Path) -> None:
+def test_features_supported_by_datasets_are_read(tmp_path: Path) -> None:
     site = site_packages(tmp_path)
     write(site / "datasets", {"features/features.py": FEATURES})
     found = datasets_features.collect(interpreter(site), Unknown("not asked"))

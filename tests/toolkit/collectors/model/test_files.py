@@ -40,14 +40,14 @@ def look(folder: Path) -> ModelFiles:
     return found
 
 
-def test_a_header_describes_the_content_of_a_file(tmp_path: Path) -> None:
+def test_header_describes_the_content_of_a_file(tmp_path: Path) -> None:
     size = weights(tmp_path / "model.safetensors", "F32", a=10, b=7)
     (file,) = look(tmp_path).files
     assert (file.format, file.size, file.ends) == ("safetensors", size, size)
     assert (file.parameters, file.kinds, file.linked) == (17, {"F32": 68}, False)
 
 
-def test_what_is_no_weight_is_passed_over(tmp_path: Path) -> None:
+def test_files_without_weights_are_skipped(tmp_path: Path) -> None:
     for name in ("training_args.bin", "optimizer.pt", "tokenizer.json", "config.json", "README.md"):
         tmp_path.joinpath(name).touch()
     (tmp_path / "original.bin").mkdir()
@@ -57,7 +57,7 @@ def test_what_is_no_weight_is_passed_over(tmp_path: Path) -> None:
     assert "No such file" in gone.reason
 
 
-def test_of_several_formats_the_indexed_safetensors_are_loaded(tmp_path: Path) -> None:
+def test_indexed_safetensors_are_preferred(tmp_path: Path) -> None:
     size = weights(tmp_path / "model-1.safetensors", a=10)
     weights(tmp_path / "consolidated.safetensors", a=10)
     for name in ("pytorch_model.bin", "model.gguf"):
@@ -70,7 +70,7 @@ def test_of_several_formats_the_indexed_safetensors_are_loaded(tmp_path: Path) -
     assert [file.name for file in found.of("pickle", "gguf")] == ["model.gguf", "pytorch_model.bin"]
 
 
-def test_a_file_that_was_cut_off_or_made_longer(tmp_path: Path) -> None:
+def test_truncated_or_extended_file_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     whole = weights(path, a=1000)
     os.truncate(path, whole - 1)
@@ -92,19 +92,19 @@ def test_a_file_that_was_cut_off_or_made_longer(tmp_path: Path) -> None:
         b"<html>not found</html>",
     ],
 )
-def test_a_header_that_cannot_be_understood(tmp_path: Path, content: bytes) -> None:
+def test_invalid_header_is_reported(tmp_path: Path, content: bytes) -> None:
     tmp_path.joinpath("model.safetensors").write_bytes(content)
     (file,) = look(tmp_path).files
     assert file.ends is None
     assert file.trouble
 
 
-def test_a_pointer_of_git_lfs_is_left_to_its_own_rule(tmp_path: Path) -> None:
+def test_git_lfs_pointer_is_left_to_another_rule(tmp_path: Path) -> None:
     tmp_path.joinpath("model.safetensors").write_bytes(LFS_MARK + b"v1\noid sha256:0\nsize 5\n")
     assert look(tmp_path).files[0].trouble == ""
 
 
-def test_links_into_the_cache_of_the_hub_are_followed(tmp_path: Path) -> None:
+def test_links_into_the_hub_cache_are_followed(tmp_path: Path) -> None:
     snapshot = tmp_path / "snapshots" / "1234"
     snapshot.mkdir(parents=True)
     blob = tmp_path / "blob"
@@ -116,7 +116,7 @@ def test_links_into_the_cache_of_the_hub_are_followed(tmp_path: Path) -> None:
     assert look(snapshot).files[0].trouble == "it is a broken link"
 
 
-def test_the_index_compared_with_the_shards(tmp_path: Path) -> None:
+def test_index_is_compared_with_the_shards(tmp_path: Path) -> None:
     weights(tmp_path / "1.safetensors", a=1, b=1)
     weights(tmp_path / "2.safetensors", b=1, c=1)
     index(tmp_path, a="1.safetensors", b="1.safetensors", c="1.safetensors", d="2.safetensors")
@@ -127,7 +127,9 @@ def test_the_index_compared_with_the_shards(tmp_path: Path) -> None:
     assert (found.twice, found.twice_count) == ((("b", "1.safetensors"),), 1)
 
 
-def test_nothing_is_lost_while_a_header_is_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tensors_are_not_reported_while_a_header_is_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     weights(tmp_path / "1.safetensors", a=1)
     index(tmp_path, a="1.safetensors", d="1.safetensors")
     assert look(tmp_path).lost_count == 1
@@ -138,21 +140,21 @@ def test_nothing_is_lost_while_a_header_is_unread(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"weight_map": []}', '{"weight_map": {}}'])
-def test_an_index_without_a_response(tmp_path: Path, content: str) -> None:
+def test_silent_index_read(tmp_path: Path, content: str) -> None:
     weights(tmp_path / "model.safetensors", a=1)
     tmp_path.joinpath(INDEX).write_text(content, "utf-8")
     found = look(tmp_path)
     assert (found.indexed, [file.name for file in found.loaded]) == ((), ["model.safetensors"])
 
 
-def test_places_that_are_no_numbers_are_no_header(tmp_path: Path) -> None:
+def test_invalid_offsets_make_the_header_invalid(tmp_path: Path) -> None:
     for name, end in (("a", "Infinity"), ("b", "true"), ("c", "-4"), ("d", "NaN")):
         header = f'{{"t": {{"dtype": "BF16", "shape": [2], "data_offsets": [0, {end}]}}}}'.encode()
         (tmp_path / f"{name}.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
     assert {file.trouble for file in look(tmp_path).files} == {"its header is invalid"}
 
 
-def test_a_header_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:
+def test_oversized_header_is_not_read(tmp_path: Path) -> None:
     length = 40 * 1024 * 1024
     with (tmp_path / "a.safetensors").open("wb") as file:
         file.write(length.to_bytes(8, "little") + b"[")
@@ -161,7 +163,7 @@ def test_a_header_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None
     assert (only.trouble, only.ends) == ("", None)
 
 
-def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
+def test_only_regular_files_are_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.safetensors")
     (tmp_path / "b.safetensors").mkdir()
     (tmp_path / "c.safetensors").touch()

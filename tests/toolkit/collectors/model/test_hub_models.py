@@ -32,7 +32,7 @@ def fetched(cache: Path, name: str = NAME) -> None:
 
 
 @pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
-def test_what_is_not_in_the_cache_is_not_had_offline(tmp_path: Path, variable: str) -> None:
+def test_uncached_model_is_unavailable_offline(tmp_path: Path, variable: str) -> None:
     assert cached(tmp_path, **{variable: "1"}) == {NAME: False}
     fetched(tmp_path / ".cache/huggingface/hub")
     assert cached(tmp_path, **{variable: "True"}) == {NAME: True}
@@ -46,17 +46,19 @@ def test_what_is_not_in_the_cache_is_not_had_offline(tmp_path: Path, variable: s
         ({"XDG_CACHE_HOME": "there"}, "there/huggingface/hub"),
     ],
 )
-def test_the_jobs_variables_place_the_cache(tmp_path: Path, variables: dict[str, str], folder: str) -> None:
+def test_variables_of_the_job_locate_the_cache(
+    tmp_path: Path, variables: dict[str, str], folder: str
+) -> None:
     fetched(tmp_path / folder)
     given = {name: str(tmp_path / value) for name, value in variables.items()}
     assert cached(tmp_path, HF_HUB_OFFLINE="1", **given) == {NAME: True}
 
 
-def test_a_folder_of_that_name_is_no_model_of_the_hub(tmp_path: Path) -> None:
+def test_local_folder_of_that_name_is_not_a_hub_model(tmp_path: Path) -> None:
     (tmp_path / NAME).mkdir(parents=True)
     assert cached(tmp_path, HF_HUB_OFFLINE="1") == {}
 
 
 @pytest.mark.parametrize("variables", [{}, {"HF_HUB_OFFLINE": "0"}, {"HF_HUB_OFFLINE": "1", "VERL_USE_MODELSCOPE": "1"}])  # fmt: skip
-def test_a_job_that_may_ask_a_hub_is_not_judged(tmp_path: Path, variables: dict[str, str]) -> None:
+def test_job_with_access_to_a_hub_is_not_judged(tmp_path: Path, variables: dict[str, str]) -> None:
     assert isinstance(seen(tmp_path, **variables), Absent)

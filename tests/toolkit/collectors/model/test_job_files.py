@@ -35,7 +35,7 @@ def model(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_folder_is_recognised_by_its_files(model: Path) -> None:
+def test_folder_is_fingerprinted_by_its_files(model: Path) -> None:
     (file,) = seen(model).files
     assert (file.what, file.state, file.files, file.size, file.changed) == (
         "model",
@@ -47,7 +47,7 @@ def test_a_folder_is_recognised_by_its_files(model: Path) -> None:
     assert file.mount
 
 
-def test_a_copy_has_the_same_list_and_a_cut_one_another(model: Path, tmp_path: Path) -> None:
+def test_copy_has_the_same_fingerprint_and_a_truncated_one_differs(model: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     copy.mkdir()
     for shard in model.iterdir():
@@ -57,7 +57,7 @@ def test_a_copy_has_the_same_list_and_a_cut_one_another(model: Path, tmp_path: P
     assert seen(copy).files[0].names != seen(model).files[0].names
 
 
-def test_data_files_are_looked_at_too(tmp_path: Path) -> None:
+def test_data_files_are_inspected(tmp_path: Path) -> None:
     there = tmp_path / "train.parquet"
     there.write_bytes(b"x" * 7)
     first, second = seen(None, there, tmp_path / "val.parquet").files
@@ -65,11 +65,11 @@ def test_data_files_are_looked_at_too(tmp_path: Path) -> None:
     assert (second.state, second.files) == ("missing", 0)
 
 
-def test_a_broken_link_in_a_folder_is_no_file(model: Path) -> None:
+def test_broken_link_in_a_folder_is_not_counted(model: Path) -> None:
     model.joinpath("link").symlink_to("nowhere")
     assert seen(model).files[0].files == 2
 
 
-def test_nothing_is_named() -> None:
+def test_no_named_files_is_absent() -> None:
     target = Target(Path("/env/bin/python"), "--python")
     assert isinstance(job_files.collect(Machine(), target, NOTHING, NOTHING, NOTHING), Absent)

@@ -79,7 +79,7 @@ def answering(*answers: Output) -> tuple[Machine, list[Sequence[str]]]:
 
 
 @unless_disturbed
-def test_every_way_is_measured_and_nothing_is_left_behind(files: ModelFiles) -> None:
+def test_every_method_is_measured_and_leaves_no_cached_pages(files: ModelFiles) -> None:
     real = model_storage.collect(Machine(), files)
     window = real.read_ahead or 0
     for file in files.files:
@@ -95,7 +95,7 @@ def test_every_way_is_measured_and_nothing_is_left_behind(files: ModelFiles) -> 
 
 
 @unless_disturbed
-def test_what_the_user_has_cached_stays_there_and_is_not_measured(files: ModelFiles) -> None:
+def test_cached_pages_are_kept_and_not_measured(files: ModelFiles) -> None:
     opened = os.open(Path(files.folder, "a.safetensors"), os.O_RDONLY)
     os.pread(opened, 8 * MIB, 0)
     os.close(opened)
@@ -119,7 +119,7 @@ def test_no_byte_is_read_twice(files: ModelFiles) -> None:
     assert sum(length for _, _, length in places) == 6 * MIB
 
 
-def test_the_answer_becomes_speeds(files: ModelFiles) -> None:
+def test_child_output_becomes_speeds(files: ModelFiles) -> None:
     told = {"mapped": [100, 2.0, 100], "parallel": [300, 1.0, 300], "direct": None, "again": [0, 1.0, 0]}
     found = look(files, answering(Output(0, json.dumps(told), "", 0.0))[0])
     assert found == LoadSpeed(files.folder, mapped=Speed(100, 2.0), parallel=Speed(300, 1.0))
@@ -128,7 +128,7 @@ def test_the_answer_becomes_speeds(files: ModelFiles) -> None:
     assert LoadSpeed("/m").best == 0.0
 
 
-def test_a_share_that_does_not_answer(files: ModelFiles) -> None:
+def test_share_that_does_not_respond_is_unknown(files: ModelFiles) -> None:
     found = look(files, answering(Output(None, "", "", 9.0))[0])
     assert isinstance(found, Unknown)
     assert "did not end within" in found.reason
@@ -141,7 +141,7 @@ def undetermined(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("undetermined")
-def test_where_the_kernel_does_not_tell_only_what_was_fetched_counts(files: ModelFiles) -> None:
+def test_only_fetched_bytes_count_if_residency_is_hidden(files: ModelFiles) -> None:
     told = {
         "mapped": [100, 2.0, 95],
         "parallel": [300, 1.0, 0],
@@ -156,7 +156,7 @@ def test_where_the_kernel_does_not_tell_only_what_was_fetched_counts(files: Mode
 
 @pytest.mark.usefixtures("undetermined")
 @pytest.mark.parametrize("fetched", [0, None])
-def test_reads_from_memory_prove_nothing_about_a_disk(files: ModelFiles, fetched: int | None) -> None:
+def test_reads_from_memory_do_not_measure_a_disk(files: ModelFiles, fetched: int | None) -> None:
     told = {"mapped": [100, 2.0, fetched], "again": [100, 1.0, 0]}
     found = look(files, answering(Output(0, json.dumps(told), "", 0.0))[0])
     assert isinstance(found, Unknown)
@@ -164,7 +164,7 @@ def test_reads_from_memory_prove_nothing_about_a_disk(files: ModelFiles, fetched
 
 
 @unless_disturbed
-def test_where_there_is_nothing_to_measure(files: ModelFiles) -> None:
+def test_cached_or_in_memory_files_are_not_measured(files: ModelFiles) -> None:
     in_memory = look(files, where=storage(files, in_memory=True))
     assert isinstance(in_memory, Absent)
     for file in files.files:
@@ -174,14 +174,14 @@ def test_where_there_is_nothing_to_measure(files: ModelFiles) -> None:
     assert "out of the page cache" in warm.reason
 
 
-def test_a_file_that_went_away(files: ModelFiles) -> None:
+def test_removed_file_is_unknown(files: ModelFiles) -> None:
     Path(files.folder, "a.safetensors").unlink()
     found = look(files)
     assert isinstance(found, Unknown)
     assert "No such file" in found.reason
 
 
-def test_a_slow_disk_is_given_up_in_time(files: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_disk_is_abandoned_in_time(files: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     from verl_doctor.toolkit.probes import read_speed
 
     path = str(Path(files.folder, "a.safetensors"))
@@ -190,7 +190,7 @@ def test_a_slow_disk_is_given_up_in_time(files: ModelFiles, monkeypatch: pytest.
     assert read_speed.mapped([(path, 0, 8 * MIB)], until=2.5) == 3 * MIB
 
 
-def test_what_was_not_reached_the_first_time_is_not_read_again() -> None:
+def test_unread_pieces_are_not_read_in_the_second_pass() -> None:
     pieces = [("a", 0, 10), ("a", 20, 10), ("b", 0, 10)]
     assert list(read_speed.first(pieces, 30)) == pieces
     assert list(read_speed.first(pieces, 14)) == [("a", 0, 10), ("a", 20, 4)]

@@ -59,11 +59,11 @@ def test_a_plain_model(tmp_path: Path) -> None:
     assert (found.bad_files, found.without_weights) == ((), False)
 
 
-def test_a_head_size_that_is_written_counts(tmp_path: Path) -> None:
+def test_explicit_head_size_is_used(tmp_path: Path) -> None:
     assert read_model(folder(tmp_path, {**QWEN, "head_dim": 128}), "--model").head_size == 128
 
 
-def test_of_a_model_with_vision_the_language_part_is_read(tmp_path: Path) -> None:
+def test_language_part_of_a_vision_model_is_read(tmp_path: Path) -> None:
     parts = {
         "architectures": ["X"],
         "model_type": "vl",
@@ -74,7 +74,7 @@ def test_of_a_model_with_vision_the_language_part_is_read(tmp_path: Path) -> Non
     assert (found.model_type, found.head_size, found.has_vision, found.dtype) == ("vl", 64, True, "bfloat16")
 
 
-def test_latent_attention_and_own_code(tmp_path: Path) -> None:
+def test_latent_attention_and_custom_code(tmp_path: Path) -> None:
     found = read_model(
         folder(tmp_path, {**QWEN, "kv_lora_rank": 512, "auto_map": {"AutoConfig": "c.C"}}), "--model"
     )
@@ -82,7 +82,7 @@ def test_latent_attention_and_own_code(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("config", [{}, {"num_attention_heads": 0, "hidden_size": "x"}, {"architectures": 3}])
-def test_strange_configurations_say_nothing(tmp_path: Path, config: dict[str, Any]) -> None:
+def test_odd_configurations_are_read_without_results(tmp_path: Path, config: dict[str, Any]) -> None:
     found = read_model(folder(tmp_path, config), "--model")
     assert (found.head_size, found.architectures, found.bad_files) == (0, (), ())
 
@@ -90,7 +90,7 @@ def test_strange_configurations_say_nothing(tmp_path: Path, config: dict[str, An
 @pytest.mark.parametrize(
     ("text", "trouble"), [(POINTER.decode(), "pointer"), ("{", "damaged"), ("[]", "damaged"), ("[" * 99999, "damaged")]
 )  # fmt: skip
-def test_a_configuration_that_is_none(tmp_path: Path, text: str, trouble: str) -> None:
+def test_invalid_configuration_is_reported(tmp_path: Path, text: str, trouble: str) -> None:
     (bad,) = read_model(folder(tmp_path, text), "--model").bad_files
     assert (bad.name, bad.trouble) == ("config.json", trouble)
 
@@ -127,7 +127,7 @@ def test_pointers_and_missing_shards(tmp_path: Path) -> None:
     ]
 
 
-def test_missing_shards_of_pickles_count_where_there_are_no_safetensors(tmp_path: Path) -> None:
+def test_missing_pickle_shards_count_without_safetensors(tmp_path: Path) -> None:
     index = {"weight_map": {"a": "pytorch_model-1.bin", "b": "pytorch_model-2.bin"}}
     made = folder(tmp_path, QWEN)
     (made / "model.safetensors").unlink()
@@ -139,14 +139,14 @@ def test_missing_shards_of_pickles_count_where_there_are_no_safetensors(tmp_path
     assert read_model(made, "--model").bad_files == ()
 
 
-def test_shards_are_missed_by_their_number_where_there_is_no_index(tmp_path: Path) -> None:
+def test_missing_shards_are_found_by_number_without_an_index(tmp_path: Path) -> None:
     made = folder(tmp_path, {})
     (made / "model-00001-of-00003.safetensors").write_bytes(bytes(2000))
     missed = [(file.name, file.trouble) for file in read_model(made, "--model").bad_files]
     assert missed == [(f"model-0000{number}-of-00003.safetensors", "missing") for number in (2, 3)]
 
 
-def test_a_pipe_in_the_place_of_a_file_is_not_opened(tmp_path: Path) -> None:
+def test_pipe_in_place_of_a_file_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "config.json")
     os.mkfifo(tmp_path / "a.safetensors")
     found = read_model(tmp_path, "--model")
@@ -161,7 +161,7 @@ def launched(path: str) -> Launch:
     return Launch((), command=Command("verl.trainer.main_ppo", words, "run.sh", 1))
 
 
-def test_the_launch_command_names_the_model(tmp_path: Path) -> None:
+def test_launch_command_names_the_model(tmp_path: Path) -> None:
     folder(tmp_path, QWEN)
     machine = Machine({"HOME": str(tmp_path.parent)}, tmp_path.parent)
     for path in (str(tmp_path), tmp_path.name, f"'~/{tmp_path.name}'", f"$HOME/{tmp_path.name}"):
@@ -170,7 +170,7 @@ def test_the_launch_command_names_the_model(tmp_path: Path) -> None:
         assert (found.model_type, found.named_by) == ("qwen2", "actor_rollout_ref.model.path")
 
 
-def test_a_model_of_the_hub_is_read_where_it_is_cached(tmp_path: Path) -> None:
+def test_hub_model_is_read_from_the_cache(tmp_path: Path) -> None:
     repository = tmp_path / "hub" / "models--Qwen--Qwen2.5-7B"
     snapshot = repository / "snapshots" / "abc123"
     snapshot.mkdir(parents=True)
@@ -185,7 +185,7 @@ def test_a_model_of_the_hub_is_read_where_it_is_cached(tmp_path: Path) -> None:
     assert isinstance(model.collect(machine, TARGET, launched("Qwen/Qwen2.5-7B"), NOT_COMPOSED), Absent)
 
 
-def test_a_file_is_no_model(tmp_path: Path) -> None:
+def test_file_is_not_a_model_folder(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     assert read_model(tmp_path / "config.json", "--model").bad_files == (BadFile("", "missing"),)
 
@@ -242,13 +242,13 @@ def test_vllm_is_queried_for_the_architecture(tmp_path: Path, name: str, known: 
     assert (found.known, found.removed_after, found.falls_back) == (known, removed, True)
 
 
-def test_tables_that_cannot_be_read_are_no_verdict(tmp_path: Path) -> None:
+def test_unreadable_tables_are_unknown(tmp_path: Path) -> None:
     tree = vllm(tmp_path, {"model_executor/models/registry.py": "_MODELS = load()\n"})
     assert isinstance(vllm_support.collect(Model("/m", "--model", ("X",)), VllmTree(tree)), Unknown)
 
 
 @pytest.mark.parametrize(("text", "bad"), [('{"a": {}}\n', 0), ('{"version": "1.0", ', 1), ("", 1)])
-def test_a_tokenizer_that_ends_in_the_middle(tmp_path: Path, text: str, bad: int) -> None:
+def test_truncated_tokenizer_is_damaged(tmp_path: Path, text: str, bad: int) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "tokenizer.json").write_text(text)
     found = read_model(tmp_path, "--model")
@@ -258,7 +258,7 @@ def test_a_tokenizer_that_ends_in_the_middle(tmp_path: Path, text: str, bad: int
 @pytest.mark.parametrize(
     ("name", "known"), [("bfloat16", True), ("bfloat61", False), ("torch.bfloat16", False)]
 )
-def test_the_type_of_numbers_is_one_of_torchs(name: str, known: bool, tmp_path: Path) -> None:
+def test_dtype_must_be_defined_by_torch(name: str, known: bool, tmp_path: Path) -> None:
     stub = tmp_path / "torch" / "_C" / "__init__.pyi"
     stub.parent.mkdir(parents=True)
     stub.write_text("float32: dtype = ...\nbfloat16: dtype = ...\ndef bfloat61(): ...\n")
@@ -268,7 +268,7 @@ def test_the_type_of_numbers_is_one_of_torchs(name: str, known: bool, tmp_path: 
 
 
 @pytest.mark.parametrize(("text", "broken"), [("{}", False), ("{", True), ("[]", True)])
-def test_a_tokenizer_configuration_that_is_no_json_object(text: str, broken: bool, tmp_path: Path) -> None:
+def test_tokenizer_config_that_is_not_an_object_is_reported(text: str, broken: bool, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").touch()
     (tmp_path / "tokenizer_config.json").write_text(text)

@@ -35,7 +35,7 @@ def template(folder: Path, *words: str) -> ChatTemplate | Unknown:
     return chat_template.collect(Machine(environ={}, cwd=folder), target, UNSEEN, *configured(*words), UNSEEN)
 
 
-def test_a_folder_without_any_file_of_a_tokenizer_has_none(tmp_path: Path) -> None:
+def test_folder_without_tokenizer_files_has_no_tokenizer(tmp_path: Path) -> None:
     bare = model(tmp_path / "bare", config={})
     assert template(bare) == ChatTemplate(str(bare), has_tokenizer=False)
     for name in ("vocab.txt", "tokenizer.model", "qwen.tiktoken", "modeling_mine.py"):
@@ -59,28 +59,28 @@ def context(folder: Path) -> ModelContext | Unknown:
         ({"tokenizer_config": {}, "processor_config": {"chat_template": "{{ x }}"}}, "processor_config.json"),
     ],
 )
-def test_a_template_is_looked_for_where_transformers_does(
+def test_chat_template_is_searched_where_transformers_does(
     tmp_path: Path, files: dict[str, object], found_in: str
 ) -> None:
     folder = model(tmp_path / "model", **files)
     assert template(folder) == ChatTemplate(str(folder), str(folder / found_in) if found_in else "")
 
 
-def test_the_template_is_that_of_the_tokenizer_that_is_named(tmp_path: Path) -> None:
+def test_chat_template_of_the_named_tokenizer_is_used(tmp_path: Path) -> None:
     trained = model(tmp_path / "model", tokenizer_config={"chat_template": "{{ x }}"})
     other = model(tmp_path / "tokenizer", tokenizer_config={})
     found = template(trained, f"+actor_rollout_ref.model.tokenizer_path={other}")
     assert found == ChatTemplate(str(other))
 
 
-def test_a_template_in_code_or_in_an_unreadable_file_is_not_judged(tmp_path: Path) -> None:
+def test_chat_template_in_code_or_an_unreadable_file_is_not_judged(tmp_path: Path) -> None:
     own = model(tmp_path / "own", tokenizer_config={"auto_map": {"AutoTokenizer": "mine.Tokenizer"}})
     assert isinstance(template(own), Absent)
     broken = model(tmp_path / "broken", tokenizer_config__json="{")
     assert isinstance(template(broken), Unknown)
 
 
-def test_the_context_may_be_that_of_the_language_model_inside(tmp_path: Path) -> None:
+def test_context_length_may_come_from_the_nested_language_model(tmp_path: Path) -> None:
     plain = model(tmp_path / "plain", config={"max_position_embeddings": 4096, "rope_scaling": None})
     assert context(plain) == ModelContext(4096, str(plain / "config.json"))
     scaled = {"max_position_embeddings": 32768, "rope_scaling": {"type": "yarn"}}
@@ -90,7 +90,7 @@ def test_the_context_may_be_that_of_the_language_model_inside(tmp_path: Path) ->
     assert isinstance(context(silent), Absent)
 
 
-def test_the_critic_and_the_reward_model_are_looked_for_where_the_job_reads_them(tmp_path: Path) -> None:
+def test_critic_and_reward_model_paths_are_resolved_as_by_the_job(tmp_path: Path) -> None:
     here = Machine(environ={"HOME": str(tmp_path)}, cwd=tmp_path)
     critic = ("algorithm.adv_estimator=gae", "+critic.model.path='~/critic'")
     missing = OtherModel("critic.model.path", "~/critic", "adv_estimator gae trains a critic", False)

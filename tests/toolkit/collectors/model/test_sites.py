@@ -20,11 +20,11 @@ def seen(site: Site, cwd: Path, **environ: str) -> SitePlace:
     return found.places[0]
 
 
-def test_no_paths_are_no_fact(tmp_path: Path) -> None:
+def test_no_sites_is_absent(tmp_path: Path) -> None:
     assert isinstance(site_places.collect(Sites(), Machine(cwd=tmp_path)), Absent)
 
 
-def test_a_folder_is_there_with_what_it_holds(tmp_path: Path) -> None:
+def test_existing_folder_is_reported_with_its_content(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "a.safetensors").write_bytes(b"123")
     place = seen(Site("model", "$BASE/model"), tmp_path, BASE=str(tmp_path))
@@ -43,12 +43,12 @@ def test_a_results_folder_is_tested_for_write_access(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/path/to/model", "$NOBODY/x", ""])
-def test_an_example_is_not_set(path: str, tmp_path: Path) -> None:
+def test_placeholder_site_is_not_set(path: str, tmp_path: Path) -> None:
     place = seen(Site("model", path), tmp_path)
     assert (place.set, place.state) == (False, "")
 
 
-def test_an_address_is_not_resolved_and_identifies_no_host(tmp_path: Path) -> None:
+def test_address_is_not_resolved_and_identifies_no_host(tmp_path: Path) -> None:
     place = seen(Site("data", "s3://me:secret@bucket/x"), tmp_path)
     assert (place.elsewhere, place.path) == (True, "s3://***@bucket/x")
 
@@ -58,7 +58,7 @@ def test_an_address_is_not_resolved_and_identifies_no_host(tmp_path: Path) -> No
     ["/path/to/x", "path/to/model", "CHANGE_ME", "/data/changeme", "TODO", "/x/<user>/y", "{{ base }}/x", "...", "your_model",
      "/home/your-name/x", "None", " ", "/scratch/XXX/data", "TBD", "REPLACE_ME"],
 )  # fmt: skip
-def test_what_examples_hold(path: str) -> None:
+def test_placeholder_paths(path: str) -> None:
     assert is_placeholder(path)
 
 
@@ -75,11 +75,11 @@ def test_what_examples_hold(path: str) -> None:
         ".",
     ],
 )
-def test_what_real_paths_look_like(path: str) -> None:
+def test_real_paths_are_not_placeholders(path: str) -> None:
     assert not is_placeholder(path)
 
 
-def test_names_of_what_is_written() -> None:
+def test_names_of_output_sites() -> None:
     assert all(
         map(is_for_output, ("output", "DATA_OUTPUT_DIR", "ckpt_dir", "LOG", "scratch", "default_save"))
     )
@@ -90,7 +90,7 @@ def test_amounts() -> None:
     assert (amount("200 GiB"), amount("1.5TB"), amount("3"), amount("-1 GiB")) == (200 * 2**30, 15 * 10**11, None, None)  # fmt: skip
 
 
-def test_a_path_may_say_more_of_itself(tmp_path: Path) -> None:
+def test_site_may_have_further_fields(tmp_path: Path) -> None:
     file = tmp_path / "verl-doctor.toml"
     file.write_text('[sites]\nmodel = { path = "/m", writes = true, free = "1 GiB" }\nlogs = "/l"\n')
     assert load(tmp_path).sites == (Site("model", "/m", True, 2**30), Site("logs", "/l", True))

@@ -11,7 +11,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown
 SHARD = WeightFile("a.safetensors", "safetensors", 100, parameters=40, ends=100)
 
 
-def test_what_is_loaded_is_added_up() -> None:
+def test_parameters_of_loaded_files_are_summed() -> None:
     other = replace(SHARD, name="b.safetensors", parameters=2)
     assert model_size.collect(ModelFiles("/m", (SHARD, other))) == ModelSize("/m", 42)
     indexed = ModelFiles("/m", (SHARD, other), indexed=("b.safetensors",))
@@ -23,7 +23,7 @@ def test_pickles_have_no_headers() -> None:
     assert isinstance(found, Absent)
 
 
-def test_one_header_that_was_not_read_leaves_the_sum_unknown() -> None:
+def test_single_unread_header_leaves_the_sum_unknown() -> None:
     found = model_size.collect(ModelFiles("/m", (SHARD, replace(SHARD, name="b.safetensors", ends=None))))
     assert isinstance(found, Unknown)
     assert not isinstance(found, Absent)

@@ -40,7 +40,7 @@ def recorded(folder: Path, mounts: str, **kernel: str) -> Machine:
 
 
 @unless_disturbed
-def test_what_was_read_is_cached(files: ModelFiles) -> None:
+def test_read_files_are_cached(files: ModelFiles) -> None:
     for file in files.files:
         evict(Path(files.folder, file.name))
     before = model_storage.collect(Machine(), files)
@@ -62,7 +62,7 @@ def test_an_nfs_mount_reports_its_read_ahead(files: ModelFiles, tmp_path: Path) 
     assert (found.read_ahead, found.rotational) == (128 * 1024, None)
 
 
-def test_a_partition_has_the_queue_of_its_disk(files: ModelFiles, tmp_path: Path) -> None:
+def test_partition_uses_the_queue_of_its_disk(files: ModelFiles, tmp_path: Path) -> None:
     mounts = "27 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n"
     disk = "/sys/devices/sda/queue"
     kernel = {f"{disk}/read_ahead_kb": "4096\n", f"{disk}/rotational": "1\n"}
@@ -74,7 +74,7 @@ def test_a_partition_has_the_queue_of_its_disk(files: ModelFiles, tmp_path: Path
     assert (found.read_ahead, found.rotational, found.shared) == (4096 * 1024, True, False)
 
 
-def test_what_the_kernel_does_not_tell(
+def test_hidden_kernel_information_is_unknown(
     files: ModelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage, "residency", lambda *_, **__: Unknown("nobody may know"))
@@ -84,14 +84,16 @@ def test_what_the_kernel_does_not_tell(
     assert "does not name" in found.where
 
 
-def test_files_that_take_too_long_to_open(files: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_open_too_slowly_are_undetermined(
+    files: ModelFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(storage, "OPEN_TIMEOUT", -1.0)
     found = model_storage.collect(Machine(), files)
     assert found.cached is None
     assert "could not be opened within" in found.undetermined
 
 
-def test_a_copy_that_verl_has_made_before(files: ModelFiles, tmp_path: Path) -> None:
+def test_earlier_copy_by_verl_is_found(files: ModelFiles, tmp_path: Path) -> None:
     machine = recorded(tmp_path, "")
     assert not model_storage.collect(machine, files).in_shared_memory
     name = hashlib.md5(files.folder.encode()).hexdigest()  # as verl names it
@@ -105,5 +107,5 @@ def test_a_copy_that_verl_has_made_before(files: ModelFiles, tmp_path: Path) -> 
     assert not model_storage.collect(machine, files).in_shared_memory
 
 
-def test_memory_needs_no_disk() -> None:
+def test_in_memory_file_system_has_no_disk() -> None:
     assert ModelStorage("/dev/shm/qwen", "tmpfs", in_memory=True, bytes=SIZE, cached=0).cold == 0

@@ -19,18 +19,16 @@ from verl_doctor.toolkit.collectors.model.weight_files import format_of, loaded,
         (["config.json"], [], set()),
     ],
 )
-def test_one_format_is_read_and_of_it_what_the_index_names(
-    names: list[str], indexed: list[str], read: set[str]
-) -> None:
+def test_indexed_files_of_one_format_are_loaded(names: list[str], indexed: list[str], read: set[str]) -> None:
     assert loaded(names, indexed) == read
 
 
-def test_what_a_trainer_leaves_is_no_weight() -> None:
+def test_optimizer_files_are_not_weights() -> None:
     assert format_of("optimizer.pt") is None
     assert format_of("model-optimizer.pth") == "pickle"
 
 
-def test_shards_count_each_other() -> None:
+def test_missing_shards_follow_from_the_others() -> None:
     there = [
         "model-00002-of-00003.safetensors",
         "other-00001-of-00001.safetensors",

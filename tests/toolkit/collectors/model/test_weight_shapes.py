@@ -50,12 +50,14 @@ def look(folder: Path, *, shards: bool = False, **config: Any) -> WeightShapes |
         ({"hidden_size": None}, []),
     ],
 )
-def test_what_differs(tmp_path: Path, shards: bool, config: dict[str, Any], tensors: list[str]) -> None:
+def test_mismatched_shapes_are_reported(
+    tmp_path: Path, shards: bool, config: dict[str, Any], tensors: list[str]
+) -> None:
     found = look(tmp_path, shards=shards, **config)
     assert isinstance(found, WeightShapes)
     assert [mismatch.tensor.split(".")[-2] for mismatch in found.mismatches] == tensors
 
 
 @pytest.mark.parametrize("config", [{"model_type": "other"}, {"quantization_config": {"bits": 4}}])
-def test_what_does_not_follow(tmp_path: Path, config: dict[str, Any]) -> None:
+def test_unexpected_configurations_are_not_judged(tmp_path: Path, config: dict[str, Any]) -> None:
     assert isinstance(look(tmp_path, **config), Absent)

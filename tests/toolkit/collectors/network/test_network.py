@@ -51,12 +51,12 @@ def recorded(root: Path, files: dict[str, str]) -> Machine:
         ("unknown", {"uevent": ""}),
     ],
 )  # fmt: skip
-def test_what_an_interface_is(tmp_path: Path, kind: str, files: dict[str, str]) -> None:
+def test_kind_of_an_interface(tmp_path: Path, kind: str, files: dict[str, str]) -> None:
     machine = recorded(tmp_path, {f"sys/class/net/x/{name}": text for name, text in files.items()})
     assert kind_of(machine, "x") == kind
 
 
-def test_loopback_is_known_without_sysfs(tmp_path: Path) -> None:
+def test_loopback_is_recognised_without_sysfs(tmp_path: Path) -> None:
     assert kind_of(Machine(root=tmp_path), "lo") == "loopback"
 
 
@@ -89,7 +89,7 @@ def test_the_default_route(
     assert found.default == default
 
 
-def test_addresses_in_the_order_in_which_they_are_tried(
+def test_addresses_are_listed_in_the_order_in_which_they_are_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def address(text: str, family: int) -> SimpleNamespace:
@@ -126,7 +126,7 @@ def test_addresses_in_the_order_in_which_they_are_tried(
     )
 
 
-def test_where_the_kernel_lists_nothing_nothing_is_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_interface_list_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused() -> None:
         raise PermissionError(13, "Permission denied")
 
@@ -137,7 +137,7 @@ def test_where_the_kernel_lists_nothing_nothing_is_guessed(monkeypatch: pytest.M
     assert "Permission denied" in found.reason
 
 
-def test_a_name_server_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_name_server_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
 
     def silent(*_: object, **__: object) -> list[object]:
@@ -153,7 +153,7 @@ def test_a_name_server_that_does_not_answer_is_not_waited_for(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("name", ["a.invalid", "x" * 70, ""])
-def test_a_name_that_does_not_resolve(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresolvable_name_fails(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: object, **__: object) -> None:
         name.encode("idna")
         raise socket.gaierror(-2, "Name or service not known")
@@ -164,12 +164,12 @@ def test_a_name_that_does_not_resolve(name: str, monkeypatch: pytest.MonkeyPatch
     assert not found.hangs
 
 
-def test_the_way_to_oneself() -> None:
+def test_source_address_towards_this_host() -> None:
     assert source_towards("127.0.0.1") == "127.0.0.1"
     assert source_towards("no address") == ""
 
 
-def test_who_has_an_address() -> None:
+def test_owner_of_an_address() -> None:
     lo = Interface("lo", "loopback", up=True, addresses=("127.0.0.1",))
     eth0 = Interface("eth0", "ethernet", up=True, addresses=("10.0.0.5",))
     there = Network(Resolved("n"), (eth0, lo))
@@ -179,7 +179,7 @@ def test_who_has_an_address() -> None:
     assert there.owner_of("") is None
 
 
-def test_how_an_address_and_a_port_are_written() -> None:
+def test_format_of_address_and_port() -> None:
     assert [with_port("10.0.0.1", 6379), with_port("::", 6379), with_port("::1", 0)] == [
         "10.0.0.1:6379",
         "[::]:6379",

@@ -39,7 +39,7 @@ def test_a_machine_without_adapters(tmp_path: Path) -> None:
     assert isinstance(rdma.collect(Machine(root=tmp_path)), Absent)
 
 
-def test_a_container_that_hides_sys_shows_no_adapter_and_may_have_some(tmp_path: Path) -> None:
+def test_container_without_infiniband_in_sys_is_unknown(tmp_path: Path) -> None:
     (tmp_path / "sys").mkdir()
     answer = rdma.collect(Machine(root=tmp_path))
     assert isinstance(answer, Unknown)
@@ -79,7 +79,7 @@ def test_ports_and_their_addresses(tmp_path: Path) -> None:
     assert [str(one) for one in found.active] == ["mlx5_0:1"]
 
 
-def test_devices_that_may_not_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_without_permission_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = write(tmp_path, {**port("mlx5_0"), "dev/infiniband/uverbs0": ""})
     monkeypatch.setattr(os, "access", lambda path, _: "uverbs" not in str(path))
     found = rdma.collect(machine)

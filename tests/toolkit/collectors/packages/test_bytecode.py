@@ -40,19 +40,19 @@ def test_sources_without_a_cache_are_missing(site: Path) -> None:
     assert (count(site).sources, count(site).missing) == (3, 3)
 
 
-def test_sources_with_a_cache_are_not(site: Path) -> None:
+def test_sources_with_a_cache_are_not_missing(site: Path) -> None:
     cache(site / "torch" / "__pycache__", "a")
     cache(site / "torch" / "inner" / "__pycache__", "b")
     assert count(site).missing == 1
 
 
 @pytest.mark.parametrize("tag", ["cpython-310", "cpython-311.opt-1"])
-def test_the_cache_of_another_python_does_not_count(site: Path, tag: str) -> None:
+def test_cache_of_another_python_does_not_count(site: Path, tag: str) -> None:
     cache(site / "torch" / "__pycache__", "a", tag)
     assert count(site).missing == 3
 
 
-def test_a_cache_without_a_source_does_not_count(site: Path) -> None:
+def test_cache_without_a_source_does_not_count(site: Path) -> None:
     cache(site / "torch" / "__pycache__", "gone")
     assert (count(site).sources, count(site).missing) == (3, 3)
 
@@ -65,12 +65,12 @@ def test_caches_are_searched_where_the_prefix_points(site: Path, tmp_path: Path)
     assert count(site, PYTHONPYCACHEPREFIX=str(prefix)).missing == 2
 
 
-def test_a_package_that_is_not_installed_is_not_counted(site: Path) -> None:
+def test_leftover_folder_of_a_package_is_not_counted(site: Path) -> None:
     (site / "ray").mkdir()  # the rest of an uninstallation
     assert [package.name for package in count(site).packages] == ["torch"]
 
 
-def test_a_package_is_counted_where_an_import_finds_it(site: Path, tmp_path: Path) -> None:
+def test_package_is_counted_where_it_would_be_imported(site: Path, tmp_path: Path) -> None:
     before = tmp_path / "target"
     (before / "torch").mkdir(parents=True)
     (before / "torch" / "__init__.py").write_text("")
@@ -90,9 +90,7 @@ def test_a_package_is_counted_where_an_import_finds_it(site: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["", "numpy"])
-def test_an_environment_without_any_package_of_a_job_has_no_caches_to_be_warm(
-    tmp_path: Path, name: str
-) -> None:
+def test_environment_without_job_packages_has_no_caches(tmp_path: Path, name: str) -> None:
     site = site_packages(tmp_path)
     if name:
         (site / name).mkdir()
@@ -102,10 +100,10 @@ def test_an_environment_without_any_package_of_a_job_has_no_caches_to_be_warm(
     assert run_check(bytecode_missing, (Bytecode, found), Variables({})).status == "not_applicable"
 
 
-def test_a_folder_that_links_to_itself_ends(site: Path) -> None:
+def test_circular_link_ends(site: Path) -> None:
     (site / "torch" / "loop").symlink_to(site / "torch")
     assert count(site).sources == 3
 
 
-def test_a_place_that_does_not_exist_yet_is_writable_where_its_parent_is(site: Path, tmp_path: Path) -> None:
+def test_new_folder_is_writable_if_its_parent_is(site: Path, tmp_path: Path) -> None:
     assert count(site, PYTHONPYCACHEPREFIX=str(tmp_path / "not" / "yet")).writable

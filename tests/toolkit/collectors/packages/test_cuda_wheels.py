@@ -20,7 +20,7 @@ def look(site: Path) -> CudaWheels:
     return found
 
 
-def test_names_tell_the_cuda(tmp_path: Path) -> None:
+def test_cuda_version_is_read_from_wheel_names(tmp_path: Path) -> None:
     site = site_packages(tmp_path)
     for name, version in {
         "nvidia-cublas": "13.1.0.3",
@@ -40,7 +40,7 @@ def test_names_tell_the_cuda(tmp_path: Path) -> None:
     }
 
 
-def test_two_wheels_that_write_the_same_file(tmp_path: Path) -> None:
+def test_wheels_that_write_the_same_file_are_found(tmp_path: Path) -> None:
     site = site_packages(tmp_path)
     library = "nvidia/nccl/lib/libnccl.so.2"
     for suffix in ("cu12", "cu13"):

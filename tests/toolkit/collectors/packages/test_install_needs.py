@@ -51,7 +51,7 @@ def chosen(*names: tuple[str, str]) -> ChosenEngines:
 ROLLOUT, STRATEGY = "actor_rollout_ref.rollout.name", "actor_rollout_ref.actor.strategy"
 
 
-def test_the_extras_are_those_of_what_the_job_chooses() -> None:
+def test_extras_follow_from_the_engines_of_the_job() -> None:
     vllm = at("vllm", "0.24.0")
     assert needs(vllm).extras == ("vllm",)
     assert needs(vllm, engines=chosen((ROLLOUT, "sglang"))).extras == ("sglang",)
@@ -59,11 +59,11 @@ def test_the_extras_are_those_of_what_the_job_chooses() -> None:
     assert needs(engines=chosen((ROLLOUT, "trtllm"))).extras == ()  # this verl has no such extra
 
 
-def test_the_driver_limits_the_first_number_of_cuda() -> None:
+def test_driver_limits_the_cuda_major_version() -> None:
     assert (needs(gpus=Gpus(cuda="12.8")).cuda, needs().cuda) == ("12", "")
 
 
-def test_of_two_metadata_folders_both_go_and_what_the_others_admit_comes_back() -> None:
+def test_both_of_two_metadata_folders_are_removed_and_one_reinstalled() -> None:
     new, old = at("transformers", "5.10.0", requires=("tokenizers>=0.23.1",)), at("transformers", "5.5.0")
     (broken,) = needs(new, at("tokenizers", "0.22.2"), duplicates=(old,)).broken
     assert (broken.version, broken.locations) == ("5.5.0", (old.location, new.location))
@@ -71,13 +71,13 @@ def test_of_two_metadata_folders_both_go_and_what_the_others_admit_comes_back() 
     assert broken.version == "5.10.0"
 
 
-def test_beside_an_editable_install_the_wheel_goes() -> None:
+def test_wheel_next_to_an_editable_install_is_removed() -> None:
     editable = at("ray", "3.0.dev0", editable=True)
     (broken,) = needs(editable, duplicates=(at("ray", "2.55.0"),)).broken
     assert (broken.version, broken.locations) == ("", (at("ray", "2.55.0").location,))
 
 
-def test_of_several_opencvs_the_required_stays() -> None:
+def test_required_one_of_several_opencvs_is_kept() -> None:
     both = (at("opencv-python", "4.12"), at("opencv-python-headless", "4.11"))
     required = Requirements(("verl",), ("verl", "opencv-python"))
     assert [(one.name, one.version) for one in needs(*both, requirements=required).broken] == [
@@ -87,7 +87,7 @@ def test_of_several_opencvs_the_required_stays() -> None:
     assert [one.name for one in needs(*both).broken if one.version] == ["opencv-python-headless"]
 
 
-def test_a_package_that_lacks_files_is_reinstalled_unless_it_was_edited() -> None:
+def test_unedited_package_with_missing_files_is_reinstalled() -> None:
     gone = Drift("torch", "2.11.0", f"{SITE}/torch/nn/functional.py", "missing")
     stub = Drift("torch", "2.11.0", f"{SITE}/torch/_VF.pyi", "missing")
     edited = Drift("torch", "2.11.0", f"{SITE}/torch/__init__.py", "changed")
@@ -103,7 +103,7 @@ def test_a_package_that_lacks_files_is_reinstalled_unless_it_was_edited() -> Non
     assert needs(torch, records=Records((), (gone, edited))).broken == ()
 
 
-def test_what_pip_moved_away_and_left_goes(tmp_path: Path) -> None:
+def test_folder_moved_aside_by_pip_is_removed(tmp_path: Path) -> None:
     site = site_packages(tmp_path)
     (site / "~orch").mkdir()
     (site / "torch").mkdir()

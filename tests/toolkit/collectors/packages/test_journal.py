@@ -24,11 +24,11 @@ def read(target: Target) -> JournalHistory:
     return found
 
 
-def test_no_journal_is_an_empty_one(tmp_path: Path) -> None:
+def test_missing_journal_reads_as_empty(tmp_path: Path) -> None:
     assert read(environment(tmp_path / "env")) == JournalHistory()
 
 
-def test_the_author_of_a_repair_is_known_until_it_is_undone(tmp_path: Path) -> None:
+def test_author_of_a_repair_is_known_until_its_undo(tmp_path: Path) -> None:
     target = environment(tmp_path / "env")
     home, _ = journal_homes(target)
     file = tmp_path / "env" / "a.py"

@@ -53,30 +53,30 @@ def test_an_untouched_package_has_no_drift(site: Path) -> None:
     assert [(p.files, p.trusted) for p in found.packages] == [(4, 4)]
 
 
-def test_an_edit_is_found_by_its_size(site: Path) -> None:
+def test_edit_is_found_by_size(site: Path) -> None:
     edit_in_place(site / ENGINE, b"wait = 100\n")
     os.utime(site / ENGINE, (LONG_AGO, LONG_AGO))
     assert [(d.state, d.path) for d in quick(site).drifts] == [("changed", str(site / ENGINE))]
 
 
-def test_an_edit_of_the_same_size_is_found_by_its_time(site: Path) -> None:
+def test_edit_of_the_same_size_is_found_by_mtime(site: Path) -> None:
     edit_in_place(site / ENGINE, b"wait = 2\n")
     assert [d.state for d in quick(site).drifts] == ["changed"]
 
 
-def test_a_newer_file_with_the_old_content_is_no_drift(site: Path) -> None:
+def test_newer_file_with_the_old_content_is_not_drift(site: Path) -> None:
     (site / ENGINE).touch()
     assert quick(site).drifts == ()
 
 
-def test_an_environment_that_was_copied_without_its_times_is_no_drift(site: Path) -> None:
+def test_environment_copied_without_mtimes_is_not_drift(site: Path) -> None:
     for path in site.rglob("*"):
         if path.parent.name == "vllm":
             path.touch()
     assert quick(site).drifts == ()
 
 
-def test_an_edit_that_puts_the_time_back_is_only_found_by_reading_everything(site: Path) -> None:
+def test_edit_with_restored_mtime_is_found_only_by_hashing(site: Path) -> None:
     edit_in_place(site / ENGINE, b"wait = 2\n")
     os.utime(site / ENGINE, (LONG_AGO, LONG_AGO))
     found = quick(site)
@@ -85,17 +85,17 @@ def test_an_edit_that_puts_the_time_back_is_only_found_by_reading_everything(sit
     assert [drift.path for drift in thorough.drifts] == [str(site / ENGINE)]
 
 
-def test_reading_everything_does_not_repeat_the_quick_look(site: Path) -> None:
+def test_hashing_does_not_repeat_the_quick_check(site: Path) -> None:
     edit_in_place(site / ENGINE, b"wait = 2\n")
     assert hashed_records.collect(look_at(site), quick(site), Marker()).drifts == ()
 
 
-def test_a_file_that_is_gone_is_missing(site: Path) -> None:
+def test_deleted_file_is_missing(site: Path) -> None:
     (site / ENGINE).unlink()
     assert [(d.state, d.sha256) for d in quick(site).drifts] == [("missing", "")]
 
 
-def test_bytecode_and_what_the_installer_writes_are_no_drift(site: Path) -> None:
+def test_bytecode_and_installer_metadata_are_not_drift(site: Path) -> None:
     info = site / "vllm-0.11.0.dist-info"
     (site / "vllm" / "__pycache__").mkdir()
     (site / "vllm" / "__pycache__" / "engine.cpython-311.pyc").write_bytes(b"x")
@@ -104,18 +104,18 @@ def test_bytecode_and_what_the_installer_writes_are_no_drift(site: Path) -> None
     assert quick(site).drifts == ()
 
 
-def test_markers_tell_who_patched(site: Path) -> None:
+def test_markers_identify_who_patched(site: Path) -> None:
     (site / ENGINE).write_bytes(b"# wait = f(1)  # Uky\nwait = f(2)  # Uky\na = 2  # verl-doctor: VLLM101\n")
     assert [d.markers for d in quick(site).drifts] == [("verl-doctor: VLLM101", "Uky")]
 
 
-def test_an_editable_installation_has_no_content_to_compare(site: Path) -> None:
+def test_editable_install_has_no_content_to_compare(site: Path) -> None:
     (site / "vllm-0.11.0.dist-info" / "direct_url.json").write_text('{"dir_info": {"editable": true}}')
     (site / ENGINE).unlink()
     assert quick(site).packages == ()
 
 
-def test_a_record_of_another_planet_is_no_error(tmp_path: Path) -> None:
+def test_binary_record_is_reported_as_damaged(tmp_path: Path) -> None:
     folder = tmp_path / "verl-1.dist-info"
     folder.mkdir()
     (folder / "RECORD").write_bytes(os.urandom(5_000))
@@ -127,7 +127,7 @@ def test_a_record_of_another_planet_is_no_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "problem"), [(None, "missing"), (b"", "empty"), (b"\x8a\n\xff", "damaged")]
 )
-def test_a_package_without_its_record_does_not_pass(site: Path, damage: bytes | None, problem: str) -> None:
+def test_package_without_its_record_does_not_pass(site: Path, damage: bytes | None, problem: str) -> None:
     record = site / "vllm-0.11.0.dist-info" / "RECORD"
     record.unlink()
     if damage is not None:
@@ -141,7 +141,7 @@ def test_a_package_without_its_record_does_not_pass(site: Path, damage: bytes | 
     assert isinstance(hashed_records.collect(look_at(site), found, Marker()), Unknown)
 
 
-def test_what_is_left_of_a_record_is_compared(site: Path) -> None:
+def test_remaining_entries_of_a_damaged_record_are_compared(site: Path) -> None:
     record = site / "vllm-0.11.0.dist-info" / "RECORD"
     record.write_text(record.read_text() + "vllm/late.py,sha2")
     edit_in_place(site / ENGINE, b"wait = 2\n")
@@ -150,7 +150,7 @@ def test_what_is_left_of_a_record_is_compared(site: Path) -> None:
     assert "cannot be compared in full" in messages[1]
 
 
-def test_pip_cannot_reinstall_by_force_what_has_no_record(site: Path) -> None:
+def test_remedy_without_record_does_not_use_force_reinstall(site: Path) -> None:
     info = site / "vllm-0.11.0.dist-info"
     (info / "INSTALLER").write_text("pip\n")
     (info / "RECORD").unlink()
@@ -159,7 +159,7 @@ def test_pip_cannot_reinstall_by_force_what_has_no_record(site: Path) -> None:
 
 
 @pytest.mark.parametrize("by", ["INSTALLER", "conda-meta"])
-def test_conda_has_a_list_of_its_own(site: Path, by: str) -> None:
+def test_conda_metadata_replaces_a_missing_record(site: Path, by: str) -> None:
     info = site / "vllm-0.11.0.dist-info"
     (info / "RECORD").unlink()
     (info / "INSTALLER").write_text("conda\n" if by == "INSTALLER" else "")
@@ -191,13 +191,11 @@ def spoken(site: Path) -> dict[str, list[str]]:
     }
 
 
-def test_links_alone_are_normal(site: Path, tmp_path: Path) -> None:
+def test_links_without_edits_are_not_reported(site: Path, tmp_path: Path) -> None:
     assert spoken(linked(site, tmp_path)) == {}
 
 
-def test_an_edit_in_place_changes_the_other_environment_and_is_reported_once(
-    site: Path, tmp_path: Path
-) -> None:
+def test_in_place_edit_of_a_shared_file_is_reported_once(site: Path, tmp_path: Path) -> None:
     other = linked(site, tmp_path)
     edit_in_place(site / ENGINE, b"wait = 2\n")
     for environment in (site, other):
@@ -206,7 +204,7 @@ def test_an_edit_in_place_changes_the_other_environment_and_is_reported_once(
         assert "every other environment" in said["PKG103"][0]
 
 
-def test_an_edit_by_replacement_stays_in_its_environment(site: Path, tmp_path: Path) -> None:
+def test_replaced_file_affects_only_its_environment(site: Path, tmp_path: Path) -> None:
     other = linked(site, tmp_path)
     (site / "new").write_bytes(b"wait = 2\n")
     (site / "new").replace(site / ENGINE)
@@ -214,7 +212,7 @@ def test_an_edit_by_replacement_stays_in_its_environment(site: Path, tmp_path: P
     assert spoken(other) == {}
 
 
-def test_an_edit_from_before_the_installation_is_found_too(site: Path, tmp_path: Path) -> None:
+def test_edit_older_than_the_installation_is_found(site: Path, tmp_path: Path) -> None:
     """The cache was edited yesterday, the environment made today: RECORD is newer than the edit."""
     edit_in_place(site / ENGINE, b"wait = 2\n")
     other = linked(site, tmp_path)
@@ -224,7 +222,7 @@ def test_an_edit_from_before_the_installation_is_found_too(site: Path, tmp_path:
     assert list(spoken(other)) == ["PKG103"]
 
 
-def test_a_symbolic_link_into_a_cache_is_shared_too(site: Path, tmp_path: Path) -> None:
+def test_symbolic_link_into_a_cache_is_shared(site: Path, tmp_path: Path) -> None:
     cached = tmp_path / "archive-v0" / "cached.py"  # as in uv's cache, which may lie anywhere
     cached.parent.mkdir()
     cached.write_bytes(b"wait = 2\n")
@@ -235,13 +233,13 @@ def test_a_symbolic_link_into_a_cache_is_shared_too(site: Path, tmp_path: Path) 
     assert list(spoken(site)) == ["PKG103"]
 
 
-def test_a_drift_records_whether_it_is_shared() -> None:
+def test_drift_records_whether_the_file_is_shared() -> None:
     assert not Drift("a", "1", "/a", "changed").shared
     assert Drift("a", "1", "/a", "changed", links=2).shared
 
 
 @pytest.mark.real
-def test_a_real_wheel_installed_by_pip_has_no_drift_until_it_is_edited(
+def test_wheel_installed_by_pip_has_no_drift_until_edited(
     wheel: Callable[[str, str], Path], tmp_path: Path
 ) -> None:
     site = site_packages(tmp_path)

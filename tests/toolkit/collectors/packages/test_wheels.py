@@ -14,13 +14,13 @@ def read(site: Path) -> tuple[Wheel, ...]:
     return wheels.collect(look_at(site)).wheels  # type: ignore[no-any-return]
 
 
-def test_a_pure_package_is_of_no_interest(tmp_path: Path) -> None:
+def test_pure_python_package_is_ignored(tmp_path: Path) -> None:
     site = site_packages(tmp_path)
     install(site, "verl", "0.6.1")
     assert read(site) == ()
 
 
-def test_modules_say_which_python_they_are_for(tmp_path: Path) -> None:
+def test_python_version_is_read_from_module_names(tmp_path: Path) -> None:
     site = site_packages(tmp_path)
     files = {"ray/_raylet.cpython-310-x86_64-linux-gnu.so": b"", "ray/_raylet.abi3.so": b""}
     install(site, "ray", "2.49.0", files=files, tag="cp310-cp310-manylinux2014_x86_64")
@@ -28,19 +28,19 @@ def test_modules_say_which_python_they_are_for(tmp_path: Path) -> None:
     assert (wheel.tags, wheel.built_for) == (("cp310-cp310-manylinux2014_x86_64",), ("cpython-310",))
 
 
-def test_modules_of_the_stable_abi_are_for_every_python(tmp_path: Path) -> None:
+def test_stable_abi_modules_fit_every_python(tmp_path: Path) -> None:
     site = site_packages(tmp_path)
     install(site, "vllm", "0.31.0", files={"vllm/_C.abi3.so": b""}, tag="cp312-cp312-linux_x86_64")
     assert [wheel.built_for for wheel in read(site)] == [()]
 
 
-def test_a_package_without_a_wheel_file_is_passed_over(tmp_path: Path) -> None:
+def test_package_without_a_wheel_file_is_skipped(tmp_path: Path) -> None:
     site = site_packages(tmp_path)
     (install(site, "verl", "0.6.1") / "WHEEL").unlink()
     assert read(site) == ()
 
 
-def test_a_record_that_is_a_pipe_does_not_hang(tmp_path: Path) -> None:
+def test_record_that_is_a_pipe_does_not_block(tmp_path: Path) -> None:
     site = site_packages(tmp_path)
     folder = install(site, "ray", "2.49.0", tag="cp310-cp310-manylinux2014_x86_64")
     (folder / "RECORD").unlink()

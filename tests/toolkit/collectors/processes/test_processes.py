@@ -45,7 +45,7 @@ from verl_doctor.toolkit.machine import Machine
         ("", None),
     ],
 )
-def test_a_role_is_recognised_by_the_command_line(command: str, role: str | None) -> None:
+def test_role_is_recognised_by_the_command_line(command: str, role: str | None) -> None:
     assert role_of(command) == role
 
 
@@ -62,7 +62,7 @@ def recorded(root: Path, pid: int, command: str, *, user: int | None = None, nam
     return Machine(environ={}, root=root)
 
 
-def test_a_recorded_machine(tmp_path: Path) -> None:
+def test_recorded_machine(tmp_path: Path) -> None:
     machine = recorded(tmp_path, 7, "/env/raylet\0--a=secret\0", name="odd) name (S 1")
     recorded(tmp_path, 8, "ray::IDLE\0\0\0\0\0", user=os.geteuid() + 1)
     recorded(tmp_path, 9, "/bin/sleep\0600")
@@ -80,17 +80,17 @@ def test_a_recorded_machine(tmp_path: Path) -> None:
     assert found.of("raylet") == (raylet,)
 
 
-def test_one_that_ended_meanwhile_is_left_out(tmp_path: Path) -> None:
+def test_process_that_ended_during_the_scan_is_left_out(tmp_path: Path) -> None:
     machine = recorded(tmp_path, 7, "raylet")
     (tmp_path / "proc" / "7" / "stat").unlink()
     assert processes.collect(machine) == Processes()
 
 
-def test_a_machine_without_the_table(tmp_path: Path) -> None:
+def test_missing_process_table(tmp_path: Path) -> None:
     assert isinstance(processes.collect(Machine(environ={}, root=tmp_path)), Unknown)
 
 
-def test_this_machine_is_seen_as_others_see_it() -> None:
+def test_real_process_is_listed() -> None:
     with subprocess.Popen(["raylet", "1000"], executable="/bin/sleep") as child:
         try:
             while not Path(f"/proc/{child.pid}/cmdline").read_bytes():

@@ -31,7 +31,7 @@ def look(root: Path, *running: Process, **environ: str) -> Raylets | Unknown:
     return raylets.collect(Processes(running), Machine(environ={}, root=root))
 
 
-def test_where_it_belongs_and_what_its_workers_inherit(tmp_path: Path) -> None:
+def test_address_and_inherited_variables_of_a_raylet_are_read(tmp_path: Path) -> None:
     found = look(tmp_path, process(7, started=time.time() - 60), NCCL_DEBUG="INFO", MY_DIARY="dear")
     assert isinstance(found, Raylets)
     (raylet,) = found.running
@@ -41,30 +41,30 @@ def test_where_it_belongs_and_what_its_workers_inherit(tmp_path: Path) -> None:
     assert raylet.age >= 60
 
 
-def test_no_secret_is_read_from_a_raylet(tmp_path: Path) -> None:
+def test_secrets_of_a_raylet_are_not_read(tmp_path: Path) -> None:
     found = look(tmp_path, process(7), HF_TOKEN="hunter2", https_proxy="http://me:hunter2@proxy:1")
     assert isinstance(found, Raylets)
     assert found.running[0].variables.withheld == ("HF_TOKEN",)
     assert "hunter2" not in repr(found)
 
 
-def test_that_of_another_user_is_counted_and_not_read(tmp_path: Path) -> None:
+def test_raylet_of_another_user_is_counted_and_not_read(tmp_path: Path) -> None:
     found = look(tmp_path, process(7), process(8, mine=False), PATH="/bin")
     assert isinstance(found, Raylets)
     assert ([one.pid for one in found.running], found.hidden) == ([7], 1)
 
 
-def test_one_that_ended_meanwhile_or_may_not_be_read(tmp_path: Path) -> None:
+def test_ended_or_unreadable_raylet_is_hidden(tmp_path: Path) -> None:
     found = raylets.collect(Processes((process(7),)), Machine(environ={}, root=tmp_path))
     assert found == Raylets(hidden=1)
 
 
-def test_the_oldest_comes_first(tmp_path: Path) -> None:
+def test_oldest_raylet_comes_first(tmp_path: Path) -> None:
     found = look(tmp_path, process(7, started=200.0), process(8, started=100.0), PATH="/bin")
     assert isinstance(found, Raylets)
     assert [one.pid for one in found.running] == [8, 7]
 
 
-def test_no_raylet_is_no_subject(tmp_path: Path) -> None:
+def test_other_processes_are_not_raylets(tmp_path: Path) -> None:
     other = Process(9, 1, "engine", "VLLM::EngineCore", True, 0.0)
     assert isinstance(look(tmp_path, other), Absent)

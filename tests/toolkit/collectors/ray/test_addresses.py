@@ -91,7 +91,7 @@ def test_each_address_is_tried(tmp_path: Path, ports: tuple[int, int]) -> None:
     assert found.taken.address == f"127.0.0.1:{dead}"
 
 
-def test_the_file_is_where_ray_computes_it(tmp_path: Path) -> None:
+def test_address_file_is_read_from_the_folder_that_ray_computes(tmp_path: Path) -> None:
     write_address(tmp_path, "127.0.0.1:1\n", "/scratch/me/ray")
     found = look(tmp_path, RAY_TMPDIR="/scratch/me", TMPDIR="/elsewhere")
     assert found.folder == "/scratch/me/ray"
@@ -103,7 +103,7 @@ def test_the_file_is_where_ray_computes_it(tmp_path: Path) -> None:
     assert look(tmp_path).folder == "/tmp/ray"
 
 
-def test_the_launch_script_has_the_last_word_on_the_variables(tmp_path: Path) -> None:
+def test_launch_script_overrides_the_variables(tmp_path: Path) -> None:
     write_address(tmp_path, "127.0.0.1:1", "/scratch/ray")
     settings = (
         Setting("RAY_ADDRESS", None, "run.sh", 2, removed=True),
@@ -117,7 +117,7 @@ def test_the_launch_script_has_the_last_word_on_the_variables(tmp_path: Path) ->
     assert (found.taken.text, found.taken.path, found.taken.line) == ("127.0.0.1:2", "run.sh", 4)
 
 
-def test_what_reading_the_script_cannot_tell_is_not_guessed(tmp_path: Path) -> None:
+def test_undetermined_address_in_the_script_is_not_guessed(tmp_path: Path) -> None:
     """Neither the shell's address nor the file counts where the script says another one."""
     write_address(tmp_path, "127.0.0.1:1")
     for one in (
@@ -137,7 +137,7 @@ def test_what_reading_the_script_cannot_tell_is_not_guessed(tmp_path: Path) -> N
     assert (found.taken.source, found.taken.text) == ("ray.init", UNDETERMINED)
 
 
-def test_arguments_of_the_command_and_of_ray_start(tmp_path: Path) -> None:
+def test_arguments_of_the_command_and_of_ray_start_are_read(tmp_path: Path) -> None:
     words = (Word("+ray_kwargs.ray_init.address=127.0.0.1:3", "run.sh", 7),)
     starts = (
         (Word("--address", "run.sh", 5), Word("127.0.0.1:4", "run.sh", 5)),
@@ -154,7 +154,7 @@ def test_arguments_of_the_command_and_of_ray_start(tmp_path: Path) -> None:
     assert found.taken is found.places[0]
 
 
-def test_a_head_that_is_perhaps_started_is_not_counted_on(tmp_path: Path) -> None:
+def test_conditional_head_is_not_relied_on(tmp_path: Path) -> None:
     write_address(tmp_path, "127.0.0.1:1")
     starts = (
         (Word("--head", "run.sh", 4, conditional=True),),
@@ -166,7 +166,7 @@ def test_a_head_that_is_perhaps_started_is_not_counted_on(tmp_path: Path) -> Non
     assert [place.text for place in found.places if place.source == "ray start --address"] == [UNDETERMINED]
 
 
-def test_the_processes_of_one_cluster_are_one_entry(tmp_path: Path) -> None:
+def test_processes_of_one_cluster_are_one_entry(tmp_path: Path) -> None:
     server = running(tmp_path, 10, role="gcs_server")
     raylets = running(tmp_path, 11, 12)
     other = running(tmp_path, 20, cluster="10.0.0.1:7777", mine=False)
@@ -211,11 +211,11 @@ TWO: tuple[Source, str] = ("raylet", "two:1")
         ((("RAY_ADDRESS", "env:1"), ("ray start --head", "own:1")), "env:1"),
     ],
 )  # fmt: skip
-def test_the_order_in_which_ray_takes_them(said: tuple[tuple[Source, str], ...], taken: str) -> None:
+def test_address_precedence_matches_ray(said: tuple[tuple[Source, str], ...], taken: str) -> None:
     found = places(*said).taken
     assert (found.text if found else "") == taken
 
 
-def test_without_ray_there_is_nothing_to_join(tmp_path: Path) -> None:
+def test_environment_without_ray_is_not_inspected(tmp_path: Path) -> None:
     with pytest.raises(AssertionError):
         look(tmp_path, trees=LibraryTrees(()), RAY_ADDRESS="10.0.0.1:6379")

@@ -65,7 +65,7 @@ def read(
     return found
 
 
-def test_a_cluster_becomes_a_fact_without_secrets() -> None:
+def test_cluster_fact_contains_no_secrets() -> None:
     found = read(Child(ANSWER), RayAddresses((place("10.0.0.1:6379"),)))
     assert isinstance(found, RayClusters)
     cluster = found.chosen
@@ -89,7 +89,7 @@ def test_a_cluster_becomes_a_fact_without_secrets() -> None:
         ("RAY_ADDRESS", {"text": UNDETERMINED}, "found", 2),
     ],
 )
-def test_processes_in_another_ray_are_ignored(
+def test_processes_of_another_ray_are_ignored(
     source: Source, changes: dict[str, Any], choice: str, concerned: int
 ) -> None:
     first, second = place("10.0.0.1:6379", source), place("10.0.0.2:6379", "raylet")
@@ -99,7 +99,7 @@ def test_processes_in_another_ray_are_ignored(
     assert (found.choice, len(found.concerned)) == (choice, concerned)
 
 
-def test_a_token_is_shown_only_to_a_cluster_that_wants_one_and_by_its_path() -> None:
+def test_token_is_passed_by_path_only_to_a_cluster_that_requires_one() -> None:
     child = Child(NOT_LET_IN, ANSWER)
     token = RayToken(path="/home/me/.ray/auth_token")
     found = read(child, RayAddresses((place("10.0.0.1:6379"),)), token)
@@ -111,7 +111,7 @@ def test_a_token_is_shown_only_to_a_cluster_that_wants_one_and_by_its_path() -> 
     ]
 
 
-def test_without_a_token_nothing_is_tried_a_second_time() -> None:
+def test_cluster_is_not_queried_again_without_a_token() -> None:
     child = Child(NOT_LET_IN)
     found = read(child, RayAddresses((place("10.0.0.1:6379"),)))
     assert isinstance(found, RayClusters)
@@ -120,7 +120,7 @@ def test_without_a_token_nothing_is_tried_a_second_time() -> None:
     assert not found.clusters[0].has_read("actors")
 
 
-def test_two_spellings_of_one_cluster() -> None:
+def test_addresses_of_the_same_cluster_are_merged() -> None:
     child = Child(ANSWER, ANSWER)
     addresses = RayAddresses((place("head:6379"), place("10.0.0.1:6379", "address file")))
     found = read(child, addresses)
@@ -129,7 +129,7 @@ def test_two_spellings_of_one_cluster() -> None:
     assert found.at("10.0.0.1:6379") is found.at("head:6379") is found.chosen
 
 
-def test_hosts_that_are_not_queried() -> None:
+def test_unqueried_hosts() -> None:
     """A dead port, a service of Ray's that is no GCS, and what another user runs."""
     addresses = RayAddresses(
         (
@@ -149,7 +149,7 @@ def test_missing_information_is_reported() -> None:
     assert (found.clusters[0].has_read("nodes"), found.clusters[0].has_read("actors")) == (True, False)
 
 
-def test_a_server_that_is_not_a_gcs() -> None:
+def test_server_that_is_not_a_gcs_is_refused() -> None:
     late: dict[str, Any] = {
         "undetermined": ["the GCS did not respond to all requests within 4 s"],
         "asked": True,
@@ -160,7 +160,7 @@ def test_a_server_that_is_not_a_gcs() -> None:
     assert found.clusters[0].silent
 
 
-def test_a_reader_that_fails_proves_nothing_about_the_gcs() -> None:
+def test_failing_reader_does_not_make_the_gcs_silent() -> None:
     found = read(Child(), RayAddresses((place("10.0.0.1:6379"),)), answer=Output(None, "", "", 20.0))
     assert isinstance(found, RayClusters)
     assert (found.clusters[0].refused, found.clusters[0].silent) == ("it did not end within 20 s", False)

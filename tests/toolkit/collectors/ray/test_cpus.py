@@ -44,7 +44,7 @@ def count(
         ({"/cg/max": "1600000 100000\n", "/cg/set": "0-3\n"}, 4),
     ],
 )
-def test_the_files_of_this_ray_are_read_as_it_reads_them(
+def test_cpu_limits_are_read_from_the_files_that_ray_reads(
     tmp_path: Path, files: dict[str, str], counted: int
 ) -> None:
     found = count(tmp_path, files=files)
@@ -52,7 +52,7 @@ def test_the_files_of_this_ray_are_read_as_it_reads_them(
     assert found.counted == counted
 
 
-def test_variables_that_decide(tmp_path: Path) -> None:
+def test_variables_override_the_cpu_count(tmp_path: Path) -> None:
     limited = {"/cg/max": "400000 100000\n"}
     told = count(tmp_path, files=limited, RAY_USE_MULTIPROCESSING_CPU_COUNT="1")
     assert told == RayCpus(64, "RAY_USE_MULTIPROCESSING_CPU_COUNT", "2.9")
@@ -71,7 +71,7 @@ def test_variables_that_decide(tmp_path: Path) -> None:
         RAY.replace('"/cg/max"', "MAX"),
     ],
 )
-def test_a_ray_that_counts_otherwise_is_not_guessed(tmp_path: Path, source: str) -> None:
+def test_unfamiliar_counting_code_is_unknown(tmp_path: Path, source: str) -> None:
     assert isinstance(count(tmp_path, source=source), Unknown)
 
 

@@ -41,7 +41,7 @@ def known(answer: EngineRay | Unknown) -> EngineRay:
     return answer
 
 
-def test_a_server_as_it_was_released(tmp_path: Path) -> None:
+def test_released_server_is_read(tmp_path: Path) -> None:
     found = known(read(tmp_path, server()))
     assert found.path == str(tmp_path / "verl" / SERVER)
     assert (
@@ -67,7 +67,7 @@ def test_an_address_and_no_namespace(tmp_path: Path, init: str) -> None:
     assert (found.address, found.namespace) == ("'auto'", "")
 
 
-def test_a_server_that_hands_the_address_on(tmp_path: Path) -> None:
+def test_server_that_passes_the_address_on(tmp_path: Path) -> None:
     tells = "        os.environ['RAY_ADDRESS'] = ray.get_runtime_context().gcs_address\n        config.instance_id ="
     assert known(read(tmp_path, server().replace("        config.instance_id =", tells))).address_given
 
@@ -81,7 +81,7 @@ def test_a_server_that_hands_the_address_on(tmp_path: Path) -> None:
         ('None if os.getenv("NEW") == "1" else RayExecutor', (), "not os.getenv('NEW') == '1'"),
     ],
 )
-def test_what_chooses_the_executor(
+def test_condition_that_chooses_the_executor_is_read(
     tmp_path: Path, executor: str, chosen: tuple[Choice, ...], unclear: str
 ) -> None:
     text = server().replace('RayExecutor if backend == "ray" else None', executor)
@@ -89,7 +89,7 @@ def test_what_chooses_the_executor(
     assert (found.chosen_by, found.unclear) == (chosen, unclear)
 
 
-def test_a_vllm_that_tells_behind_another_branch(tmp_path: Path) -> None:
+def test_vllm_that_passes_the_address_under_another_condition(tmp_path: Path) -> None:
     found = known(
         read(tmp_path, server(), chooses_process(unless_spawned=False, behind="cuda_is_initialized()"))
     )
@@ -97,19 +97,19 @@ def test_a_vllm_that_tells_behind_another_branch(tmp_path: Path) -> None:
     assert found.vllm_after == ("cuda_is_initialized()",)
 
 
-def test_a_vllm_that_never_tells_and_none_at_all(tmp_path: Path) -> None:
+def test_vllm_that_never_passes_the_address_and_missing_vllm(tmp_path: Path) -> None:
     never = known(read(tmp_path / "a", server(), "def choose():\n    pass\n"))
     assert (never.vllm, never.vllm_unknown) == ("", "")
     none = known(read(tmp_path / "b", server(), None))
     assert (none.vllm, none.vllm_unknown) == ("", "vLLM is not installed")
 
 
-def test_a_verl_of_another_design(tmp_path: Path) -> None:
+def test_verl_with_another_design_is_absent(tmp_path: Path) -> None:
     looks = "import ray\ndef all_of_them():\n    return ray.util.list_named_actors()\n"
     assert isinstance(read(tmp_path, "", workers__other=looks), Absent)
 
 
-def test_a_server_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unparsable_server_is_unknown(tmp_path: Path) -> None:
     answer = read(tmp_path, server() + "def\n")
     assert isinstance(answer, Unknown)
     assert not isinstance(answer, Absent)
@@ -133,26 +133,26 @@ def spawned(name: str = "HOW", value: str = "spawn") -> EffectiveEnvironment:
     return own(row("HOW", None, None, "spawn"), row(name, None, None, value))
 
 
-def test_vllm_tells_it() -> None:
+def test_address_passed_by_vllm() -> None:
     found = reach(standing())
     assert found == EngineReach(passed_by="utils.py", job="10.0.0.1:6379")
     assert not found.astray
 
 
-def test_verl_tells_it_whatever_vllm_does() -> None:
+def test_address_passed_by_verl() -> None:
     found = reach(spawned(), replace(ENGINE, address_given=True))
     assert isinstance(found, EngineReach)
     assert found.passed_by == "server.py"
 
 
-def test_neither_a_setting_nor_an_address_exists(tmp_path: Path) -> None:
+def test_engine_without_setting_or_address_goes_astray(tmp_path: Path) -> None:
     found = reach(spawned(), root=tmp_path)
     assert isinstance(found, EngineReach)
     assert found == EngineReach(because="vLLM does not where HOW is spawn already")
     assert found.astray
 
 
-def test_a_vllm_that_never_does(tmp_path: Path) -> None:
+def test_engine_of_a_vllm_that_never_passes_the_address_goes_astray(tmp_path: Path) -> None:
     found = reach(own(), replace(ENGINE, vllm=""), root=tmp_path)
     assert isinstance(found, EngineReach)
     assert found.because == "this vLLM never does"
@@ -166,7 +166,9 @@ def test_a_vllm_that_never_does(tmp_path: Path) -> None:
         (replace(ENGINE, vllm="", vllm_unknown="none is installed"), "it is unknown whether vLLM does: none is installed"),
     ],
 )  # fmt: skip
-def test_that_vllm_tells_it_is_not_certain(tmp_path: Path, engine: EngineRay, unsure: str) -> None:
+def test_undetermined_condition_leaves_the_address_uncertain(
+    tmp_path: Path, engine: EngineRay, unsure: str
+) -> None:
     found = reach(own(), engine, root=tmp_path)
     assert isinstance(found, EngineReach)
     assert (found.passed_by, found.unsure, found.strays, found.astray) == (engine.vllm, unsure, True, False)
@@ -175,14 +177,14 @@ def test_that_vllm_tells_it_is_not_certain(tmp_path: Path, engine: EngineRay, un
     assert known_here.joins == "10.0.0.1:6379"
 
 
-def test_ray_address_of_the_workers_goes_first() -> None:
+def test_ray_address_of_the_workers_takes_precedence() -> None:
     found = reach(spawned("RAY_ADDRESS", "10.0.0.9:6379"))
     assert isinstance(found, EngineReach)
     assert (found.joins, found.given_by) == ("10.0.0.9:6379", "RAY_ADDRESS of Ray's workers")
     assert found.astray
 
 
-def test_ray_address_may_want_a_new_ray() -> None:
+def test_ray_address_local_starts_a_new_ray() -> None:
     found = reach(spawned("RAY_ADDRESS", "local"))
     assert isinstance(found, EngineReach)
     assert (found.joins, found.given_by) == ("", "RAY_ADDRESS of Ray's workers")
@@ -190,7 +192,7 @@ def test_ray_address_may_want_a_new_ray() -> None:
 
 
 @pytest.mark.parametrize("named", ["10.0.0.1:6379", "10.0.0.9:6379"])
-def test_the_address_file_where_the_workers_look(tmp_path: Path, named: str) -> None:
+def test_address_file_is_read_from_the_folder_of_the_workers(tmp_path: Path, named: str) -> None:
     (tmp_path / "scratch/ray").mkdir(parents=True)
     (tmp_path / "scratch/ray/ray_current_cluster").write_text(named)
     environment = standing(
@@ -215,7 +217,9 @@ HERE, OTHER = "10.0.0.1:6379", "10.0.0.9:6379"
         ((HERE, OTHER), HERE, HERE),
     ],
 )
-def test_auto_takes_what_runs_here(tmp_path: Path, clusters: tuple[str, ...], file: str, joins: str) -> None:
+def test_auto_joins_the_ray_that_runs_here(
+    tmp_path: Path, clusters: tuple[str, ...], file: str, joins: str
+) -> None:
     if file:
         (tmp_path / "tmp/ray").mkdir(parents=True)
         (tmp_path / "tmp/ray/ray_current_cluster").write_text(file)
@@ -237,7 +241,7 @@ def test_auto_takes_what_runs_here(tmp_path: Path, clusters: tuple[str, ...], fi
         (OTHER, "auto", False),
     ],
 )
-def test_one_ray_may_have_several_names(named: str, job: str, astray: bool) -> None:
+def test_different_names_of_one_ray_are_recognised(named: str, job: str, astray: bool) -> None:
     environment = standing(row("HOW", None, "spawn", "spawn"), row("RAY_ADDRESS", None, named, named), at=job)
     found = reach(environment)
     assert isinstance(found, EngineReach)
@@ -245,7 +249,7 @@ def test_one_ray_may_have_several_names(named: str, job: str, astray: bool) -> N
 
 
 @pytest.mark.parametrize(("options", "astray"), [((), False), (("--temp-dir", "/scratch"), True)])
-def test_a_script_that_starts_ray_writes_the_file(
+def test_script_that_starts_ray_writes_the_address_file(
     tmp_path: Path, options: tuple[str, ...], astray: bool
 ) -> None:
     words = tuple(Word(text, "run.sh", 3) for text in ("--head", *options))
@@ -268,6 +272,6 @@ def test_undetermined_values() -> None:
 
 
 @pytest.mark.parametrize(("value", "used"), [(None, False), ("zeromq", False), ("ray", True)])
-def test_an_executor_that_is_not_used(value: str | None, used: bool) -> None:
+def test_unused_executor_is_absent(value: str | None, used: bool) -> None:
     engine = replace(ENGINE, chosen_by=(Choice("BACKEND", "ray", "zeromq"),))
     assert isinstance(reach(own(row("BACKEND", None, None, value)), engine), Absent) != used

@@ -36,7 +36,7 @@ def test_seconds() -> None:
     assert look(Output(None, "", "", 45.0)) == RayImport(45.0, ended=False)
 
 
-def test_what_cannot_be_imported() -> None:
+def test_failed_import_is_unknown() -> None:
     found = look(Output(1, "", "ImportError: no", 0.1))
     assert isinstance(found, Unknown)
     assert "ImportError: no" in found.reason
@@ -57,17 +57,17 @@ def plan(job: JobVariables, seconds: float = 60.0) -> list[Change] | Refusal:
     return changes if isinstance(changes, Refusal) else [with_reason(change, FINDING) for change in changes]
 
 
-def test_the_time_is_set() -> None:
+def test_timeout_variable_is_set() -> None:
     assert plan(JobVariables()) == [
         SetVariable(NAME, "240", "slow", "the environment is on a local disk", node_only=True)
     ]
 
 
-def test_a_script_that_sets_it_goes_first() -> None:
+def test_timeout_set_in_the_script_is_refused() -> None:
     refusal = plan(JobVariables({NAME: "60"}, {NAME: ("run.sh", 3)}))
     assert isinstance(refusal, Refusal)
     assert "run.sh:3" in refusal.reason
 
 
-def test_fast_imports_get_no_more_time() -> None:
+def test_fast_import_gets_no_longer_timeout() -> None:
     assert isinstance(plan(JobVariables(), seconds=1.0), Refusal)

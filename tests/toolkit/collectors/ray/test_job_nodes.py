@@ -64,7 +64,7 @@ def read(folder: Path, script: str) -> Launch:
     return found
 
 
-def test_nothing_is_reported() -> None:
+def test_single_node_by_default() -> None:
     found = seen()
     assert found == JobNodes(interface="eth0")
     assert found.several == ""
@@ -76,18 +76,18 @@ def test_the_configuration_decides() -> None:
     assert seen(configuration=configured()[0], RAY_ADDRESS="10.0.0.9:6379").several == ""
 
 
-def test_the_words_of_the_command_are_enough(tmp_path: Path) -> None:
+def test_words_of_the_command_suffice(tmp_path: Path) -> None:
     found = seen(read(tmp_path, "python -m verl.trainer.main_ppo trainer.nnodes=2 a=1\n"))
     assert (found.nodes, found.several) == (2, "trainer.nnodes=2")
 
 
-def test_slurm_provides_what_the_script_does_not_state(tmp_path: Path) -> None:
+def test_slurm_variables_are_used_if_the_script_is_undetermined(tmp_path: Path) -> None:
     script = read(tmp_path, "python -m verl.trainer.main_ppo trainer.nnodes=$(cat nodes) a=1\n")
     assert seen(script).nodes is None
     assert seen(script, SLURM_JOB_NUM_NODES="3").several == "SLURM_JOB_NUM_NODES=3"
 
 
-def test_a_head_elsewhere_means_several_nodes() -> None:
+def test_remote_head_implies_several_nodes() -> None:
     found = seen(RAY_ADDRESS="head:6379")
     assert found.several == "the head 10.0.0.9 (RAY_ADDRESS of this shell) is another machine"
     assert found.interface == "bond0"
@@ -95,12 +95,12 @@ def test_a_head_elsewhere_means_several_nodes() -> None:
     assert seen(RAY_ADDRESS="10.0.0.5:6379").several == ""
 
 
-def test_the_head_itself_names_the_interface_on_which_it_listens() -> None:
+def test_local_head_names_its_interface() -> None:
     assert seen(MASTER_ADDR="10.0.0.5").interface == "bond0"
     assert seen(MASTER_ADDR="127.0.0.1").interface == "eth0"
 
 
-def test_a_head_whose_name_does_not_resolve_is_kept_without_address() -> None:
+def test_unresolvable_head_has_no_address() -> None:
     (head,) = seen(RAY_ADDRESS="ray://elsewhere:10001").heads
     assert (head.host, head.port, head.address, head.mine) == ("elsewhere", 10001, "", False)
 
@@ -114,14 +114,14 @@ def test_ray_start_in_the_script(tmp_path: Path) -> None:
     ]
 
 
-def test_a_ray_that_runs_here_names_its_head() -> None:
+def test_running_raylet_names_its_head() -> None:
     running = Raylets((Raylet(77, "10.0.0.5", "10.0.0.9:6379", "session_1", 9.0, Variables()),))
     found = seen(raylets=running)
     assert [(head.given_by, head.interface) for head in found.heads] == [("raylet 77", "bond0")]
     assert found.rays == (RayHere(77, "10.0.0.5"),)
 
 
-def test_a_ray_in_another_container_s_network_is_not_here(tmp_path: Path) -> None:
+def test_ray_in_another_network_namespace_is_ignored(tmp_path: Path) -> None:
     for process, number in (("self", 1), ("77", 1), ("78", 2)):
         folder = tmp_path / "proc" / process / "ns"
         folder.mkdir(parents=True)
@@ -164,7 +164,7 @@ def test_addresses_of_heads(text: str, expected: tuple[str, int] | None) -> None
         ("set -x\n#SBATCH --nodes=4", None),
     ],
 )
-def test_a_batch_script_states_how_many_nodes(tmp_path: Path, line: str, nodes: int | None) -> None:
+def test_node_count_is_read_from_a_batch_script(tmp_path: Path, line: str, nodes: int | None) -> None:
     script = f"#!/bin/bash\n{line}\npython -m verl.trainer.main_ppo trainer.nnodes=$SLURM_NNODES a.b=1\n"
     found = seen(read(tmp_path, script))
     assert (found.nodes, found.given_by) == (nodes, "#SBATCH --nodes" if nodes else "")

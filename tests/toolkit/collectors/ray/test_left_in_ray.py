@@ -30,7 +30,7 @@ def judged(cluster: RayCluster, *, mine: bool = True) -> dict[str, tuple[str, ..
     return {one.subject.name: one.kept or one.proof for one in left_in(cluster, NOW, mine=mine)}
 
 
-def test_what_a_finished_job_has_left() -> None:
+def test_leftovers_of_a_finished_job_are_reported() -> None:
     assert judged(CLUSTER) == {"rm": PROOF, "pool": PROOF}
     assert [one.age for one in left_in(CLUSTER, NOW, mine=True)] == [2 * YOUNG, 2 * YOUNG]
 
@@ -70,22 +70,22 @@ def test_running_and_ended_jobs_are_not_reported(cluster: RayCluster) -> None:
         (replace(CLUSTER, unread=("jobs",)), "not everything in this Ray could be read"),
     ],
 )  # fmt: skip
-def test_everything_is_kept_while_a_process_may_need_it(cluster: RayCluster, why: str) -> None:
+def test_leftovers_are_kept_while_a_process_may_need_them(cluster: RayCluster, why: str) -> None:
     assert judged(cluster) == {"rm": why, "pool": why}
 
 
-def test_what_this_program_did_is_no_sign_of_a_next_job() -> None:
+def test_cleaning_job_of_this_program_is_not_a_later_job() -> None:
     own = RayJob("03", CLEANER, finished=True, ended=NOW - 1)
     assert judged(replace(CLUSTER, jobs=(DONE, own)))["rm"] == PROOF
 
 
-def test_another_users_ray_is_theirs_to_clean() -> None:
+def test_ray_of_another_user_is_kept() -> None:
     assert set(judged(CLUSTER, mine=False).values()) == {
         "another user started this Ray, or it runs only on other machines, whose users have to clean it"
     }
 
 
-def test_a_group_goes_with_its_actors_alone() -> None:
+def test_placement_group_is_removed_only_with_its_actors() -> None:
     inside = replace(ACTOR, group="g1")
     assert judged(replace(CLUSTER, actors=(inside,)))["pool"] == PROOF
     nameless = replace(inside, name="")

@@ -19,13 +19,13 @@ from verl_doctor.toolkit.facts import Absent, Unknown
         ("python_version_match_level='patch'", RayMatch(variable=False)),
     ],
 )
-def test_the_variable_counts_where_ray_reads_it(tmp_path: Path, source: str, found: RayMatch) -> None:
+def test_variable_is_recognised_if_ray_reads_it(tmp_path: Path, source: str, found: RayMatch) -> None:
     (tmp_path / "_private").mkdir()
     (tmp_path / "_private" / "utils.py").write_text(source)
     assert look(tmp_path) == found
 
 
-def test_a_ray_of_which_nothing_is_known(tmp_path: Path) -> None:
+def test_missing_ray_source_is_unknown(tmp_path: Path) -> None:
     assert isinstance(look(tmp_path), Unknown)
 
 

@@ -63,7 +63,7 @@ def seen(
     return found
 
 
-def test_a_job_that_is_submitted_goes_through_the_dashboard(tmp_path: Path) -> None:
+def test_submitted_job_is_uploaded_through_the_dashboard(tmp_path: Path) -> None:
     child = Child()
     named = WorkingDir("./", "/home/me/env.yaml", 3, ("/.git/",), "/home/me/env.yaml")
     setting = Setting("RAY_RUNTIME_ENV_IGNORE_GITIGNORE", "1", "/home/me/run.sh", 2)
@@ -75,13 +75,13 @@ def test_a_job_that_is_submitted_goes_through_the_dashboard(tmp_path: Path) -> N
     assert child.environ["RAY_RUNTIME_ENV_IGNORE_GITIGNORE"] == "1"
 
 
-def test_what_the_driver_sends_itself_goes_into_the_store(tmp_path: Path) -> None:
+def test_package_of_the_driver_goes_into_the_store(tmp_path: Path) -> None:
     found = seen(WorkingDir(str(tmp_path), "/home/me/run.sh", 1), tmp_path, submitted=False)
     assert isinstance(found, RayPackage)
     assert found.limit == 512 * MIB
 
 
-def test_no_folder_is_no_subject(tmp_path: Path) -> None:
+def test_job_without_a_local_folder_is_absent(tmp_path: Path) -> None:
     assert isinstance(seen(None, tmp_path), Absent)
     assert isinstance(seen(WorkingDir("s3://bucket/job.zip", "run.sh", 1), tmp_path), Absent)
 
@@ -100,7 +100,7 @@ def test_undetermined_values_are_reported(tmp_path: Path) -> None:
     ]
 
 
-def test_parts_do_not_overlap_and_hold_no_program() -> None:
+def test_listed_parts_do_not_overlap_and_contain_no_code() -> None:
     folders = [
         ("out", 90 * MIB, 0),
         ("out/run1", 80 * MIB, 0),
@@ -144,7 +144,7 @@ print(os.path.getsize(sys.argv[2]))
 @pytest.mark.real
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["2.49.0", head.VERSION])
-def test_rays_own_archive_has_that_size(tmp_path: Path, version: str) -> None:
+def test_computed_size_equals_the_archive_of_ray(tmp_path: Path, version: str) -> None:
     folder = tmp_path / "job"
     for name, size in FILES.items():
         path = folder / name

@@ -23,7 +23,7 @@ def look(folder: Path) -> RayTickets | Unknown:
     ("name", "source", "number", "line"),
     [("trainer/ppo/ray_trainer.py", WRITTEN, 2, 3), ("single_controller/ray/base.py", FIELD, 5, 2)],
 )
-def test_a_number_or_the_default_of_a_field(
+def test_number_is_read_from_a_call_or_a_field_default(
     tmp_path: Path, name: str, source: str, number: int, line: int
 ) -> None:
     path = tmp_path / name

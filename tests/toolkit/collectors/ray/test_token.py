@@ -37,7 +37,7 @@ def test_a_ray_without_tokens(tmp_path: Path) -> None:
     assert look(tmp_path, None) == RayToken(known=False)
 
 
-def test_a_client_that_uses_a_token_by_default(tmp_path: Path) -> None:
+def test_client_that_uses_a_token_by_default(tmp_path: Path) -> None:
     (tmp_path / ".ray").mkdir()
     (tmp_path / ".ray" / "auth_token").write_text("0123")
     found = look(tmp_path, "def maybe_enable_token_auth_if_token_available(): ...")
@@ -46,19 +46,19 @@ def test_a_client_that_uses_a_token_by_default(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, ""])
-def test_a_named_file_that_holds_none(tmp_path: Path, content: str | None) -> None:
+def test_named_token_file_that_is_missing_or_empty(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "mine").write_text(content)
     found = look(tmp_path, RAY_AUTH_TOKEN_PATH="mine", RAY_AUTH_MODE="Token")
     assert (found.mode, found.is_set) == ("token", False)
 
 
-def test_one_in_a_variable_is_not_read(tmp_path: Path) -> None:
+def test_token_in_a_variable_is_not_read(tmp_path: Path) -> None:
     found = look(tmp_path, RAY_AUTH_TOKEN="0123")
     assert (found.in_variable, found.is_set) == (True, True)
 
 
-def test_the_mode_is_that_of_the_driver(tmp_path: Path) -> None:
+def test_mode_is_read_from_the_environment_of_the_driver(tmp_path: Path) -> None:
     """The workers may have another one, from their raylet."""
     launch = Launch((), (Setting("RAY_AUTH_MODE", "token", "run.sh", 3),))
     assert look(tmp_path, launch=launch, RAY_AUTH_MODE="disabled").mode == "token"

@@ -45,7 +45,7 @@ def cluster(*actors: RayActor, **others: Any) -> RayCluster:
         ("my_CriticWorker_1:3", "CriticWorker", "my_"),
     ],
 )  # fmt: skip
-def test_the_name_of_a_rank(name: str, cls: str, prefix: str) -> None:
+def test_rank_name_is_parsed(name: str, cls: str, prefix: str) -> None:
     (group,) = worker_groups(cluster(actor(name, cls=cls)))
     assert (group.prefix, group.class_name) == (prefix, cls.rpartition(".")[2])
 
@@ -61,7 +61,7 @@ def test_the_name_of_a_rank(name: str, cls: str, prefix: str) -> None:
         ("x_0:1", ""),
     ],
 )
-def test_what_is_no_rank(name: str, cls: str) -> None:
+def test_other_actor_names_are_not_ranks(name: str, cls: str) -> None:
     found = cluster(actor(name, cls=cls))
     assert worker_groups(found) == ()
     assert others(found) == found.actors
@@ -81,19 +81,19 @@ def test_ranks_are_recognised_by_their_variables() -> None:
     assert (group.world_size, group.absent) == (2, ())
 
 
-def test_ranks_by_their_places_where_ray_tells_no_variables() -> None:
+def test_ranks_follow_from_positions_without_variables() -> None:
     (group,) = worker_groups(cluster(*(actor(f"xWorkerDict_{n}:{i}") for n in range(2) for i in range(2))))
     assert [one.rank for one in group.members] == [0, 1, 2, 3]
     assert group.world_size == 0
 
 
-def test_absent_ranks_are_lost_only_when_a_later_one_is_there() -> None:
+def test_missing_rank_is_lost_only_if_a_later_one_exists() -> None:
     (group,) = worker_groups(cluster(*(actor(f"xWorkerDict_0:{n}", variables=told(n, 6)) for n in (0, 3))))
     assert group.absent == (1, 2, 4, 5)
     assert group.lost == (1, 2)
 
 
-def test_the_actor_that_is_there_counts_and_not_its_dead_namesake() -> None:
+def test_living_actor_replaces_a_dead_one_of_the_same_name() -> None:
     dead, alive = actor("xWorkerDict_0:0", "DEAD", actor="old", ended=9.0), actor("xWorkerDict_0:0")
     for both in ((dead, alive), (alive, dead)):
         (group,) = worker_groups(cluster(*both))
@@ -127,7 +127,7 @@ def test_states(state: str, node: str, finished: bool, expected: str) -> None:
     assert state_of(one, ended_jobs(cluster(one, jobs=(replace(JOB, finished=finished),)))) == expected
 
 
-def test_an_actor_of_an_unknown_job_is_not_called_left_behind() -> None:
+def test_actor_of_an_unknown_job_is_not_left_behind() -> None:
     assert state_of(actor("x"), ended_jobs(cluster(jobs=()))) == "alive"
 
 
@@ -139,7 +139,7 @@ def test_roles() -> None:
     assert found == {"x": ("actor_rollout", "critic"), "y": ("actor_rollout", "critic"), "z": ()}
 
 
-def test_the_creator_of_an_actor() -> None:
+def test_creator_of_an_actor() -> None:
     runner = actor("runner", cls="TaskRunner", owner="driver", worker="w1")
     rank = actor("xWorkerDict_0:0", owner="w1", worker="w2")
     lone = actor("lone", owner="w9")

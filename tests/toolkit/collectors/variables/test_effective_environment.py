@@ -131,19 +131,19 @@ def job(tmp_path: Path) -> Job:
     return Job(tmp_path)
 
 
-def test_the_shell_reaches_the_workers_of_a_ray_that_the_job_starts(job: Job) -> None:
+def test_shell_variables_reach_workers_of_a_ray_started_by_the_job(job: Job) -> None:
     assert job.shell(NCCL_IB_HCA="mlx5").seen("NCCL_IB_HCA") == ("mlx5", "mlx5", "mlx5", "the driver")
     assert resolved_environment(job.parties).standing == ""
 
 
-def test_and_not_those_of_one_that_runs_already(job: Job) -> None:
+def test_shell_variables_do_not_reach_workers_of_a_running_ray(job: Job) -> None:
     job.shell(NCCL_IB_HCA="mlx5").raylet(PATH="/bin")
     assert job.seen("NCCL_IB_HCA") == ("mlx5", None, None, "nobody")
     assert job.seen("PATH") == (None, "/bin", "/bin", "the raylet")
     assert resolved_environment(job.parties).standing == "10.0.0.1:6379"
 
 
-def test_the_trap_neither_the_default_nor_the_drivers_value(job: Job) -> None:
+def test_verl_drops_its_default_and_the_running_ray_ignores_the_driver(job: Job) -> None:
     job.shell(VLLM_LOGGING_LEVEL="INFO").raylet(PATH="/bin")
     assert job.seen("VLLM_LOGGING_LEVEL") == ("INFO", None, None, "nobody")
     dropped = job.row("VLLM_LOGGING_LEVEL").dropped
@@ -151,7 +151,7 @@ def test_the_trap_neither_the_default_nor_the_drivers_value(job: Job) -> None:
     assert (dropped.value.text, Path(dropped.path).name, dropped.line) == ("WARN", "given.py", 6)
 
 
-def test_without_it_the_default_arrives(job: Job) -> None:
+def test_verl_default_arrives_if_the_driver_sets_nothing(job: Job) -> None:
     assert job.raylet(VLLM_LOGGING_LEVEL="DEBUG").seen("VLLM_LOGGING_LEVEL") == (
         None,
         "DEBUG",
@@ -161,11 +161,11 @@ def test_without_it_the_default_arrives(job: Job) -> None:
     assert job.row("VLLM_LOGGING_LEVEL").dropped is None
 
 
-def test_what_verl_forces(job: Job) -> None:
+def test_variable_forced_by_verl(job: Job) -> None:
     assert job.shell(FORCED="0").seen("FORCED") == ("0", "0", "1", "verl")
 
 
-def test_a_script_sets_and_takes_away(job: Job) -> None:
+def test_script_sets_and_unsets_variables(job: Job) -> None:
     job.shell(NCCL_DEBUG="INFO", HF_HOME="/a")
     job.script("export HF_HOME=/b\nunset NCCL_DEBUG\npython -m verl.trainer.main_ppo\n")
     assert job.seen("HF_HOME") == ("/b", "/b", "/b", "the driver")
@@ -178,7 +178,7 @@ def test_a_conditional_setting_of_a_script_is_undetermined(job: Job) -> None:
     assert job.row("HF_HOME").driver.is_set is None
 
 
-def test_a_script_that_starts_ray_itself(job: Job) -> None:
+def test_script_that_starts_ray_passes_its_variables(job: Job) -> None:
     job.raylet(HF_HOME="/old").script(
         "export HF_HOME=/a\nray start --head\nexport NCCL_IB_HCA=x\npython -m verl.trainer.main_ppo\n"
     )
@@ -186,7 +186,7 @@ def test_a_script_that_starts_ray_itself(job: Job) -> None:
     assert job.seen("NCCL_IB_HCA") == ("x", None, None, "nobody")
 
 
-def test_a_job_that_is_handed_in_starts_from_the_raylets_environment(job: Job) -> None:
+def test_submitted_job_inherits_the_environment_of_the_raylet(job: Job) -> None:
     job.shell(HF_HOME="/mine").ray(worker="X = 'RAY_OVERRIDE_JOB_RUNTIME_ENV'").raylet(HF_HOME="/raylet")
     env = '\'{"env_vars": {"NCCL_IB_HCA": "x", "FORCED": "1", "VLLM_LOGGING_LEVEL": "INFO"}}\''
     job.script(
@@ -205,7 +205,7 @@ def test_a_job_that_is_handed_in_starts_from_the_raylets_environment(job: Job) -
     )
 
 
-def test_of_a_job_that_is_handed_in_elsewhere_only_its_runtime_env_is_known(job: Job) -> None:
+def test_remotely_submitted_job_has_only_a_known_runtime_env(job: Job) -> None:
     """verl may leave its defaults out: the driver starts on a node that is not seen here."""
     env = '\'{"env_vars": {"NCCL_IB_HCA": "x"}}\''
     job.shell(HF_HOME="/mine").script(
@@ -219,13 +219,13 @@ def test_of_a_job_that_is_handed_in_elsewhere_only_its_runtime_env_is_known(job:
     assert job.row("FORCED").worker == Value("1")
 
 
-def test_a_runtime_env_in_the_configuration_wins(job: Job) -> None:
+def test_runtime_env_in_the_configuration_wins(job: Job) -> None:
     given = {"ray_init": {"runtime_env": {"env_vars": {"NCCL_DEBUG": "TRACE"}}}}
     job.shell(NCCL_DEBUG="INFO").raylet(PATH="/bin").configured(ray_kwargs=given)
     assert job.seen("NCCL_DEBUG") == ("INFO", None, "TRACE", "the runtime_env")
 
 
-def test_ray_puts_the_raylets_values_into_a_runtime_env(job: Job) -> None:
+def test_ray_expands_raylet_values_in_a_runtime_env(job: Job) -> None:
     job.raylet(PYTHONPATH="/y").script(
         """ray job submit --runtime-env-json '{"env_vars": {"PYTHONPATH": "/x:${PYTHONPATH}${NONE}"}}' -- """
         "python -m verl.trainer.main_ppo\n"
@@ -234,7 +234,7 @@ def test_ray_puts_the_raylets_values_into_a_runtime_env(job: Job) -> None:
     assert job.row("PYTHONPATH").driver == Value("/x:/y")
 
 
-def test_ray_sets_one_variable_of_a_runtime_env_after_the_other_by_name(job: Job) -> None:
+def test_ray_sets_runtime_env_variables_in_alphabetical_order(job: Job) -> None:
     env = '\'{"env_vars": {"VLLM_CACHE_ROOT": "${HF_HOME}/v", "HF_HOME": "/job", "CUDA_HOME": "${HF_HOME}/c"}}\''
     job.raylet(HF_HOME="/raylet").script(
         f"ray job submit --runtime-env-json {env} -- python -m verl.trainer.main_ppo\n"
@@ -263,12 +263,14 @@ def test_a_runtime_env_value_from_an_unseen_raylet_is_undetermined(job: Job) -> 
         (None, {"RAY_TMPDIR": "/other"}, ""),
     ],
 )
-def test_which_cluster_is_joined(asked: str | None, environ: dict[str, str], standing: str, job: Job) -> None:
+def test_joined_cluster_follows_from_address_settings(
+    asked: str | None, environ: dict[str, str], standing: str, job: Job
+) -> None:
     job.configured(ray_kwargs={"ray_init": {"address": asked}}).raylet(PATH="/bin").shell(**environ)
     assert resolved_environment(job.parties).standing == standing
 
 
-def test_the_cluster_that_is_named_is_joined(job: Job) -> None:
+def test_ray_address_option_takes_precedence(job: Job) -> None:
     """--ray-address goes before RAY_ADDRESS, and before a head that the script starts."""
     job.script("export RAY_ADDRESS=10.0.0.9:1\nray start --head\npython -m verl.trainer.main_ppo\n")
     job.raylet(NCCL_IB_HCA="x")
@@ -277,7 +279,7 @@ def test_the_cluster_that_is_named_is_joined(job: Job) -> None:
     assert job.row("NCCL_IB_HCA").worker == Value("x")
 
 
-def test_a_cluster_elsewhere_is_not_guessed(job: Job) -> None:
+def test_values_of_a_remote_cluster_are_undetermined(job: Job) -> None:
     job.shell(RAY_ADDRESS="10.0.0.9:6379", NCCL_IB_HCA="x")
     row = job.row("NCCL_IB_HCA")
     assert row.worker.is_set is None
@@ -286,7 +288,7 @@ def test_a_cluster_elsewhere_is_not_guessed(job: Job) -> None:
     assert job.row("FORCED").worker == Value("1")
 
 
-def test_several_raylets_here_each_have_a_value(job: Job) -> None:
+def test_several_local_raylets_each_have_a_value(job: Job) -> None:
     job.raylet(7, HF_HOME="/a", NCCL_DEBUG="INFO").raylet(8, HF_HOME="/b", NCCL_DEBUG="INFO")
     row = job.row("HF_HOME")
     assert {value.text for value in row.raylets} == {"/a", "/b"}
@@ -295,19 +297,19 @@ def test_several_raylets_here_each_have_a_value(job: Job) -> None:
     assert job.row("NCCL_DEBUG").raylet == Value("INFO")
 
 
-def test_a_raylet_of_another_cluster_does_not_matter(job: Job) -> None:
+def test_raylet_of_another_cluster_is_ignored(job: Job) -> None:
     job.raylet(7, at="10.0.0.5:1", HF_HOME="/a").raylet(8, HF_HOME="/b")
     assert job.seen("HF_HOME") == (None, "/b", "/b", "the raylet")
 
 
-def test_secrets_are_compared_by_being_there_alone(job: Job) -> None:
+def test_secrets_are_compared_only_by_presence(job: Job) -> None:
     row = job.shell(HF_TOKEN="hunter2").raylet(PATH="/bin").row("HF_TOKEN")
     assert (row.driver.undetermined, row.driver.is_set, row.worker.is_set) == (WITHHELD, True, False)
     assert row.differs
     assert "hunter2" not in repr(resolved_environment(job.parties))
 
 
-def test_a_secret_that_verl_or_a_runtime_env_gives_is_withheld_too(job: Job) -> None:
+def test_secret_from_verl_or_a_runtime_env_is_withheld(job: Job) -> None:
     given = {
         "ray_init": {"runtime_env": {"env_vars": {"WANDB_API_KEY": "hunter2", "X_URL": "http://a:hunter2@b"}}}
     }
@@ -316,25 +318,27 @@ def test_a_secret_that_verl_or_a_runtime_env_gives_is_withheld_too(job: Job) -> 
     assert "hunter2" not in repr(resolved_environment(job.parties))
 
 
-def test_ray_sets_some_where_they_are_not_set(job: Job) -> None:
+def test_ray_sets_unset_variables(job: Job) -> None:
     job.ray(utils=RAY_SOURCE)
     assert job.row("OMP_NUM_THREADS").decided_by == "Ray"
     assert job.row("OMP_NUM_THREADS").worker.is_set is True
     assert job.shell(OMP_NUM_THREADS="3").seen("OMP_NUM_THREADS") == ("3", "3", "3", "the driver")
 
 
-def test_the_allocator_that_ray_preloads_for_its_raylet_is_none_of_the_workers(job: Job) -> None:
+def test_allocator_preloaded_for_the_raylet_is_not_inherited(job: Job) -> None:
     job.raylet(LD_PRELOAD="/env/libjemalloc.so", RAY_LD_PRELOAD_ON_WORKERS="0")
     assert resolved_environment(job.parties).get("LD_PRELOAD") is None
 
 
-def test_what_other_processes_get_later(job: Job) -> None:
+def test_variables_set_later_for_other_processes(job: Job) -> None:
     row = job.shell(NCCL_CUMEM_ENABLE="1", LATER="x").row("NCCL_CUMEM_ENABLE")
     assert [(one.to, one.value.text) for one in row.later] == [("rollout servers", "1")]
 
 
 @pytest.mark.parametrize("gpus", [Absent("no GPU"), GpuKinds()])
-def test_gpus_elsewhere_are_not_guessed(gpus: GpuKinds | Unknown, job: Job) -> None:
+def test_gpu_dependent_variable_is_undetermined_without_local_gpus(
+    gpus: GpuKinds | Unknown, job: Job
+) -> None:
     job.parties = replace(job.parties, gpus=gpus)
     assert job.row("CUDA_DEVICE_MAX_CONNECTIONS").worker.is_set is None
 
@@ -360,7 +364,7 @@ def test_a_missing_program_is_reported(job: Job) -> None:
     assert "main_mine was not found" in resolved_environment(job.parties).unread[0]
 
 
-def test_a_program_without_ray_passes_by_the_raylets(job: Job) -> None:
+def test_program_without_ray_is_not_affected_by_raylets(job: Job) -> None:
     """Supervised fine-tuning is started by torchrun; what its code sets itself is verl's."""
     program = job.tree.folder / "trainer" / "sft_trainer.py"
     program.write_text("import os\nos.environ['NCCL_DEBUG'] = 'WARN'\n")
@@ -373,14 +377,14 @@ def test_a_program_without_ray_passes_by_the_raylets(job: Job) -> None:
     assert found.get("OMP_NUM_THREADS") is None
 
 
-def test_a_program_without_a_known_way_to_ray_is_reported(job: Job) -> None:
+def test_program_without_a_known_path_to_ray_init_is_reported(job: Job) -> None:
     program = job.tree.folder / "trainer" / "main_other.py"
     program.write_text("import ray\n\nclass Main:\n    def run(self):\n        ray.init()\n")
     job.script("python -m verl.trainer.main_other a.b=1\n")
     assert "no way to ray.init" in resolved_environment(job.parties).unread[0]
 
 
-def test_ray_gives_each_worker_its_gpus_unless_that_is_disabled(job: Job) -> None:
+def test_ray_assigns_gpus_to_each_worker_unless_disabled(job: Job) -> None:
     job.ray(utils="")
     folder = job.folder / "site" / "ray" / "_private" / "accelerators"
     folder.mkdir()
@@ -397,7 +401,7 @@ def test_ray_gives_each_worker_its_gpus_unless_that_is_disabled(job: Job) -> Non
 
 
 @pytest.mark.parametrize(("gpus", "sees"), [(GpuKinds(), "0,1"), (Absent("no GPU"), None)])
-def test_ray_leaves_the_variables_of_other_makers_gpus_alone(
+def test_ray_keeps_device_variables_of_other_vendors(
     gpus: GpuKinds | Unknown, sees: str | None, job: Job
 ) -> None:
     job.ray(utils="")
@@ -412,7 +416,7 @@ def test_ray_leaves_the_variables_of_other_makers_gpus_alone(
     assert row.worker.text == sees
 
 
-def test_a_repair_is_judged_with_a_restarted_raylet(job: Job) -> None:
+def test_repair_is_judged_with_a_restarted_raylet(job: Job) -> None:
     """What becomes of its environment then is for the machine to say; the process itself still has the old one."""
     job.shell(NCCL_IB_HCA="mlx5").raylet(PATH="/bin")
     assert job.seen("NCCL_IB_HCA") == ("mlx5", None, None, "nobody")
@@ -467,12 +471,12 @@ def said_about(job: Job) -> list[str]:
         ),
     ],
 )
-def test_no_rule_reports_where_nothing_is_wrong(make: Callable[[Job], Job], job: Job) -> None:
+def test_correct_environment_has_no_findings(make: Callable[[Job], Job], job: Job) -> None:
     assert len(RULES) == 8
     assert said_about(make(job)) == []
 
 
-def test_and_they_speak_where_something_is(job: Job) -> None:
+def test_incorrect_environment_has_findings(job: Job) -> None:
     assert said_about(job.shell(**USUAL, NCCL_ALGO="Ring").raylet(**USUAL)) != []
 
 

@@ -160,7 +160,7 @@ def wrong(
     }
 
 
-def test_what_a_raylet_that_runs_hands_on(environment: Environment, folder: Path) -> None:
+def test_environment_passed_on_by_a_running_raylet(environment: Environment, folder: Path) -> None:
     address = started(
         folder,
         environment,
@@ -199,7 +199,7 @@ def test_what_a_raylet_that_runs_hands_on(environment: Environment, folder: Path
     ]
 
 
-def test_a_job_that_starts_its_own_ray(environment: Environment, folder: Path) -> None:
+def test_job_that_starts_its_own_ray(environment: Environment, folder: Path) -> None:
     environ = bare(folder, environment, NCCL_DEBUG="INFO", HF_HOME="/of/the/driver", OMP_NUM_THREADS="3")
     table = foretold(environment, environ)
     real = seen(environment, environ, "")
@@ -211,7 +211,7 @@ def test_a_job_that_starts_its_own_ray(environment: Environment, folder: Path) -
     assert table.worker("OMP_NUM_THREADS").text == "3"
 
 
-def test_ray_refuses_what_a_job_and_verl_both_give(environment: Environment, folder: Path) -> None:
+def test_ray_rejects_variables_given_by_both_job_and_verl(environment: Environment, folder: Path) -> None:
     """Why ENV116 is an error: equal values are refused as well. Ray says so before it connects to anything."""
     job = json.dumps({"runtime_env": {"env_vars": {"NCCL_ALGO": "Ring"}}})
     environ = bare(folder, environment, NCCL_ALGO="Ring", RAY_JOB_CONFIG_JSON_ENV_VAR=job)

@@ -33,14 +33,14 @@ def of(folder: Path) -> ForeignDevices | Unknown:
 @pytest.mark.parametrize(
     ("source", "refused"), [(BOTH, ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")), (ONLY_READ, ())]
 )
-def test_what_stops_a_worker(tmp_path: Path, source: str, refused: tuple[str, ...]) -> None:
+def test_device_variables_that_stop_a_worker(tmp_path: Path, source: str, refused: tuple[str, ...]) -> None:
     file = tmp_path / "single_controller" / "base" / "worker.py"
     file.parent.mkdir(parents=True)
     file.write_text(source, "utf-8")
     assert of(tmp_path) == ForeignDevices(refused, str(file))
 
 
-def test_without_the_file_nothing_is_known(tmp_path: Path) -> None:
+def test_missing_file_is_unknown(tmp_path: Path) -> None:
     assert isinstance(of(tmp_path), Unknown)
 
 

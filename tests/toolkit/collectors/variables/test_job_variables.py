@@ -26,29 +26,29 @@ def job(*settings: Setting, rows: tuple[Effective, ...] = ()) -> JobVariables:
     return found
 
 
-def test_without_a_launch_file_it_is_the_shell() -> None:
+def test_shell_applies_without_a_launch_file() -> None:
     found = job_variables.collect(SHELL, Unknown("none"), NOT_FOLLOWED)
     assert found == JobVariables(SHELL.values, {}, ("HF_TOKEN",))
     assert found.has("HF_TOKEN")
     assert not found.has("HF_OTHER")
 
 
-def test_the_last_line_wins() -> None:
+def test_last_setting_wins() -> None:
     found = job(Setting("HF_HOME", "/a", "run.sh", 2), Setting("HF_HOME", "/b", "run.sh", 5))
     assert (found.get("HF_HOME"), found.places["HF_HOME"]) == ("/b", ("run.sh", 5))
 
 
-def test_what_a_file_takes_away_is_gone() -> None:
+def test_variable_unset_in_a_file_is_removed() -> None:
     found = job(Setting("HF_HOME", None, "run.sh", 2, removed=True))
     assert not found.has("HF_HOME")
 
 
-def test_an_undetermined_value_is_not_the_shells() -> None:
+def test_undetermined_value_hides_that_of_the_shell() -> None:
     found = job(Setting("HF_HOME", None, "run.sh", 2))
     assert (found.get("HF_HOME"), found.has("HF_HOME")) == ("", True)
 
 
-def test_a_value_that_a_file_tells_was_withheld_in_the_shell_only() -> None:
+def test_value_set_in_a_file_replaces_a_withheld_one() -> None:
     assert job(Setting("HF_TOKEN", "", "run.sh", 2)).undetermined == ()
 
 
@@ -56,7 +56,7 @@ def worker(name: str, value: Value, path: str = "") -> Effective:
     return Effective(name, Value(), (Value(),), (value,), "the raylet", path, 7 if path else 0)
 
 
-def test_what_is_certain_to_reach_the_workers_wins() -> None:
+def test_known_worker_value_wins() -> None:
     rows = (
         worker("HF_HOME", Value("/raylet")),
         worker("CUDA_HOME", Value()),
@@ -67,6 +67,6 @@ def test_what_is_certain_to_reach_the_workers_wins() -> None:
     assert found.places == {"VLLM_X": ("/env/verl/trainer/constants_ppo.py", 7)}
 
 
-def test_undetermined_values_of_workers_leave_the_local_ones() -> None:
+def test_undetermined_worker_value_keeps_the_local_one() -> None:
     found = job(rows=(worker("HF_HOME", Value(undetermined="not the same in all raylets here")),))
     assert found.get("HF_HOME") == "/home/me/hf"

@@ -59,7 +59,9 @@ from verl.tools.search_tool import SearchTool, Result
         ([], "", []),
     ],
 )
-def test_what_is_missing(tmp_path: Path, words: list[str], path: str, missing: list[str]) -> None:
+def test_missing_modules_are_reported(
+    tmp_path: Path, words: list[str], path: str, missing: list[str]
+) -> None:
     job, site = tmp_path / "job", tmp_path / "site"
     for folder in (job / "lib", site / "installed"):
         folder.mkdir(parents=True)
@@ -84,7 +86,7 @@ def test_what_is_missing(tmp_path: Path, words: list[str], path: str, missing: l
     assert [module.name for module in found.modules] == missing
 
 
-def test_names_that_the_installed_verl_lacks(tmp_path: Path) -> None:
+def test_names_missing_from_the_installed_verl_are_reported(tmp_path: Path) -> None:
     site, job = tmp_path / "site", tmp_path / "job"
     for name, text in {
         "verl/__init__.py": "from .protocol import *",
@@ -134,7 +136,7 @@ HELPER = "import sys\nsys.path.append('/elsewhere')\n"
         ("import packed\n", [], (), []),
     ],
 )
-def test_modules_that_something_may_bring(
+def test_module_that_may_become_importable_is_not_missing(
     tmp_path: Path, source: str, words: list[str], made: tuple[str, ...], missing: list[str]
 ) -> None:
     (tmp_path / "reward.py").write_text(source)

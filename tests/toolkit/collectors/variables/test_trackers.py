@@ -63,7 +63,7 @@ def write(root: Path, path: str, text: str) -> None:
     file.write_text(text)
 
 
-def test_nothing_is_there(tmp_path: Path) -> None:
+def test_defaults_without_any_login(tmp_path: Path) -> None:
     found = look(tmp_path)
     assert [(tracker.installed, tracker.key_from, tracker.mode) for tracker in found.trackers] == [
         (True, "", ""),
@@ -79,7 +79,7 @@ def test_nothing_is_there(tmp_path: Path) -> None:
         ("", ("WANDB_API_KEY",)),
     ],
 )
-def test_without_HOME_the_table_of_users_counts(
+def test_home_defaults_to_the_user_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str, wandb: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=home))
@@ -122,13 +122,13 @@ def test_a_file_with_an_entry_for_the_server(
     assert bool(one(look(tmp_path, **environ)).key_from) is found
 
 
-def test_the_file_may_be_elsewhere(tmp_path: Path) -> None:
+def test_netrc_variable_moves_the_file(tmp_path: Path) -> None:
     write(tmp_path, "/else/netrc", f"machine api.wandb.ai password {SECRET}")
     assert one(look(tmp_path, NETRC="/else/netrc")).key_from == "/else/netrc"
 
 
 @pytest.mark.parametrize("path", ["/home/me/.swanlab/.netrc", "/job/.swanlab/.netrc"])
-def test_swanlab_has_files_of_its_own(tmp_path: Path, path: str) -> None:
+def test_swanlab_files_are_read(tmp_path: Path, path: str) -> None:
     write(tmp_path, path, f"machine https://api.swanlab.cn login x password {SECRET}")
     assert one(look(tmp_path), "swanlab").key_from == path
 
@@ -141,16 +141,16 @@ def test_swanlab_has_files_of_its_own(tmp_path: Path, path: str) -> None:
         ({"WANDB_DISABLED": "false"}, ""),
     ],
 )
-def test_a_mode_that_needs_no_server(tmp_path: Path, environ: dict[str, str], mode: str) -> None:
+def test_mode_without_a_server(tmp_path: Path, environ: dict[str, str], mode: str) -> None:
     assert one(look(tmp_path, **environ)).mode == mode
 
 
-def test_the_mode_that_wandb_offline_leaves_behind(tmp_path: Path) -> None:
+def test_mode_saved_by_wandb_offline(tmp_path: Path) -> None:
     write(tmp_path, "/job/wandb/settings", "[default]\nmode = offline\n")
     assert one(look(tmp_path)).mode == "offline"
 
 
-def test_a_variable_that_means_no_network(tmp_path: Path) -> None:
+def test_offline_variable_is_recognised(tmp_path: Path) -> None:
     assert look(tmp_path, variables={"HF_HUB_OFFLINE": "1"}).offline == "HF_HUB_OFFLINE"
     assert look(tmp_path, variables={"HF_HUB_OFFLINE": "0"}).offline == ""
 
@@ -173,14 +173,14 @@ def test_wandb_refuses_to_run_without_a_key(tmp_path: Path) -> None:
     assert one(look(tmp_path, launch=JOB, WANDB_ANONYMOUS="allow")).refuses == ""
 
 
-def test_a_script_that_logs_in(tmp_path: Path) -> None:
+def test_script_that_logs_in_needs_no_key(tmp_path: Path) -> None:
     write(tmp_path, "/site/wandb/sdk/wandb_login.py", "# No API key configured. Use")
     write(tmp_path, "/run.sh", "wandb login $KEY\n")
     job = Launch(((f"{tmp_path}/run.sh", "shell script"),))
     assert one(look(tmp_path, launch=job)).refuses == ""
 
 
-def test_beside_a_tree_alone_it_is_unknown_what_is_installed(tmp_path: Path) -> None:
+def test_installation_is_unknown_for_a_bare_tree(tmp_path: Path) -> None:
     only_a_tree = Target(Path("/own/bin/python"), "verl-doctor's own", verl=Path("/tree/verl"))
     found = trackers.collect(
         Machine(root=tmp_path),

@@ -62,7 +62,7 @@ environment_variables = {
         ("VERL_RARE_LEVEL", "debug", ""),
     ],
 )
-def test_a_value_that_cannot_be_read(
+def test_invalid_values_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, text: str
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

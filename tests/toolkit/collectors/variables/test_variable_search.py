@@ -100,13 +100,13 @@ def vllm(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["VLLM_USED", "VLLM_NEW", "VLLM_OLD"])
-def test_an_entry_that_code_asks_for_is_read(vllm: Path, name: str) -> None:
+def test_used_entry_has_its_reader(vllm: Path, name: str) -> None:
     (reader,) = one(vllm, name).readers
     assert (reader.package, Path(reader.path).name, reader.line) == ("vllm", "core.py", 3)
 
 
 @pytest.mark.parametrize("name", ["VLLM_UNUSED", "VLLM_IDLE_ALIAS"])
-def test_an_entry_that_is_never_used_is_declared_and_dead(vllm: Path, name: str) -> None:
+def test_unused_entry_is_declared_and_dead(vllm: Path, name: str) -> None:
     reading = one(vllm, name)
     assert reading.dead
     assert reading.declared
@@ -114,18 +114,18 @@ def test_an_entry_that_is_never_used_is_declared_and_dead(vllm: Path, name: str)
 
 
 @pytest.mark.parametrize("name", ["VLLM_GONE", "VLLM_NEVER", "VLLM_SET"])
-def test_what_no_code_asks_for_is_dead(vllm: Path, name: str) -> None:
+def test_unread_variable_is_dead(vllm: Path, name: str) -> None:
     reading = one(vllm, name)
     assert reading.dead
     assert reading.declared is None
 
 
-def test_the_source_of_a_variable_is_shown(vllm: Path) -> None:
+def test_code_that_sets_a_variable_is_listed(vllm: Path) -> None:
     (setter,) = one(vllm, "VLLM_SET").setters
     assert setter.line == 4
 
 
-def test_variables_that_verl_sets_for_its_workers_are_shown_whatever_reads_them(vllm: Path) -> None:
+def test_variables_set_by_verl_are_listed_for_any_reader(vllm: Path) -> None:
     site(vllm, {"verl/__init__.py": "", "verl/constants.py": 'ENV = {"env_vars": {"VLLM_USED": "1"}}\n'})
     reading = one(vllm, "VLLM_USED")
     assert ([reader.package for reader in reading.readers], [at.package for at in reading.setters]) == (
@@ -134,45 +134,45 @@ def test_variables_that_verl_sets_for_its_workers_are_shown_whatever_reads_them(
     )
 
 
-def test_a_configuration_of_verl_may_ask_for_a_variable(vllm: Path) -> None:
+def test_verl_configuration_may_read_a_variable(vllm: Path) -> None:
     site(vllm, {"verl/__init__.py": "", "verl/config/a.yaml": "a: 1\nb: ${oc.env:VERL_FOLDER,null}\n"})
     (reader,) = one(vllm, "VERL_FOLDER").readers
     assert (Path(reader.path).name, reader.line) == ("a.yaml", 2)
     assert one(vllm, "VERL_FOLDERS").near == "VERL_FOLDER"
 
 
-def test_a_name_in_a_list_may_be_read(vllm: Path) -> None:
+def test_name_in_a_list_may_be_read(vllm: Path) -> None:
     assert one(vllm, "VLLM_LISTED").unclear.endswith("core.py:5 names it")
 
 
-def test_a_name_that_is_put_together_may_be_read(vllm: Path) -> None:
+def test_composed_name_may_be_read(vllm: Path) -> None:
     assert one(vllm, "VLLM_DEBUG_CACHE_LEVEL").unclear.endswith("composes such names")
     assert one(vllm, "VLLM_DEBUG_CACHE").dead
 
 
-def test_the_nearest_name_is_one_that_is_read(vllm: Path) -> None:
+def test_nearest_name_is_one_that_is_read(vllm: Path) -> None:
     assert one(vllm, "VLLM_USDE").near == "VLLM_USED"
     assert one(vllm, "VLLM_IDL").near == ""
 
 
-def test_without_its_owner_nothing_is_dead(tmp_path: Path) -> None:
+def test_nothing_is_dead_without_its_owner(tmp_path: Path) -> None:
     assert one(tmp_path, "VLLM_USED").unclear == "vllm was not found in this environment"
     assert one(tmp_path, "NCCL_DEBUG").unclear == "no libnccl.so was found in this environment"
     assert one(tmp_path, "OMP_NUM_THREADS").unclear == "any library may read OMP_ variables"
 
 
-def test_what_collects_an_environment_reads_nothing_for_the_job(vllm: Path) -> None:
+def test_environment_collectors_and_tests_are_not_readers(vllm: Path) -> None:
     site(vllm, {"vllm/collect_env.py": "os.environ.get('VLLM_GONE')", "vllm/tests/a.py": "envs.VLLM_UNUSED"})
     assert one(vllm, "VLLM_GONE").dead
     assert one(vllm, "VLLM_UNUSED").dead
 
 
-def test_a_source_that_cannot_be_parsed_leaves_it_open(vllm: Path) -> None:
+def test_unparsable_source_leaves_the_result_open(vllm: Path) -> None:
     site(vllm, {"vllm/broken.py": "def f(:\n  envs.VLLM_GONE"})
     assert "cannot be parsed" in one(vllm, "VLLM_GONE").unclear
 
 
-def test_the_warning_of_vllm_is_seen(vllm: Path) -> None:
+def test_vllm_warning_is_detected(vllm: Path) -> None:
     assert not look(vllm, "VLLM_GONE").vllm_warns
     site(
         vllm,
@@ -199,11 +199,11 @@ def test_names_in_a_compiled_program_are_read(ray: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["RAY_num_prestart_python_workers", "RAY_event_stats", "RAY_worker"])
-def test_a_part_of_a_name_is_another_name(ray: Path, name: str) -> None:
+def test_part_of_a_name_is_a_different_name(ray: Path, name: str) -> None:
     assert one(ray, name).dead
 
 
-def test_a_bare_beginning_needs_the_other_half_beside_it(ray: Path) -> None:
+def test_name_composed_from_two_parts_is_undetermined(ray: Path) -> None:
     assert one(ray, "RAY_storage").unclear.endswith("node.py composes such names")
 
 
@@ -211,14 +211,14 @@ def test_the_nearest_name_in_a_compiled_program(ray: Path) -> None:
     assert one(ray, "RAY_worker_register_timeout_second").near == "RAY_worker_register_timeout_seconds"
 
 
-def test_a_name_across_two_pieces_of_a_large_file(ray: Path) -> None:
+def test_name_across_a_chunk_boundary_is_found(ray: Path) -> None:
     program = ray / "ray/core/src/ray/raylet/raylet"
     program.write_bytes(b"\0" * (8 * 1024 * 1024 - 10) + b"RAY_over_the_edge\0")
     assert one(ray, "RAY_over_the_edge").readers
     assert one(ray, "RAY_over_").dead
 
 
-def test_a_bare_tree_is_taken_for_the_installed_one(ray: Path, tmp_path: Path) -> None:
+def test_named_tree_replaces_the_installed_one(ray: Path, tmp_path: Path) -> None:
     other = site(
         tmp_path / "other", {"ray/__init__.py": "os.environ['RAY_NEW']", "ray/_raylet.so": b"\0RAY_old\0"}
     )
@@ -231,7 +231,7 @@ def script(path: Path, text: str, *names: str) -> Launch:
     return Launch(((str(path), "shell script"),), tuple(Setting(name, "1", str(path), 1) for name in names))
 
 
-def test_a_script_that_uses_a_variable_itself_reads_it(vllm: Path, tmp_path: Path) -> None:
+def test_script_that_uses_a_variable_is_a_reader(vllm: Path, tmp_path: Path) -> None:
     launch = script(
         tmp_path / "run.sh",
         "export VLLM_PORT_OF_MINE=1\nserve --port ${VLLM_PORT_OF_MINE}\n",
@@ -241,23 +241,23 @@ def test_a_script_that_uses_a_variable_itself_reads_it(vllm: Path, tmp_path: Pat
     assert [str(reader) for reader in reading.readers] == [f"{tmp_path}/run.sh:2"]
 
 
-def test_a_default_for_itself_is_no_use(vllm: Path, tmp_path: Path) -> None:
+def test_default_for_the_variable_itself_is_not_a_use(vllm: Path, tmp_path: Path) -> None:
     launch = script(tmp_path / "run.sh", "export VLLM_MINE=${VLLM_MINE:-1}\n# $VLLM_MINE\n", "VLLM_MINE")
     (reading,) = look(vllm, launch=launch).variables
     assert reading.dead
 
 
-def test_an_answer_is_remembered_until_a_source_changes(vllm: Path) -> None:
+def test_result_is_cached_until_a_source_changes(vllm: Path) -> None:
     assert one(vllm, "VLLM_GONE").dead
     site(vllm, {"vllm/late.py": "os.environ['VLLM_GONE']"})
     assert one(vllm, "VLLM_GONE").readers
 
 
-def test_an_answer_is_remembered_until_a_compiled_file_changes(ray: Path) -> None:
+def test_result_is_cached_until_a_compiled_file_changes(ray: Path) -> None:
     assert one(ray, "RAY_late").dead
     (ray / "ray/core/src/ray/raylet/raylet").write_bytes(RAYLET + b"RAY_late\0")
     assert one(ray, "RAY_late").readers
 
 
-def test_what_belongs_to_no_family_is_not_searched(vllm: Path) -> None:
+def test_variables_of_other_families_are_not_searched(vllm: Path) -> None:
     assert look(vllm, "PATH", "CUDA_HOME").variables == ()

@@ -46,7 +46,7 @@ def with_configuration(job: Job, **changes: Any) -> Job:
     return Job(job.tree, job.program, job.module, known, capability=(9, 0))
 
 
-def test_defaults_step_back_and_what_is_forced_stays(job: Job) -> None:
+def test_defaults_yield_to_the_driver_and_forced_values_do_not(job: Job) -> None:
     begun = start(with_configuration(job), {"VLLM_LOGGING_LEVEL": "INFO", "FORCED": "0"})
     assert dict(begun.env_vars) == {
         "NCCL_DEBUG": "INFO",
@@ -57,12 +57,12 @@ def test_defaults_step_back_and_what_is_forced_stays(job: Job) -> None:
     assert not begun.env_vars.open
 
 
-def test_the_driver_changes_its_own_environment_on_the_way(job: Job) -> None:
+def test_driver_changes_its_own_environment(job: Job) -> None:
     begun = start(with_configuration(job), {})
     assert dict(begun.environ) == {"SET_BY_IMPORT": "0", "PYTHONHASHSEED": "7"}
 
 
-def test_without_a_configuration_it_is_not_known_what_depends_on_it(job: Job) -> None:
+def test_values_depending_on_a_missing_configuration_are_unclear(job: Job) -> None:
     begun = start(job, {})
     assert begun.environ["PYTHONHASHSEED"] is UNCLEAR
     assert begun.env_vars["CUDA_DEVICE_MAX_CONNECTIONS"] is UNCLEAR
@@ -81,13 +81,13 @@ def test_each_variable_records_where_it_was_written(job: Job) -> None:
     assert (Path(path).name, line) == ("given.py", 6)
 
 
-def test_a_program_that_leads_nowhere(job: Job, tmp_path: Path) -> None:
+def test_program_without_ray_init_is_not_reached(job: Job, tmp_path: Path) -> None:
     program = tmp_path / "mine.py"
     program.write_text("print('hello')\n")
     assert not start(Job(job.tree, program, "mine"), {}).reached
 
 
-def test_actors_are_given_more_when_they_are_created(job: Job) -> None:
+def test_actors_receive_further_variables_at_creation(job: Job) -> None:
     environ = Table({"NCCL_CUMEM_ENABLE": "1"})
     every = (*for_workers(job, environ), *for_servers(job, environ))
     given = {(one.to, one.name): one.value for one in every}
@@ -99,7 +99,7 @@ def test_actors_are_given_more_when_they_are_created(job: Job) -> None:
     }
 
 
-def test_what_workers_set_while_they_run_but_not_those_of_another_engine_or_rollout(job: Job) -> None:
+def test_variables_set_by_running_workers_are_found(job: Job) -> None:
     found = [(one.name, one.value, one.to.rpartition(".")[2]) for one in while_running(job)]
     assert found == [("LATER", "1", "launch"), ("GONE", None, "launch")]
 
@@ -161,7 +161,7 @@ def of_release(tree: Path, environ: Mapping[str, str], capability: tuple[int, in
 @pytest.mark.real
 @pytest.mark.parametrize("version", ["0.5.0", "0.6.0", "0.6.1", "0.7.0", "0.7.1", "0.8.0", "0.9.0", "0.9.1"])
 @pytest.mark.parametrize("capability", [(9, 0), (10, 0)])
-def test_a_release_gives_what_its_own_function_returns(
+def test_computed_table_equals_that_of_the_release(
     version: str, capability: tuple[int, int], wheel_tree: Callable[[str, str], Path]
 ) -> None:
     tree = wheel_tree("verl", version)
@@ -179,7 +179,7 @@ def test_a_release_gives_what_its_own_function_returns(
 
 
 @pytest.mark.real
-def test_the_oldest_release_that_calls_ray_init_gives_a_fixed_table(
+def test_oldest_release_with_ray_init_uses_a_fixed_table(
     wheel_tree: Callable[[str, str], Path],
 ) -> None:
     begun = of_release(wheel_tree("verl", "0.4.1"), {"NCCL_DEBUG": "INFO"}, (9, 0))
@@ -193,7 +193,7 @@ def test_the_oldest_release_that_calls_ray_init_gives_a_fixed_table(
     ("version", "given"),
     [("0.6.1", None), ("0.7.1", "0"), ("0.8.0", "0"), ("0.9.0", "0"), ("0.9.1", "1")],
 )
-def test_what_releases_force_on_their_rollout_servers(
+def test_variables_forced_on_rollout_servers_by_releases(
     version: str, given: str | None, wheel_tree: Callable[[str, str], Path]
 ) -> None:
     tree = wheel_tree("verl", version) / "verl"

@@ -54,26 +54,24 @@ def test_devices_are_named_by_number_and_by_uuid(value: str, left: tuple[int, ..
         ("0,,1", (0,), ""),
     ],
 )
-def test_what_follows_an_entry_that_names_nothing_is_not_seen(
-    value: str, left: tuple[int, ...], stops_at: str
-) -> None:
+def test_devices_after_an_invalid_entry_are_hidden(value: str, left: tuple[int, ...], stops_at: str) -> None:
     found = chosen(value, FOUR)
     assert (found.devices, found.stops_at) == (left, stops_at)
 
 
 @pytest.mark.parametrize(("value", "cut"), [("0 1", "0 1"), ("0;1,2", "0;1"), ("1 , 2", None)])
-def test_what_stands_behind_a_number_is_not_read(value: str, cut: str | None) -> None:
+def test_text_after_a_number_is_ignored(value: str, cut: str | None) -> None:
     assert chosen(value, FOUR).cut == cut
 
 
 @pytest.mark.parametrize("value", ["0,0", "1, 2, 1", "GPU-1abcdef1,GPU-1abcdef1"])
-def test_a_repeated_entry_hides_all(value: str) -> None:
+def test_repeated_entry_hides_all_devices(value: str) -> None:
     found = chosen(value, FOUR)
     assert found.devices == ()
     assert found.repeated
 
 
-def test_parts_of_a_divided_gpu() -> None:
+def test_mig_devices() -> None:
     assert chosen("MIG-22222222-d72c-4106-c12f-20bd9faed9f6", DIVIDED).devices == (0,)
     assert chosen("MIG-11111111,MIG-22222222", DIVIDED) == Choice("MIG-11111111,MIG-22222222", (0,))
     assert chosen("MIG-33333333", DIVIDED).stops_at == "MIG-33333333"
@@ -88,29 +86,29 @@ def collected(*settings: Setting, **environ: str) -> VisibleDevices:
     return found
 
 
-def test_all_are_seen_where_the_variable_is_not_set() -> None:
+def test_unset_variable_shows_all_devices() -> None:
     assert collected() == VisibleDevices((0, 1, 2, 3))
 
 
-def test_the_launch_script_counts_before_the_shell() -> None:
+def test_launch_script_overrides_the_shell() -> None:
     found = collected(Setting("CUDA_VISIBLE_DEVICES", "0,1", "run.sh", 3), CUDA_VISIBLE_DEVICES="3")
     assert found.devices == (0, 1)
     assert found.choice == Choice("0,1", (0, 1), path="run.sh", line=3)
 
 
-def test_a_script_that_takes_the_variable_away() -> None:
+def test_script_that_unsets_the_variable() -> None:
     gone = Setting("CUDA_VISIBLE_DEVICES", None, "run.sh", 3, removed=True)
     assert collected(gone, CUDA_VISIBLE_DEVICES="3") == VisibleDevices((0, 1, 2, 3))
 
 
-def test_what_reading_the_script_cannot_tell_may_be_any() -> None:
+def test_undetermined_script_leaves_all_devices_possible() -> None:
     undetermined = Setting("CUDA_VISIBLE_DEVICES", None, "run.sh", 3)
     perhaps = Setting("CUDA_VISIBLE_DEVICES", "0", "run.sh", 4, conditional=True)
     assert collected(undetermined, perhaps, CUDA_VISIBLE_DEVICES="3") == VisibleDevices((0, 1, 2, 3))
     assert collected(perhaps, CUDA_VISIBLE_DEVICES="3").devices == (3,)
 
 
-def test_a_raylet_keeps_the_value_that_it_was_started_with() -> None:
+def test_raylet_keeps_its_initial_value() -> None:
     raylet = Raylet(77, "", "", "", 1.0, Variables({"CUDA_VISIBLE_DEVICES": "2,8"}))
     other = Raylet(78, "", "", "", 1.0, Variables())
     found = visible_devices.collect(

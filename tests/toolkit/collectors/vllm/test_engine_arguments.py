@@ -37,18 +37,18 @@ def look(folder: Path, *words: str, arguments: str = ARGUMENTS) -> EngineArgumen
     return found
 
 
-def test_fields_options_and_parameters_are_taken(tmp_path: Path) -> None:
+def test_fields_options_and_parameters_are_read(tmp_path: Path) -> None:
     found = look(tmp_path, "+actor_rollout_ref.rollout.engine_kwargs.vllm.seed=1")
     assert isinstance(found, EngineArguments)
     assert found.names == ("max_model_len", "model", "swap_space", "tokenizer_mode")
     assert found.by_verl == ("mine",)
 
 
-def test_nothing_is_read_for_a_job_that_hands_none_on(tmp_path: Path) -> None:
+def test_job_without_engine_arguments_is_absent(tmp_path: Path) -> None:
     assert isinstance(look(tmp_path, "trainer.nnodes=1"), Absent)
 
 
-def test_sources_that_cannot_be_read(tmp_path: Path) -> None:
+def test_unparsable_sources_are_unknown(tmp_path: Path) -> None:
     found = look(tmp_path, "+actor_rollout_ref.rollout.engine_kwargs.vllm.seed=1", arguments="class (")
     assert isinstance(found, Unknown)
     assert "EngineArgs" in found.reason

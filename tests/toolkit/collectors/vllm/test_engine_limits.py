@@ -40,7 +40,7 @@ def limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EngineLimits:
     return found
 
 
-def test_what_verl_hands_on(limits: EngineLimits) -> None:
+def test_arguments_passed_by_verl(limits: EngineLimits) -> None:
     assert limits.handed == {
         "gpu_memory_utilization": "gpu_memory_utilization",
         "tp": "tensor_model_parallel_size",
@@ -60,10 +60,10 @@ def test_what_verl_hands_on(limits: EngineLimits) -> None:
         ("dtype", "float17", "one of auto, half"),
     ],
 )
-def test_what_it_refuses(limits: EngineLimits, argument: str, value: object, takes: str) -> None:
+def test_rejected_values(limits: EngineLimits, argument: str, value: object, takes: str) -> None:
     found = {limit.argument: limit for limit in limits.limits}
     assert found[argument].refuses(value) == takes
 
 
-def test_any_text_and_other_classes_have_no_choices(limits: EngineLimits) -> None:
+def test_free_text_and_unrelated_classes_have_no_limits(limits: EngineLimits) -> None:
     assert {limit.argument for limit in limits.limits} == {"gpu_memory_utilization", "scheduling_policy", "max_num_seqs", "dtype"}  # fmt: skip

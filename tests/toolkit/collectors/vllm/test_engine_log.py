@@ -24,19 +24,19 @@ def said(text: str, *pids: int) -> EngineLog:
     return read_engine_log(text.splitlines(), pids or (7,))
 
 
-def test_an_engine_that_sleeps() -> None:
+def test_sleeping_engine_is_recognised() -> None:
     assert said(START + SLEEP) == EngineLog(
         asleep=True, freed=118.3, in_use=15.95, weights=14.25, cache=101.5, graphs=1.75
     )
 
 
-def test_one_that_was_woken_does_not() -> None:
+def test_woken_engine_is_not_asleep() -> None:
     assert not said(START).asleep
     assert not said(SLEEP + WAKE).asleep
     assert said(SLEEP + WAKE + SLEEP).asleep
 
 
-def test_of_another_engine_in_the_same_log_nothing_counts() -> None:
+def test_lines_of_another_engine_are_ignored() -> None:
     other = SLEEP.replace("pid=7", "pid=8").replace("118.30", "1.00")
     assert said(SLEEP + other).freed == 118.3
     assert said(other + WAKE, 8).asleep
@@ -50,11 +50,11 @@ def test_of_another_engine_in_the_same_log_nothing_counts() -> None:
         "\x1b[36m(vLLMHttpServer pid=5, ip=192.0.2.1)\x1b[0m (Worker_TP0 pid=9) INFO x Sleep mode freed 40 GiB memory, 3.5 GiB memory is still in use.",
     ],
 )
-def test_the_speaker_is_named_or_not(line: str) -> None:
+def test_log_lines_with_and_without_a_process_name(line: str) -> None:
     found = said(line, 9)
     assert (found.freed, found.in_use) == (40.0, 3.5)
 
 
-def test_the_old_words_for_the_cache() -> None:
+def test_old_wording_for_the_cache_is_read() -> None:
     line = "weights take 2.98GiB; non_torch_memory takes 0.1GiB; the rest of the memory reserved for KV Cache is 30.25GiB."
     assert said(line).cache == 30.25

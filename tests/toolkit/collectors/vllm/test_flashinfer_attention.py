@@ -39,18 +39,18 @@ def look(tree: Tree, capability: str = "9.0", platform: VllmPlatform = CUDA) -> 
 @pytest.mark.parametrize(
     ("capability", "first"), [("9.0", "FLASH_ATTN"), ("10.0", "FLASHINFER"), ("12.0", "FLASH_ATTN")]
 )
-def test_the_first_for_these_gpus(tmp_path: Path, capability: str, first: str) -> None:
+def test_first_backend_for_the_gpus(tmp_path: Path, capability: str, first: str) -> None:
     found = look(vllm(tmp_path, {"platforms/cuda.py": RANKS}), capability)
     assert isinstance(found, FlashInferAttention)
     assert (found.first, found.by_default) == (first, first == "FLASHINFER")
 
 
 @pytest.mark.parametrize("source", ["", RANKS.replace("device_capability.major == 10", "is_new()")])
-def test_what_is_not_understood_stays_open(tmp_path: Path, source: str) -> None:
+def test_unfamiliar_code_is_unknown(tmp_path: Path, source: str) -> None:
     assert type(look(vllm(tmp_path, {"platforms/cuda.py": source}))) is Unknown
 
 
-def test_another_platform_has_no_flashinfer(tmp_path: Path) -> None:
+def test_platform_without_flashinfer_is_absent(tmp_path: Path) -> None:
     tree = vllm(tmp_path, {"platforms/cuda.py": RANKS})
     assert isinstance(look(tree, platform=VllmPlatform("rocm", "torch 2.9.0+rocm6.4")), Absent)
 

@@ -40,7 +40,7 @@ def look(folder: Path, loaders: str = LITERAL, reading: str = READING, **files: 
     return found
 
 
-def test_strategies_are_those_that_the_code_asks_for(tmp_path: Path) -> None:
+def test_strategies_are_read_from_the_code(tmp_path: Path) -> None:
     found = look(tmp_path)
     assert isinstance(found, VllmLoading)
     assert found.strategies == ("eager", "lazy")
@@ -64,7 +64,7 @@ def test_formats_are_listed_in_three_ways(tmp_path: Path, places: dict[str, str]
     assert found.formats == ("auto", "dummy")
 
 
-def test_formats_that_are_listed_nowhere(tmp_path: Path) -> None:
+def test_missing_format_list_is_unknown(tmp_path: Path) -> None:
     found = look(tmp_path, loaders="")
     assert isinstance(found, Unknown)
     assert "load formats of vLLM 0.12.0" in found.reason

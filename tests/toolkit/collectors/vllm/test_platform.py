@@ -34,7 +34,7 @@ def told(distribution: str, version: str, **others: str) -> str:
         ("vllm", "0.12.0", {}, ""),
     ],
 )
-def test_versions_and_companions_tell_it(
+def test_platform_follows_from_version_and_installed_packages(
     distribution: str, version: str, others: dict[str, str], name: str
 ) -> None:
     assert told(distribution, version, **others) == name

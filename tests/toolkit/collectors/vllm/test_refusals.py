@@ -31,7 +31,7 @@ def test_the_allocator(tmp_path: Path) -> None:
     assert look(tmp_path, allocator='if "expandable_segments:True" in conf:\n    off()\n').expandable == ""
 
 
-def test_the_engine_that_is_left(tmp_path: Path) -> None:
+def test_old_engine_alias_is_found(tmp_path: Path) -> None:
     alias = "from vllm.v1.engine.llm_engine import LLMEngine as V1\nLLMEngine = V1\n"
     assert look(tmp_path, new=NEW, old=alias).old_engine == f"{tmp_path}/v1/engine/llm_engine.py:4"
 
@@ -40,6 +40,6 @@ def test_both_engines(tmp_path: Path) -> None:
     assert look(tmp_path, new=NEW, old="class LLMEngine: ...\n").old_engine == ""
 
 
-def test_what_is_not_there_or_damaged_refuses_nothing(tmp_path: Path) -> None:
+def test_missing_or_damaged_files_refuse_nothing(tmp_path: Path) -> None:
     assert look(tmp_path) == VllmRefusals("0.11.0")
     assert look(tmp_path, allocator="def (") == VllmRefusals("0.11.0")

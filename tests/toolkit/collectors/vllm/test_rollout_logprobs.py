@@ -15,12 +15,12 @@ def job(value: object, *, known: bool = True) -> LaunchValues:
     return LaunchValues({KEY: Given(KEY, value, known)})
 
 
-def test_what_the_job_asks_for_goes_before_what_verl_would() -> None:
+def test_setting_of_the_job_overrides_that_of_verl() -> None:
     assert rollout_logprobs(SAMPLER, job("raw_logprobs")) == {"logprobs_mode": "raw_logprobs"}
     assert rollout_logprobs(SAMPLER, LaunchValues()) == {"logprobs_mode": "processed_logprobs"}
 
 
-def test_a_null_of_the_job_or_a_value_that_is_not_known_leaves_verls_own() -> None:
+def test_null_or_unknown_setting_keeps_that_of_verl() -> None:
     assert rollout_logprobs(SAMPLER, job(None)) == {"logprobs_mode": "processed_logprobs"}
     assert rollout_logprobs(SAMPLER, job(None, known=False)) == {"logprobs_mode": "processed_logprobs"}
 

@@ -102,44 +102,44 @@ def answers(found: SamplerReader) -> list[bool | None]:
 
 
 @pytest.mark.parametrize(("sampler", "default"), [(CHAIN, UNSET_IS_NONE), (FUNCTION, UNSET_IS_ON)])
-def test_the_variable_decides_and_has_a_default(tmp_path: Path, sampler: str, default: str) -> None:
+def test_variable_overrides_the_default(tmp_path: Path, sampler: str, default: str) -> None:
     assert answers(reader(tmp_path, sampler, default)) == [True, False, True]
 
 
-def test_the_default_may_be_off(tmp_path: Path) -> None:
+def test_default_may_be_off(tmp_path: Path) -> None:
     assert answers(reader(tmp_path, FUNCTION, UNSET_IS_NONE)) == [False, False, True]
 
 
 @pytest.mark.parametrize("sampler", [CHAIN, FUNCTION])
-def test_log_probabilities_after_filtering_are_not_to_be_had(tmp_path: Path, sampler: str) -> None:
+def test_filtered_log_probabilities_exclude_flashinfer(tmp_path: Path, sampler: str) -> None:
     assert reader(tmp_path, sampler, UNSET_IS_ON).takes_flashinfer(None, processed=True) is False
 
 
-def test_a_flashinfer_that_is_too_old(tmp_path: Path) -> None:
+def test_flashinfer_that_is_too_old(tmp_path: Path) -> None:
     assert answers(reader(tmp_path, CHAIN, UNSET_IS_NONE, flashinfer="0.2.2")) == [False] * 3
 
 
-def test_a_gpu_that_flashinfer_does_not_support(tmp_path: Path) -> None:
+def test_gpu_unsupported_by_flashinfer(tmp_path: Path) -> None:
     assert answers(reader(tmp_path, FUNCTION, UNSET_IS_ON, capability="7.5")) == [False] * 3
 
 
-def test_a_condition_that_is_not_understood_leaves_it_open(tmp_path: Path) -> None:
+def test_unfamiliar_condition_leaves_the_result_open(tmp_path: Path) -> None:
     odd = FUNCTION.replace("if not envs.VLLM_USE_FLASHINFER_SAMPLER", "if phase_of_the_moon()")
     assert answers(reader(tmp_path, odd, UNSET_IS_ON)) == [None] * 3
 
 
 @pytest.mark.parametrize("value", ["", "yes"])
-def test_a_value_that_vllm_cannot_read_leaves_it_open(tmp_path: Path, value: str) -> None:
+def test_invalid_value_leaves_the_result_open(tmp_path: Path, value: str) -> None:
     assert reader(tmp_path, FUNCTION, UNSET_IS_ON).takes_flashinfer(value, processed=False) is None
 
 
-def test_a_second_runner_may_ask_whatever_the_log_probabilities(tmp_path: Path) -> None:
+def test_second_runner_may_require_flashinfer_regardless_of_log_probabilities(tmp_path: Path) -> None:
     asks = {"v1/worker/gpu/sample/sampler.py": "class Sampler:\n    on = flashinfer_sampler_supported()\n"}
     assert not reader(tmp_path / "one", FUNCTION, UNSET_IS_ON).second_runner_requires()
     assert reader(tmp_path / "two", FUNCTION, UNSET_IS_ON, **asks).second_runner_requires()
 
 
-def test_a_vllm_without_that_sampler(tmp_path: Path) -> None:
+def test_vllm_without_the_sampler(tmp_path: Path) -> None:
     found = SamplerReader(vllm(tmp_path, {"envs.py": ""}), Capability(9, 0), "0.6.12")
     assert (answers(found), found.path) == ([None] * 3, "")
 

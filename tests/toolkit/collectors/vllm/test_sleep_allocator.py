@@ -49,7 +49,7 @@ def look(folder: Path, **files: str) -> SleepAllocator | Unknown:
         ({"cumem": WORDS}, "ignores", ()),
     ],
 )
-def test_what_the_code_does(
+def test_allocator_behaviour_is_read_from_the_code(
     tmp_path: Path, files: dict[str, str], does: str, looks_at: tuple[str, ...]
 ) -> None:
     found = look(tmp_path, **files)
@@ -57,7 +57,7 @@ def test_what_the_code_does(
     assert (found.does, found.looks_at) == (does, looks_at)
 
 
-def test_a_vllm_without_a_sleep_mode_and_one_that_cannot_be_read(tmp_path: Path) -> None:
+def test_missing_sleep_mode_is_absent_and_unparsable_code_unknown(tmp_path: Path) -> None:
     assert isinstance(look(tmp_path / "one", other=""), Absent)
     assert type(look(tmp_path / "two", cumem="def f(:")) is Unknown
 

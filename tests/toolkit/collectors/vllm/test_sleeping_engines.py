@@ -50,7 +50,7 @@ def engine(pid: int) -> Holder:
     return Holder(pid, 2_600, "engine", ENGINE, mine=True)
 
 
-def test_an_engine_that_sleeps_and_who_else_is_there(start: Start, tmp_path: Path) -> None:
+def test_sleeping_engine_and_other_holders_are_reported(start: Start, tmp_path: Path) -> None:
     with (tmp_path / "run").open("w") as log:
         pid = start(ENGINE, stdout=log).pid
     trainer = Holder(1, 12_000, "ray worker", "ray::WorkerDict")
@@ -64,7 +64,7 @@ def test_an_engine_that_sleeps_and_who_else_is_there(start: Start, tmp_path: Pat
     assert look(engine(pid), trainer) == SleepingEngines()
 
 
-def test_a_log_that_another_program_writes(start: Start, tmp_path: Path) -> None:
+def test_log_written_by_another_program_is_read(start: Start, tmp_path: Path) -> None:
     with (tmp_path / "log").open("w") as log:
         reading, writing = os.pipe()
         start("tee", stdin=reading, stdout=log)
@@ -87,12 +87,12 @@ def test_a_long_log_is_read_at_both_ends(start: Start, tmp_path: Path) -> None:
     assert [(one.log.weights, one.log.freed) for one in found.engines] == [(14.25, 118.3)]
 
 
-def test_without_a_log_nothing_is_known(start: Start) -> None:
+def test_missing_log_leaves_the_state_unknown(start: Start) -> None:
     pid = start(ENGINE, stdout=subprocess.DEVNULL).pid
     assert look(engine(pid)) == Unknown(
         f"it is unknown whether they sleep: no log was found of {ENGINE} (process {pid})"
     )
 
 
-def test_without_an_engine_there_is_nothing_to_look_for() -> None:
+def test_no_engine_is_absent() -> None:
     assert isinstance(look(Holder(1, 5_000, "", "python")), Absent)

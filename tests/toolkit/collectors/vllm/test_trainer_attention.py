@@ -53,7 +53,7 @@ def ask(
     return found
 
 
-def test_verls_default_counts_and_is_looked_for(tmp_path: Path) -> None:
+def test_verl_default_is_used_and_its_package_looked_up(tmp_path: Path) -> None:
     found = ask(tmp_path)
     assert isinstance(found, TrainerAttention)
     assert (found.name, found.by_default, found.needs, found.installed, found.line) == (
@@ -64,7 +64,7 @@ def test_verls_default_counts_and_is_looked_for(tmp_path: Path) -> None:
     assert there.installed
 
 
-def test_the_command_overrules_it(tmp_path: Path) -> None:
+def test_command_overrides_the_default(tmp_path: Path) -> None:
     found = ask(tmp_path, "+actor_rollout_ref.model.override_config.attn_implementation=sdpa")
     assert isinstance(found, TrainerAttention)
     assert (found.name, found.installed, found.by_default, found.path, found.line) == (
@@ -76,7 +76,7 @@ def test_the_command_overrules_it(tmp_path: Path) -> None:
     )
 
 
-def test_kernels_are_used_instead_if_transformers_supports_it(tmp_path: Path) -> None:
+def test_kernels_package_is_used_if_transformers_supports_it(tmp_path: Path) -> None:
     without = ask(tmp_path, packages=("kernels",))
     assert isinstance(without, TrainerAttention)
     assert not without.installed
@@ -102,7 +102,7 @@ def test_unusual_names_are_looked_up_in_transformers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["actor_rollout_ref.actor.strategy=megatron", "model.strategy=megatron"])
-def test_other_strategies_do_not_ask_transformers(tmp_path: Path, word: str) -> None:
+def test_other_strategies_do_not_use_transformers(tmp_path: Path, word: str) -> None:
     assert isinstance(ask(tmp_path, word), Absent)
 
 
@@ -122,7 +122,7 @@ def test_undetermined_values_are_unknown(tmp_path: Path) -> None:
         ({"model": {}}, None),
     ],
 )
-def test_the_critic_has_an_attention_of_its_own(
+def test_critic_has_a_separate_attention_setting(
     tmp_path: Path, changed: dict[str, object], name: str | None
 ) -> None:
     critic = {"enable": None, "strategy": "fsdp", "model": {"hf_config_path": None, "override_config": {}}}
@@ -137,7 +137,7 @@ def test_the_critic_has_an_attention_of_its_own(
     assert (both.critic and both.critic.name) == (name and "eager")
 
 
-def test_a_critic_whose_attention_verl_names_itself_follows_no_setting(tmp_path: Path) -> None:
+def test_critic_with_an_attention_fixed_by_verl_ignores_the_setting(tmp_path: Path) -> None:
     critic = {"enable": True, "strategy": "fsdp2", "model": {"hf_config_path": None, "override_config": {}}}
     there = Configuration(
         "main_ppo.py", "config", "ppo_trainer", before={"critic": critic}, after={"critic": critic}
@@ -162,11 +162,11 @@ def test_a_critic_whose_attention_verl_names_itself_follows_no_setting(tmp_path:
     assert (read.critic.name, read.critic.fixed) == ("sdpa", False)
 
 
-def test_without_a_gpu_the_package_is_needed_as_well(tmp_path: Path) -> None:
+def test_package_is_needed_without_a_gpu_too(tmp_path: Path) -> None:
     found = ask(tmp_path, platform=replace(CUDA, name="cpu"))
     assert isinstance(found, TrainerAttention)
     assert not found.installed
 
 
-def test_devices_with_an_attention_of_their_own_are_not_judged(tmp_path: Path) -> None:
+def test_devices_with_built_in_attention_are_not_judged(tmp_path: Path) -> None:
     assert isinstance(ask(tmp_path, platform=replace(CUDA, name="xpu")), Absent)

@@ -90,7 +90,7 @@ def roles_on_gpu(found: Placement) -> list[str]:
     return [process["role"] for process in device["processes"]]
 
 
-def test_a_trainer_and_an_engine_below_a_server_on_one_gpu() -> None:
+def test_trainer_and_engine_of_a_server_share_a_gpu() -> None:
     engine = Process(1101, 1100, "engine", "VLLM::EngineCore", mine=True, started=0.0)
     found = joined(
         gpu(holder(1000, "ray::WorkerDict"), holder(1102, "VLLM::Worker", parent=1101)),
@@ -110,28 +110,28 @@ def test_a_trainer_and_an_engine_below_a_server_on_one_gpu() -> None:
     assert "other actors: 1 vLLMHttpServer" in whole
 
 
-def test_a_process_of_the_same_number_on_another_machine_is_not_taken_for_an_actor() -> None:
+def test_same_process_number_on_another_machine_is_not_the_actor() -> None:
     found = joined(gpu(holder(1000, "python")), rank(0, address=THERE))
     assert roles_on_gpu(found) == ["python"]
 
 
-def test_nor_one_of_another_ray_on_this_machine() -> None:
+def test_process_of_another_local_ray_is_not_the_actor() -> None:
     found = joined(gpu(holder(1000, "python")), rank(0), session="session_of_another")
     assert roles_on_gpu(found) == ["python"]
 
 
-def test_a_process_that_is_not_seen_from_here() -> None:
+def test_process_in_another_namespace_is_not_visible() -> None:
     """NVML may give the number that a process has on the host."""
     assert roles_on_gpu(joined(gpu(Holder(1000, 40_000)), rank(0))) == ["not visible from here"]
 
 
-def test_a_circle_of_parents_comes_to_an_end() -> None:
+def test_circular_parents_end() -> None:
     pair = (Process(5, 6, "engine", "a", True, 0.0), Process(6, 5, "engine", "b", True, 0.0))
     found = joined(gpu(holder(7, "VLLM::Worker", parent=5)), processes=Processes(pair))
     assert roles_on_gpu(found) == ["VLLM::Worker"]
 
 
-def test_the_job_of_a_process_has_ended() -> None:
+def test_process_of_an_ended_job_is_left_behind() -> None:
     over = replace(JOB, finished=True, ended=1.0)
     found = joined(gpu(holder(1000, "ray::WorkerDict")), rank(0, of=1, detached=True), jobs=(over,))
     whole = said(found)
@@ -152,13 +152,13 @@ def test_dead_ranks_with_the_same_reason_are_reported_once() -> None:
     assert f"{HERE}: ranks 0-7 on GPUs 0-7" in whole
 
 
-def test_what_is_not_there_yet() -> None:
+def test_pending_and_missing_ranks_are_waiting() -> None:
     found = joined(NO_GPU, rank(0, 4), rank(1, 4, state="PENDING_CREATION", node="", address="", pid=0))
     assert headline(found)[0] == "WAITING"
     assert "4 ranks: 1 alive, 1 waiting, 2 not created yet" in said(found)
 
 
-def test_a_placement_group_that_waits() -> None:
+def test_pending_placement_group_is_waiting() -> None:
     pool = RayGroup(
         "pg", "PENDING", "poolverl_group_8:0", job=JOB.job, bundles=({"GPU": 1.0, "CPU": 3.0},) * 8
     )
@@ -167,14 +167,14 @@ def test_a_placement_group_that_waits() -> None:
     assert "placement group poolverl_group_8:0, 8 times 1 GPU, 3 CPU" in said(found)
 
 
-def test_groups_of_jobs_that_have_ended_are_shown_only_when_all_is() -> None:
+def test_actors_of_ended_jobs_are_shown_only_on_request() -> None:
     over = replace(JOB, finished=True)
     found = joined(NO_GPU, rank(0, 1, state="DEAD"), replace(SERVER, detached=True), jobs=(over,))
     assert "abc123" not in said(found)
     assert "abc123" in said(found, every=True)
 
 
-def test_an_actor_whose_job_the_gcs_does_not_know() -> None:
+def test_actor_of_a_job_unknown_to_the_gcs() -> None:
     assert "job 01000000, which the GCS no longer lists" in said(joined(NO_GPU, rank(0), jobs=()))
 
 
@@ -187,7 +187,7 @@ def test_an_actor_whose_job_the_gcs_does_not_know() -> None:
         (Gpus(refused="Driver Not Loaded"), NO_RAY, "UNKNOWN"),
     ],
 )
-def test_one_line_where_there_is_neither(gpus: Any, clusters: Any, word: str) -> None:
+def test_no_ray_and_no_gpu_gives_one_line(gpus: Any, clusters: Any, word: str) -> None:
     lines = said(placement(clusters, gpus, NO_RAY, NO_RAY)).splitlines()
     assert len(lines) == 1
     assert lines[0].startswith(f"{word}  ")
@@ -203,7 +203,7 @@ def test_gpus_without_ray_and_ray_without_gpus() -> None:
     assert f"  GPUs: {NO_GPU.reason}" in said(joined(NO_GPU, rank(0)))
 
 
-def test_a_cluster_that_refuses_or_tells_in_part() -> None:
+def test_refused_or_partly_read_cluster_is_reported() -> None:
     assert "could not be read: no token" in said(joined(NO_GPU, refused="no token"))
     assert "; not read: actors" in said(joined(NO_GPU, unread=("actors",)))
 
@@ -215,7 +215,7 @@ def many(nodes: int) -> Placement:
     return joined(NO_GPU, *actors)
 
 
-def test_many_nodes_take_no_more_lines_than_a_few() -> None:
+def test_number_of_lines_is_bounded_for_many_nodes() -> None:
     assert len(said(many(40)).splitlines()) <= len(said(many(9)).splitlines())
     assert "and on 32 more nodes (-v shows them)" in said(many(40))
     assert "10.1.39.1: ranks 312-319 on GPUs 0-7" in said(many(40), every=True)
@@ -230,7 +230,7 @@ EVERYTHING = joined(
 )
 
 
-def test_no_line_is_wider_than_the_terminal_or_obeys_what_comes_from_outside() -> None:
+def test_lines_fit_the_terminal_and_escapes_are_neutralised() -> None:
     assert max(map(len, said(EVERYTHING, 80).splitlines())) <= 80
     assert "\x1b" not in said(EVERYTHING)
     assert "\x1b" not in "\n".join(markdown_lines(EVERYTHING, every=True))
@@ -239,7 +239,7 @@ def test_no_line_is_wider_than_the_terminal_or_obeys_what_comes_from_outside() -
 @pytest.mark.parametrize(
     "found", [EVERYTHING, many(2), placement(NO_RAY, NO_GPU, NO_RAY, NO_RAY)], ids=["all", "many", "none"]
 )
-def test_the_document_fits_its_schema(found: Placement) -> None:
+def test_document_matches_its_schema(found: Placement) -> None:
     validate(json.loads(json.dumps(document(found))), schema_text("actors"))
 
 

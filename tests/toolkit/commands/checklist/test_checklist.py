@@ -55,7 +55,7 @@ STEPS = (
         ((), "unknown"),
     ],
 )
-def test_the_worst_witness_counts(states: tuple[State | None, ...], state: State) -> None:
+def test_worst_judgement_determines_the_step(states: tuple[State | None, ...], state: State) -> None:
     said = [Judgement(one, (f"said {one}",), f"do {one}") for one in states]
     found = step("key", "title", said)
     assert found.state == state
@@ -76,18 +76,18 @@ def test_the_worst_witness_counts(states: tuple[State | None, ...], state: State
         ((), 3),
     ],
 )
-def test_the_exit_code_is_that_of_the_worst_step(states: tuple[State, ...], code: int) -> None:
+def test_worst_step_determines_the_exit_code(states: tuple[State, ...], code: int) -> None:
     assert checklist.exit_code([Step("x", "x", state) for state in states]) == code
 
 
-def test_every_rule_that_a_step_names_is_there() -> None:
+def test_every_rule_named_by_a_step_exists() -> None:
     text = (importlib.resources.files("verl_doctor.checks") / "data/migration_steps.toml").read_text("utf-8")
     entries = toml.loads(text)["step"]
     named = {code for entry in entries for key in ("judged_by", "on_nodes") for code in entry.get(key, ())}
     assert named <= {check.code for check in registry.load().checks}
 
 
-def test_a_terminal_gets_no_wider_lines_and_no_commands_of_its_own() -> None:
+def test_terminal_lines_fit_and_escapes_are_neutralised() -> None:
     lines = [line.plain for line in text_lines(Checklist(STEPS, REPORT, "OLD.json"), 80)]
     assert max(map(len, lines)) <= 80
     assert sum(line.startswith("    -> ") for line in lines) == 3
@@ -97,7 +97,7 @@ def test_a_terminal_gets_no_wider_lines_and_no_commands_of_its_own() -> None:
     assert "[x] 1. The tree is whole: done" in lines
 
 
-def test_a_ticket_gets_boxes() -> None:
+def test_markdown_uses_checkboxes() -> None:
     text = "\n".join(markdown_lines(Checklist(STEPS, REPORT)))
     assert text.count("- [x] ") == 1
     assert text.count("- [ ] ") == 3

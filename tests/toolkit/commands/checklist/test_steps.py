@@ -34,14 +34,14 @@ def said(status: Status, *findings: Finding, reason: str = "", deliberate: bool 
         (Report({}, ()), None, ""),
     ],
 )
-def test_a_step_is_as_its_rules_say(report: Report, state: State | None, evidence: str) -> None:
+def test_state_of_a_step_follows_from_its_rules(report: Report, state: State | None, evidence: str) -> None:
     found = _by_rules(["PY103"], report, "do this", ())
     assert found.state == state
     assert evidence in " ".join(found.evidence)
     assert bool(found.do) == (state in {"open", "failed", "unknown"})
 
 
-def test_what_the_old_cluster_had_too_keeps_no_step_open() -> None:
+def test_findings_of_the_old_cluster_keep_no_step_open() -> None:
     before = {key_of("PY103", finding("error", "it is cold in /b"))}
     found = _by_rules(["PY103"], said("fail", finding("error")), "do this", before)
     assert (found.state, found.evidence) == ("done", ("same as on the old cluster: PY103 it is cold in /a",))

@@ -139,13 +139,13 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
 
 
 @pytest.mark.parametrize("way", DAMAGES)
-def test_each_bad_way_to_copy_is_distinguished(way: str, old: Path, new: Path) -> None:
+def test_each_faulty_copy_method_is_recognised(way: str, old: Path, new: Path) -> None:
     damage, expected = DAMAGES[way]
     damage(new)
     assert bad(old, new) == expected
 
 
-def test_a_lost_patch_is_no_damage_of_the_copy(old: Path, new: Path) -> None:
+def test_lost_patch_is_not_copy_damage(old: Path, new: Path) -> None:
     (old / "verl/protocol.py").write_text(PATCHED)
     (new / "verl/protocol.py").write_text("def f(a):\n    return g(a=a)\n")
     assert bad(old, new) == []
@@ -153,7 +153,7 @@ def test_a_lost_patch_is_no_damage_of_the_copy(old: Path, new: Path) -> None:
     assert bad(old, new) == ["cut off: verl/protocol.py"]
 
 
-def test_a_checkout_beside_the_package_alone(old: Path, new: Path) -> None:
+def test_checkout_next_to_an_incomplete_package(old: Path, new: Path) -> None:
     (new / "verl/workers/actor.py").unlink()
     installed = Tree(str(new / "verl"), "verl", "0.6.1", "site-packages")
     there = tree_manifest.collect(VerlTrees(installed, ""), Unknown("none"), Marker())
@@ -161,7 +161,7 @@ def test_a_checkout_beside_the_package_alone(old: Path, new: Path) -> None:
     assert [one.path for one in compare(manifest(old), there)] == ["workers/actor.py"]
 
 
-def test_what_a_tree_shows_without_the_original(new: Path) -> None:
+def test_faults_visible_without_the_original(new: Path) -> None:
     assert alone(manifest(new)) == []
     linked(new / "verl/link.py", "/gone")
     (new / "verl/workers/.critic.py.aB3dE6").touch()
@@ -172,14 +172,14 @@ def test_what_a_tree_shows_without_the_original(new: Path) -> None:
     ]
 
 
-def test_an_entry_survives_its_line(old: Path) -> None:
+def test_entry_survives_a_round_trip(old: Path) -> None:
     (old / "verl" / "a name with  spaces.py").write_text("x = 1\n")
     found = manifest(old)
     assert [entry_of(line).line() for line in found.lines] == list(found.lines)
     assert any(one.path == "verl/a name with  spaces.py" for one in found.entries())
 
 
-def test_the_tree_ends_at_its_checkout(tmp_path: Path) -> None:
+def test_tree_ends_at_its_checkout(tmp_path: Path) -> None:
     def top(folder: str, found_in: str = "the current folder", project: str = "") -> str:
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
         found = top_of(Tree(str(tmp_path / folder), "verl", "0.6.1", found_in, project))
@@ -196,7 +196,7 @@ def test_the_tree_ends_at_its_checkout(tmp_path: Path) -> None:
     assert top("c/verl", project=str(tmp_path / "c")) == "c"
 
 
-def test_names_that_are_no_text_are_names_too(old: Path, new: Path) -> None:
+def test_unusual_file_names_are_compared(old: Path, new: Path) -> None:
     for name in ("two\nlines.py", "\udcff.py", " led by a blank.py", "e\u0301.py"):
         (old / "verl" / name).write_text("x = 1\n")
     assert len(bad(old, new)) == 1  # folded
@@ -232,16 +232,16 @@ def test_many_files_of_one_folder_are_reported_together(old: Path, new: Path) ->
     ],
     ids=lambda line: line[:30],
 )
-def test_a_line_that_is_no_file_below_a_tree_makes_no_manifest(line: str) -> None:
+def test_manifest_with_an_invalid_line_is_refused(line: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         TreeManifest("/verl", "verl", (line,))
 
 
 @pytest.mark.parametrize("path", ["verl/a b.py", ".", "..data/x", "verl/...", "a\nb"])
-def test_an_unusual_name_is_one(path: str) -> None:
+def test_unusual_file_name_survives_a_round_trip(path: str) -> None:
     assert [one.path for one in TreeManifest("/verl", "", (f"file 644 1 a a {path}",)).entries()] == [path]
 
 
-def test_a_manifest_of_more_files_than_are_collected_is_none() -> None:
+def test_manifest_with_too_many_files_is_refused() -> None:
     with pytest.raises(ValueError, match="more than 200,000 files"):
         TreeManifest("/verl", "verl", ("file 644 1 a a b",) * 200_001)

@@ -40,7 +40,7 @@ def states(told: dict[str, Any] | None, *leftovers: Leftover) -> list[tuple[str,
     return [(one.state, one.why) for one in outcomes]
 
 
-def test_each_cluster_is_queried_once_with_its_own_token() -> None:
+def test_each_cluster_is_queried_once_with_its_token() -> None:
     child = Child({"told": {"a1": "", "g1": "", "a2": ""}})
     list(remove((ACTOR, GROUP, ELSEWHERE), Machine(environ={}, runner=child)))
     (python, first, variables), (_, second, with_token) = child.asked
@@ -71,7 +71,7 @@ def test_the_result_for_each(told: dict[str, Any], actor: tuple[str, str], group
     assert states(told, ACTOR, GROUP) == [actor, group]
 
 
-def test_a_child_without_output_has_removed_nothing() -> None:
+def test_silent_child_has_removed_nothing() -> None:
     (one,) = states(None, ACTOR)
     assert one[0] == "not removed"
     assert one[1].startswith("Ray could not be queried: ")

@@ -67,7 +67,7 @@ def clean(
     return run
 
 
-def test_a_machine_with_nothing_left_over_gets_one_line():
+def test_clean_machine_gets_one_line():
     assert lines(Cleaned(Found())) == ["CLEAN  nothing is left over from dead jobs"]
     assert lines(Cleaned(Found(kept=(LIVE,)))) == [
         "CLEAN  nothing is left over from dead jobs; 1 thing examined and kept"
@@ -86,7 +86,7 @@ def test_each_leftover_is_shown_with_its_proof_and_size():
     assert any(line.startswith("run verl-doctor clean --apply to remove them") for line in said)
 
 
-def test_many_of_one_kind_are_counted_unless_all_are_requested():
+def test_many_leftovers_of_one_kind_are_counted_unless_verbose():
     everything = Cleaned(Found((FOLDER, *SOCKETS)))
     assert len(lines(everything)) < 20
     assert "25 more sockets" in "\n".join(lines(everything))
@@ -94,14 +94,14 @@ def test_many_of_one_kind_are_counted_unless_all_are_requested():
 
 
 @pytest.mark.parametrize("verbose", [True, False])
-def test_no_line_is_wider_than_the_terminal(verbose):
+def test_lines_fit_the_terminal(verbose):
     cleaned = Cleaned(
         Found((FOLDER, ENGINE, *SOCKETS), (LIVE,), (("RayLeftovers", "the cluster does not answer"),))
     )
     assert max(map(len, lines(cleaned, 80, verbose=verbose))) <= 80
 
 
-def test_what_a_path_hides_is_not_obeyed():
+def test_escapes_in_paths_are_neutralised():
     bad = Kept("socket", "/tmp/\x1b[31m\n", "because\u202e", None)
     said = lines(Cleaned(Found((FOLDER,), (bad,))), verbose=True)
     assert "\x1b" not in "".join(said)
@@ -119,7 +119,7 @@ def test_what_a_path_hides_is_not_obeyed():
         (Cleaned(Found(), ()), "CLEAN", 0),
     ],
 )
-def test_the_first_word_and_the_exit_code(cleaned, word, code):
+def test_headline_and_exit_code(cleaned, word, code):
     assert headline(cleaned)[0] == word
     assert cleaned.exit_code() == code
     validate(json.loads(json.dumps(document(cleaned))), schema_text("clean"))
@@ -134,7 +134,7 @@ def test_without_apply_nothing_changes(clean, machine):
     assert (folder / "logs" / "raylet.out").exists()
 
 
-def test_apply_removes_it_and_writes_to_the_journal(clean, machine, tmp_path):
+def test_apply_removes_leftovers_and_writes_to_the_journal(clean, machine, tmp_path):
     folder = session(machine)
     done = clean("--apply", "--format", "json")
     told = json.loads(done.stdout)
@@ -151,7 +151,7 @@ def test_apply_removes_it_and_writes_to_the_journal(clean, machine, tmp_path):
     assert clean("--apply").returncode == 0
 
 
-def test_a_journal_that_cannot_be_written_keeps_nothing(clean, machine, tmp_path):
+def test_unwritable_journal_does_not_prevent_removal(clean, machine, tmp_path):
     folder = session(machine)
     (tmp_path / "state").write_text("no folder")
     done = clean("--apply")
@@ -160,7 +160,7 @@ def test_a_journal_that_cannot_be_written_keeps_nothing(clean, machine, tmp_path
     assert not folder.exists()
 
 
-def test_a_clean_up_that_was_killed_is_no_riddle(clean, machine, tmp_path, monkeypatch):
+def test_killed_cleanup_is_recorded_in_the_journal(clean, machine, tmp_path, monkeypatch):
     session(machine)
 
     def killed(*_: object) -> None:
@@ -178,7 +178,7 @@ def test_a_clean_up_that_was_killed_is_no_riddle(clean, machine, tmp_path, monke
     assert [one.state for one in apply.history(tmp_path / "journal")] == ["failed"]
 
 
-def test_two_clean_ups_at_once_are_one_too_many(clean, machine, tmp_path, monkeypatch):
+def test_second_simultaneous_cleanup_is_refused(clean, machine, tmp_path, monkeypatch):
     folder = session(machine)
     home = tmp_path / "state" / "verl-doctor" / "journal"
     home.mkdir(parents=True)
@@ -190,7 +190,7 @@ def test_two_clean_ups_at_once_are_one_too_many(clean, machine, tmp_path, monkey
     assert folder.exists()
 
 
-def test_only_some_kinds_and_only_old_ones(clean, machine):
+def test_kinds_and_age_restrict_the_removal(clean, machine):
     folder = session(machine)
     sock = dead_socket(machine.at("/tmp") / "rl-colocate-zmq-1.sock")
     assert clean("--apply", "--only", "socket").returncode == 0
@@ -201,7 +201,7 @@ def test_only_some_kinds_and_only_old_ones(clean, machine):
 
 
 @pytest.mark.parametrize("words", [("--only", "sockets"), ("--older-than", "soon"), ("--only", ",")])
-def test_what_is_no_kind_or_no_age_is_wrong_usage(clean, words):
+def test_unknown_kind_or_invalid_age_is_a_usage_error(clean, words):
     done = clean(*words)
     assert done.returncode == 2
     assert "for instance" in done.stderr or "unknown kind" in done.stderr

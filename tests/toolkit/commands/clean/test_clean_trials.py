@@ -30,7 +30,7 @@ def run(folder: Path, number: int) -> tuple[list[str], Totals]:
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_and_nothing_left(tmp_path):
+def test_trials_lose_nothing_and_leave_nothing_over(tmp_path):
     faults, totals = run(tmp_path, cases(50))
     assert faults == []
     assert totals["removed"] == totals["dead"] > 0
@@ -39,7 +39,7 @@ def test_nothing_is_lost_and_nothing_left(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_clean_up_that_judged_nothing_would_be_noticed(tmp_path, monkeypatch):
+def test_trials_detect_a_cleanup_without_proofs(tmp_path, monkeypatch):
     """The trials can fail: without its proofs the clean-up takes what lives."""
     monkeypatch.setattr(path, "_demand_unused", lambda *_: None)
     monkeypatch.setattr(path, "_demand_proof", lambda *_: None)

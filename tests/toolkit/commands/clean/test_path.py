@@ -34,7 +34,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_dead_session_goes_with_all_that_is_in_it(machine):
+def test_dead_session_is_removed_with_its_content(machine):
     folder = session(machine)
     (folder / "logs" / "\x1b[31mred\nline\udcff").write_text("")
     (folder / "logs").chmod(0o500)
@@ -42,7 +42,7 @@ def test_a_dead_session_goes_with_all_that_is_in_it(machine):
     assert names(folder.parent) == []
 
 
-def test_a_session_whose_file_is_opened_meanwhile_stays(machine):
+def test_session_with_a_newly_opened_file_is_kept(machine):
     folder = session(machine)
     left = verdict(machine, folder.name)
     with (folder / "logs" / "raylet.out").open():
@@ -52,7 +52,7 @@ def test_a_session_whose_file_is_opened_meanwhile_stays(machine):
     assert folder.is_dir()
 
 
-def test_a_folder_that_took_the_place_of_another_stays(machine):
+def test_replacement_folder_is_kept(machine):
     folder = session(machine)
     left = verdict(machine, folder.name)
     folder.rename(folder.with_name("elsewhere"))
@@ -61,7 +61,7 @@ def test_a_folder_that_took_the_place_of_another_stays(machine):
     assert again.is_dir()
 
 
-def test_a_link_in_a_session_goes_and_what_it_leads_to_stays(machine, tmp_path):
+def test_link_in_a_session_is_removed_and_its_target_kept(machine, tmp_path):
     folder = session(machine)
     precious = tmp_path / "precious"
     precious.mkdir()
@@ -73,7 +73,7 @@ def test_a_link_in_a_session_goes_and_what_it_leads_to_stays(machine, tmp_path):
     assert (precious / "model").read_text() == "weights"
 
 
-def test_a_link_that_is_planted_in_place_of_a_session_is_no_session(machine, tmp_path):
+def test_link_planted_in_place_of_a_session_is_kept(machine, tmp_path):
     precious = session(machine, ray="/home/precious")
     (machine.at("/tmp/ray")).mkdir()
     link = machine.at("/tmp/ray") / precious.name
@@ -83,7 +83,7 @@ def test_a_link_that_is_planted_in_place_of_a_session_is_no_session(machine, tmp
     assert "link" in kept.why
 
 
-def test_a_link_that_is_planted_above_a_session_leads_nowhere(machine):
+def test_link_planted_above_a_session_is_not_followed(machine):
     folder = session(machine)
     left = verdict(machine, folder.name)
     ray = folder.parent
@@ -94,7 +94,7 @@ def test_a_link_that_is_planted_above_a_session_leads_nowhere(machine):
     assert (ray.with_name("moved") / folder.name).is_dir()
 
 
-def test_what_is_swapped_between_the_proof_and_the_removal_gets_its_name_back(machine, monkeypatch):
+def test_folder_swapped_after_the_proof_gets_its_name_back(machine, monkeypatch):
     folder = session(machine)
     left = verdict(machine, folder.name)
     rename = clean_path.rename
@@ -111,7 +111,7 @@ def test_what_is_swapped_between_the_proof_and_the_removal_gets_its_name_back(ma
     assert (folder / "logs" / "raylet.out").exists()
 
 
-def test_a_process_that_appears_after_the_proof_keeps_it(machine, monkeypatch):
+def test_process_that_appears_after_the_proof_keeps_the_folder(machine, monkeypatch):
     folder = session(machine)
     left = verdict(machine, folder.name)
     rename, opened = clean_path.rename, []
@@ -130,7 +130,7 @@ def test_a_process_that_appears_after_the_proof_keeps_it(machine, monkeypatch):
     assert (folder / "logs" / "raylet.out").exists()
 
 
-def test_a_name_that_was_taken_meanwhile_is_not_taken_back(machine, monkeypatch):
+def test_name_reused_during_removal_is_not_overwritten(machine, monkeypatch):
     folder = session(machine)
     left = verdict(machine, folder.name)
     rename, opened = clean_path.rename, []
@@ -151,14 +151,14 @@ def test_a_name_that_was_taken_meanwhile_is_not_taken_back(machine, monkeypatch)
     assert len(names(folder.parent)) == 2
 
 
-def test_what_a_killed_doctor_had_begun_to_remove_is_found_again(machine):
+def test_interrupted_removal_is_resumed(machine):
     folder = session(machine)
     aside = folder.rename(folder.with_name(f".verl-doctor-removes-0123456789abcdef-{folder.name}"))
     assert removed(machine, aside.name).state == "removed"
     assert names(folder.parent) == []
 
 
-def test_the_link_to_the_last_session_goes_with_it_alone(machine):
+def test_link_to_the_last_session_is_removed_only_with_that_session(machine):
     folder, other = session(machine), session(machine, 3_999_999)
     latest = folder.with_name("session_latest")
     latest.symlink_to(other)
@@ -168,14 +168,14 @@ def test_the_link_to_the_last_session_goes_with_it_alone(machine):
     assert names(folder.parent) == []
 
 
-def test_the_other_name_of_a_file_keeps_its_content(machine, tmp_path):
+def test_other_hard_link_keeps_its_content(machine, tmp_path):
     folder = session(machine)
     os.link(folder / "logs" / "raylet.out", tmp_path / "saved")
     assert removed(machine, folder.name).state == "removed"
     assert (tmp_path / "saved").read_text().startswith("started")
 
 
-def test_a_file_that_cannot_be_removed_is_named_and_the_rest_goes(machine, monkeypatch):
+def test_undeletable_file_is_named_and_the_rest_removed(machine, monkeypatch):
     folder = session(machine)
     left = verdict(machine, folder.name)
     unlink = os.unlink
@@ -193,7 +193,7 @@ def test_a_file_that_cannot_be_removed_is_named_and_the_rest_goes(machine, monke
     assert [str(path.relative_to(rest)) for path in rest.rglob("*")] == ["logs", "logs/raylet.out"]
 
 
-def test_what_others_put_in_the_place_of_a_folder_while_it_is_removed_stays(machine, monkeypatch, tmp_path):
+def test_folder_swapped_during_removal_is_kept(machine, monkeypatch, tmp_path):
     """Ray makes its folders with mode 777."""
     folder = session(machine)
     folder.parent.chmod(0o777)
@@ -219,7 +219,7 @@ def test_what_others_put_in_the_place_of_a_folder_while_it_is_removed_stays(mach
     assert (rest / "logs" / "model").read_text() == "weights"
 
 
-def test_a_segment_goes_and_one_that_is_mapped_stays(machine):
+def test_unmapped_segment_is_removed_and_mapped_one_kept(machine):
     shm = machine.at("/dev/shm")
     (shm / "psm_0123abcd").write_bytes(b"x" * 8192)
     held = shm / "psm_4567cdef"
@@ -232,20 +232,20 @@ def test_a_segment_goes_and_one_that_is_mapped_stays(machine):
     assert names(shm) == [held.name]
 
 
-def test_a_listening_socket_stays(machine):
+def test_listening_socket_is_kept(machine):
     path = machine.at("/tmp") / "rl-colocate-zmq-01000000-replica-0-rank-0.sock"
     with bound(path):
         assert "in use" in verdict(machine, path.name).why
     assert removed(machine, path.name).state == "removed"
 
 
-def test_nothing_is_removed_that_has_no_such_name(machine):
+def test_other_names_are_never_removed(machine):
     (machine.at("/tmp") / "checkpoints").mkdir()
     (machine.at("/dev/shm") / "verl-cache").mkdir()
     assert leftovers(machine).found == leftovers(machine).kept == ()
 
 
 @pytest.mark.parametrize("name", ["verl_spill_x", "verl_spill_y-1"])
-def test_a_spill_folder_that_names_no_process_stays(machine, name):
+def test_spill_folder_without_a_process_number_is_kept(machine, name):
     (machine.at("/tmp") / name).mkdir()
     assert isinstance(verdict(machine, name), Kept)

@@ -37,7 +37,7 @@ def outcome(one: Leftover) -> tuple[str, str]:
     return done.state, done.why
 
 
-def test_what_is_left_over_is_ended(tini: Reaper) -> None:
+def test_leftover_process_is_ended(tini: Reaper) -> None:
     trainer, (engine,) = tini.job(ENGINE)
     one = leftover(engine)
     assert outcome(one) == ("not removed", "a second look no longer proves it")  # its trainer runs
@@ -45,7 +45,9 @@ def test_what_is_left_over_is_ended(tini: Reaper) -> None:
     assert outcome(one) == ("removed", "")
 
 
-def test_what_is_in_doubt_by_now_is_not(tini: Reaper, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_no_longer_proven_to_be_a_leftover_is_not_ended(
+    tini: Reaper, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trainer, (engine,) = tini.job(ENGINE)
     tini.kill(trainer)
     monkeypatch.setattr(orphans, "YOUNG", 3600.0)

@@ -66,7 +66,7 @@ def started(tmp_path: Path, terminal: int | None = None) -> Iterator[Job]:
 
 
 @pytest.mark.slow
-def test_what_the_job_leaves_is_shown_and_nothing_else(tmp_path):
+def test_only_leftovers_of_the_job_are_listed(tmp_path):
     stranger = Path(f"/tmp/verl_spill_{os.getpid()}")
     with started(tmp_path) as job:
         stranger.mkdir()
@@ -91,7 +91,7 @@ def test_what_the_job_leaves_is_shown_and_nothing_else(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_signal_to_the_doctor_alone_is_passed_on_once(tmp_path):
+def test_signal_to_the_doctor_is_forwarded_once(tmp_path):
     with started(tmp_path) as job:
         job.run.process.terminate()
         code, output, _ = job.run.ended()
@@ -113,7 +113,7 @@ def test_ctrl_c_reaches_the_job_once(tmp_path):
         os.close(its)
 
 
-def test_a_process_is_known_by_its_variable_or_its_parent_and_later_by_its_number():
+def test_process_is_tracked_by_variable_parent_and_number():
     traces = Traces(Machine())
     script = "import subprocess, sys; print(subprocess.Popen(['sleep', '60'], env={}).pid, flush=True); sys.stdin.read()"
     with subprocess.Popen(
@@ -152,14 +152,14 @@ def test_a_process_is_known_by_its_variable_or_its_parent_and_later_by_its_numbe
         (["--run", "--", "no-such-program-here", "x"], "there is no such command or script"),
     ],
 )
-def test_what_cannot_be_run(words, sentence, tmp_path, monkeypatch, capfd):
+def test_invalid_commands_are_refused(words, sentence, tmp_path, monkeypatch, capfd):
     done = inside("clean", *words, cwd=tmp_path, monkeypatch=monkeypatch, capfd=capfd)
     assert done.returncode == 2
     assert sentence in done.stderr
 
 
 @pytest.mark.slow
-def test_with_apply_what_the_job_left_goes(tmp_path, monkeypatch, capfd):
+def test_apply_removes_leftovers_of_the_job(tmp_path, monkeypatch, capfd):
     """The minute in which nothing is removed passes at once here."""
     script = tmp_path / "run.sh"
     script.write_text("mkdir /tmp/verl_spill_$$; exit 3\n")

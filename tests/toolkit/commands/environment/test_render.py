@@ -70,7 +70,7 @@ def lines(environment: EffectiveEnvironment, width: int | None = 80, *, every: b
     return [text.plain for text in text_lines(environment, width, every=every)]
 
 
-def test_every_row_states_what_decides_and_where() -> None:
+def test_every_row_shows_the_deciding_party_and_place() -> None:
     text = "\n".join(lines(STANDING))
     assert text.startswith("DIFFERS  2 variables of the driver are different for its workers\n")
     assert "pid 7" in text
@@ -86,21 +86,21 @@ def test_every_row_states_what_decides_and_where() -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_the_table_fits_the_terminal_and_obeys_no_escape(width: int) -> None:
+def test_table_fits_the_terminal_and_neutralises_escapes(width: int) -> None:
     found = lines(STANDING, width)
     table = [line for line in found if line.startswith("  ") and not line.startswith("   ")]
     assert max(map(len, table)) <= max(width, 72)
     assert "\x1b" not in "\n".join(found)
 
 
-def test_a_long_value_keeps_both_ends() -> None:
+def test_long_value_keeps_both_ends() -> None:
     assert len(without_middle("/data/cache/of/everybody", 12)) == 12
     assert without_middle("/data/cache/of/everybody", 12).startswith("/data")
     assert without_middle("/data/cache/of/everybody", 12).endswith("body")
     assert without_middle("short", 12) == "short"
 
 
-def test_raylets_that_disagree_are_distinguished() -> None:
+def test_differing_raylets_are_shown_separately() -> None:
     text = "\n".join(lines(TWO))
     assert "raylet 7: /a, its workers: /a" in text
     assert "raylet 8: /b, its workers: /b" in text
@@ -115,17 +115,17 @@ def test_raylets_that_disagree_are_distinguished() -> None:
         (STANDING, "DIFFERS"),
     ],
 )
-def test_the_first_word_states_it(environment: EffectiveEnvironment, word: str) -> None:
+def test_headline_states_the_result(environment: EffectiveEnvironment, word: str) -> None:
     assert lines(environment)[0].startswith(f"{word}  ")
 
 
-def test_markdown_has_one_line_for_each_variable() -> None:
+def test_markdown_has_one_line_per_variable() -> None:
     found = list(markdown_lines(STANDING, every=True))
     assert len([line for line in found if line.startswith("| ")]) == 1 + len(STANDING.rows)
     assert any("rollout servers: 0" in line for line in found)
 
 
-def test_the_document_fits_its_schema() -> None:
+def test_document_matches_its_schema() -> None:
     clash = Clash("NCCL_ALGO", "/home/me/env.yaml", 3, CONSTANTS, 153)
     for environment in (STANDING, TWO, EffectiveEnvironment(clashes=(clash,))):
         validate(json.loads(json.dumps(document(environment))), schema_text("environment"))
@@ -151,7 +151,7 @@ def test_the_command_without_any_verl(
     assert (row["driver"]["text"], row["decided_by"]) == ("INFO", "the driver")
 
 
-def test_a_launch_script_that_is_not_there_is_wrong_usage(
+def test_missing_launch_script_is_a_usage_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     done = inside("environment", "none.sh", cwd=tmp_path, monkeypatch=monkeypatch, capfd=capfd)

@@ -16,14 +16,12 @@ from verl_doctor.toolkit.target import Target
 
 
 @pytest.mark.parametrize("name", ["RAY_num_prestart_python_workers", "VLLM_WORKER_USE_RAY"])
-def test_no_effect_is_promised_of_a_variable_that_no_release_reads(name: str) -> None:
+def test_variable_unread_by_every_release_is_marked_as_without_effect(name: str) -> None:
     assert what_became_of(name) is not None
     assert purposes()[name].startswith("has no effect")
 
 
-def test_a_search_that_was_not_finished_is_the_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unfinished_search_is_given_as_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Unknown("the compiled files could not be read in time")
     monkeypatch.setattr(module, "readers_of", lambda *_: slow)
     facts = {Interpreter: slow, VerlTrees: slow, VllmTree: slow}

@@ -25,7 +25,7 @@ exec "$@"
 """
 
 
-def test_each_line_of_the_card_names_a_fault_with_a_remedy() -> None:
+def test_each_line_of_the_quick_card_names_a_fault_with_a_remedy() -> None:
     entries = quick_card.entries()
     assert len({one.line for one in entries}) == len(entries)
     for one in entries:
@@ -34,37 +34,37 @@ def test_each_line_of_the_card_names_a_fault_with_a_remedy() -> None:
         assert registry.load().check(one.code) or of_code(one.code)
 
 
-def test_a_line_that_names_nothing_is_a_mistake_in_the_data() -> None:
+def test_quick_card_line_without_a_fault_is_an_error() -> None:
     with pytest.raises(ValueError, match="no signature names a fault for: all is well"):
         quick_card._entry("all is well")
 
 
 @pytest.mark.parametrize("topic", [name for name in TOPICS if name != "variables"])
-def test_rules_that_a_page_names_exist(topic: str) -> None:
+def test_rules_named_on_a_page_exist(topic: str) -> None:
     known = registry.load()
     codes = set(re.findall(r"\b[A-Z]{2,5}\d{3}\b", page(topic)))
     assert {code for code in codes if not known.check(code) and not of_code(code)} == set()
 
 
-def test_without_a_code_the_card_is_shown(here: Doctor, tmp_path: Path) -> None:
+def test_quick_card_is_shown_without_a_code(here: Doctor, tmp_path: Path) -> None:
     assert here("explain", cwd=tmp_path).stdout == page("card")
     assert "do: " in page("card")
 
 
-def test_an_unknown_topic_is_answered_with_those_that_there_are(here: Doctor, tmp_path: Path) -> None:
+def test_unknown_topic_lists_the_available_ones(here: Doctor, tmp_path: Path) -> None:
     done = here("explain", "slrum", cwd=tmp_path)
     assert done.returncode == 2
     assert "slurm" in done.stderr
 
 
-def test_variables_are_those_of_what_is_installed(here: Doctor, tmp_path: Path) -> None:
+def test_variables_of_the_installed_packages_are_shown(here: Doctor, tmp_path: Path) -> None:
     done = here("explain", "variables", "--python", sys.executable, cwd=tmp_path)
     assert done.returncode == 0
     assert "* `VLLM_ATTENTION_BACKEND`: the attention backend" in done.stdout
 
 
 @pytest.mark.slow
-def test_the_batch_script_of_the_slurm_page_runs(tmp_path: Path) -> None:
+def test_batch_script_of_the_slurm_page_runs(tmp_path: Path) -> None:
     (text,) = re.findall(r"```sh\n(#!/bin/bash.*?)```", page("slurm"), re.DOTALL)
     programs, environment = tmp_path / "bin", tmp_path / "env" / "bin"
     programs.mkdir()

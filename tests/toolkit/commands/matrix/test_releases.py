@@ -24,7 +24,7 @@ def versions(found: list[Release]) -> list[str]:
 MANY = offered(*(f"0.{minor}.{patch}" for minor in range(1, 34) for patch in (0, 1)), "0.34.0rc1")
 
 
-def test_the_newest_patch_stands_for_a_minor_and_a_final_one_before_a_pre_release() -> None:
+def test_newest_patch_release_represents_a_minor_and_prereleases_come_last() -> None:
     found = newest_patches(
         offered("0.10.0", "0.10.2.post1", "0.10.2", "0.11.0rc1", "0.11.0rc2", "0.12.1", "0.12.2rc1")
     )
@@ -42,12 +42,12 @@ def test_the_newest_patch_stands_for_a_minor_and_a_final_one_before_a_pre_releas
         (">=0.1", "0.1.1", "0.12.1"),
     ],
 )
-def test_the_table_begins_where_verl_s_pins_begin(pins: str | None, first: str, last: str) -> None:
+def test_table_starts_at_the_pins_of_verl(pins: str | None, first: str, last: str) -> None:
     found = versions(by_default(MANY, SpecifierSet(pins) if pins else None, []))
     assert (found[0], found[-1], len(found)) == (first, last, 12)
 
 
-def test_the_installed_release_is_always_in_the_table() -> None:
+def test_installed_release_is_always_in_the_table() -> None:
     assert "0.2.0" in versions(by_default(MANY, None, ["0.2.0"]))
 
 
