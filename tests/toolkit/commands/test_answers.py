@@ -66,7 +66,7 @@ def classes_of(package: str) -> list[type[Any]]:
     return found
 
 
-def test_every_command_with_forms_answers_by_the_protocol() -> None:
+def test_every_command_with_formats_returns_an_answer() -> None:
     """`fix` answers with the report that `check` answers with."""
     named = {name.partition(" ")[0] for name in ANSWERS}
     assert with_forms() - {LISTING} == named | {"fix"}
@@ -76,7 +76,7 @@ def test_every_command_with_forms_answers_by_the_protocol() -> None:
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_an_answer_has_every_form(name: str, tmp_path: Path) -> None:
+def test_every_answer_supports_every_format(name: str, tmp_path: Path) -> None:
     answer, code = ANSWERS[name]
     assert isinstance(answer, Answer)
     for form in ("text", "json", "markdown", *answer.other_forms()):
@@ -88,23 +88,23 @@ def test_an_answer_has_every_form(name: str, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "json").read_text("utf-8")) == json.loads(json.dumps(answer.document()))
 
 
-def test_a_report_has_the_forms_that_can_be_chosen() -> None:
+def test_report_formats_equal_the_available_choices() -> None:
     assert {"text", "json", "markdown", *ReportAnswer(REPORT).other_forms()} == set(FORMATS)
 
 
-def test_an_answer_without_a_page_is_a_block_of_code() -> None:
+def test_answer_without_a_page_is_a_code_block() -> None:
     answer = SitesAnswer(Path("a.toml"), {"MODEL": "/m"}, (), "-a\n+b\n", to_do=False, applied=False)
     assert list(answer.markdown_lines()) == ["```", "-a", "+b", "```"]
 
 
-def test_plain_lines_keep_their_tabs() -> None:
+def test_plain_lines_keep_tabs() -> None:
     answer = SitesAnswer(Path("a.toml"), {"MODEL": "/m"}, (), "+\tb\n", to_do=False, applied=False)
     written = StringIO()
     write(answer, "text", written)
     assert written.getvalue() == "+\tb\n"
 
 
-def test_nothing_shows_an_answer_but_the_one_function() -> None:
+def test_answers_are_printed_only_by_show() -> None:
     """A command that dumps its document itself has its own idea of a full disk and of a closed pipe."""
     dumping = [
         str(path.relative_to(FOLDER))

@@ -24,7 +24,7 @@ def test_a_lost_variable_is_reported() -> None:
     assert (lost.kind, lost.subject, lost.old, lost.new) == ("variable", "NCCL_IB_HCA", "mlx5_0", "")
 
 
-def test_what_the_job_decides_counts_and_the_shell_does_not() -> None:
+def test_variable_set_by_the_job_overrides_that_of_the_shell() -> None:
     """verl sets NCCL_DEBUG for its workers, whatever the shell says."""
     facts = machine("h200-with-job")
     variables = facts[Variables]
@@ -33,7 +33,7 @@ def test_what_the_job_decides_counts_and_the_shell_does_not() -> None:
     assert (shell.subject, shell.weight) == ("NCCL_DEBUG", "noise")
 
 
-def test_folders_of_the_environment_are_not_a_difference() -> None:
+def test_environment_prefix_in_paths_is_not_a_difference() -> None:
     facts = machine("laptop")
     moved = replace(facts[Interpreter], prefix="/data/ann/env")
 
@@ -53,7 +53,7 @@ def test_folders_of_the_environment_are_not_a_difference() -> None:
 PATCH = Patch("workers/a.py", "f", ("abc",), (), "old()", "new()", "Uky", 7)
 
 
-def test_a_missing_patch_names_the_command_that_restores_it() -> None:
+def test_missing_patch_names_the_command_that_restores_it() -> None:
     facts = machine("laptop")
     old = Snapshot(facts, patches=(PATCH,), path="old.json")
     (lost,) = differences(old, Snapshot(facts, patches=()))
@@ -63,7 +63,7 @@ def test_a_missing_patch_names_the_command_that_restores_it() -> None:
     assert differences(old, Snapshot(facts, patches=(replace(PATCH, line=99),))) == []
 
 
-def test_of_facts_files_marked_lines_are_counted() -> None:
+def test_marked_lines_in_facts_files_are_counted() -> None:
     facts = machine("laptop")
     lines = tuple(MarkedLine("/env/verl/a.py", number, "Uky") for number in (3, 4))
     old, new = (Snapshot({**facts, Markers: Markers("/env/verl", marked)}) for marked in (lines, lines[:1]))
@@ -71,7 +71,7 @@ def test_of_facts_files_marked_lines_are_counted() -> None:
     assert (lost.subject, lost.old, lost.new) == ("Uky in a.py", "2 marked lines", "1 marked line")
 
 
-def test_interfaces_of_containers_that_come_and_go_are_no_difference() -> None:
+def test_temporary_container_interfaces_are_not_a_difference() -> None:
     facts = machine("h200-with-job")
     network = facts[Network]
     veth = Interface("veth1a2b", "veth", up=True, addresses=("fe80::42:acff:fe11:2",))

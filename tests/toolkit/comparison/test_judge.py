@@ -62,13 +62,13 @@ def fleet(*answers: Any) -> Snapshot:
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_a_machine_does_not_differ_from_itself(name: str) -> None:
+def test_machine_equals_itself(name: str) -> None:
     found = between(machine(name), machine(name))
     assert (found.differences, found.verdict, found.exit_code) == ((), "equal", 0)
 
 
 @pytest.mark.parametrize(("old", "new"), list(zip(MACHINES, (*MACHINES[1:], MACHINES[0]), strict=True)))
-def test_any_two_machines_can_be_compared_and_shown(old: str, new: str) -> None:
+def test_any_two_machines_can_be_compared(old: str, new: str) -> None:
     found = between(machine(old), machine(new))
     validate(json.loads(json.dumps(document(found))), schema_text("compare"))
     lines = _text(found)
@@ -95,7 +95,7 @@ def distribution(name: str, version: str) -> Callable[[Packages], Packages]:
     return edit
 
 
-def test_what_moves_from_hour_to_hour_is_noise() -> None:
+def test_fluctuating_values_are_noise() -> None:
     facts = machine("h200-with-job")
     later = edited(
         facts,
@@ -111,13 +111,13 @@ def test_what_moves_from_hour_to_hour_is_noise() -> None:
     assert {one.subject for one in found.differences} == {"HostMemory", "Gpus", "HOSTNAME", "HostLimits"}
 
 
-def test_packages_come_in_the_order_of_the_stack() -> None:
+def test_packages_are_listed_in_the_order_of_the_stack() -> None:
     old, new = machine("h200-with-job"), machine("head-node-of-two")
     found = [one.subject for one in between(old, new).of("matters") if one.kind == "package"]
     assert found[:3] == ["vllm", "torch", "transformers"]
 
 
-def test_a_finding_only_of_the_new_side_breaks_and_its_cause_is_shown() -> None:
+def test_new_finding_is_a_break_shown_with_its_cause() -> None:
     healthy = healthy_node()
     sick = edited(healthy, {HostLimits: at("shell.files", Limit(128, 128))})
     found = between(healthy, sick)
@@ -127,7 +127,7 @@ def test_a_finding_only_of_the_new_side_breaks_and_its_cause_is_shown() -> None:
     assert (found.verdict, found.exit_code, found.of("matters")) == ("breaks", 1, ())
 
 
-def test_what_a_rule_no_longer_finds_is_gone() -> None:
+def test_finding_that_disappeared_is_listed_as_gone() -> None:
     healthy = healthy_node()
     sick = edited(healthy, {HostLimits: at("shell.files", Limit(128, 128))})
     found = between(sick, healthy)
@@ -135,14 +135,14 @@ def test_what_a_rule_no_longer_finds_is_gone() -> None:
     assert not found.of("breaks")
 
 
-def test_more_than_before_stops_no_job() -> None:
+def test_increased_limit_is_not_a_break() -> None:
     facts = machine("h200-with-job")
     more = edited(facts, {SharedMemory: at("size", 2 * facts[SharedMemory].size)})
     assert between(facts, more).verdict == "equal"
     assert [one.subject for one in between(more, facts).of("matters")] == ["/dev/shm"]
 
 
-def test_an_unread_variable_is_noise_and_a_read_variable_is_not() -> None:
+def test_unread_variable_is_noise_and_a_read_variable_is_not() -> None:
     facts = machine("h200-with-job")
 
     def without(name: str) -> Mapping[type, Any]:
@@ -157,7 +157,7 @@ def test_an_unread_variable_is_noise_and_a_read_variable_is_not() -> None:
     assert lost.next == "export TORCH_CUDA_ARCH_LIST=9.0a"
 
 
-def test_keys_of_the_configuration_are_compared_and_names_and_places_are_not() -> None:
+def test_configuration_keys_are_compared_except_names_and_paths() -> None:
     facts = machine("h200-with-job")
     other = edited(
         facts,
@@ -176,7 +176,7 @@ def test_keys_of_the_configuration_are_compared_and_names_and_places_are_not() -
     assert changed.next == "trainer.nnodes=1"
 
 
-def test_what_the_new_file_does_not_hold_is_not_called_mended() -> None:
+def test_missing_fact_is_not_reported_as_fixed() -> None:
     healthy = healthy_node()
     sick = edited(healthy, {HostLimits: at("shell.files", Limit(128, 128))})
     found = between(sick, {**healthy, HostLimits: NotHeld("new.json holds no HostLimits")})
@@ -184,7 +184,7 @@ def test_what_the_new_file_does_not_hold_is_not_called_mended() -> None:
     assert found.not_compared == ("the new side holds no HostLimits",)
 
 
-def test_without_a_launch_script_its_keys_are_not_called_lost() -> None:
+def test_keys_are_not_reported_as_lost_without_a_launch_script() -> None:
     facts = machine("h200-with-job")
     without = {**facts, Configuration: Absent("no launch script"), Launch: Absent("no launch script")}
     found = between(facts, without)
@@ -192,7 +192,7 @@ def test_without_a_launch_script_its_keys_are_not_called_lost() -> None:
     assert "the new side was examined without a launch script" in found.not_compared
 
 
-def test_a_fact_that_one_side_could_not_read_is_reported() -> None:
+def test_fact_unreadable_on_one_side_is_reported() -> None:
     facts = machine("h200-with-job")
     found = between(facts, {**facts, Gpus: Broken("NVML hung")})
     assert (found.verdict, found.exit_code) == ("could_not_compare", 3)
@@ -216,7 +216,7 @@ def test_nodes_are_compared_with_the_usual_one_and_folded() -> None:
     assert all(one.weight == "noise" or one is vllm for one in found.differences)
 
 
-def test_a_node_that_was_odd_before_is_compared_with_itself() -> None:
+def test_previously_odd_node_is_compared_with_itself() -> None:
     odd = node("node00002", with_value("HostLimits", "shell.files.soft", 4096))
     old = fleet(node("node00001"), odd, node("node00003"))
     assert compared(old, old, run()).verdict == "equal"
@@ -225,7 +225,7 @@ def test_a_node_that_was_odd_before_is_compared_with_itself() -> None:
     assert (raised.old, raised.new, raised.nodes, raised.weight) == ("4096", "20000", "node00002", "noise")
 
 
-def test_a_finding_on_one_node_is_joined_to_what_differs_there() -> None:
+def test_finding_on_one_node_is_joined_to_its_difference() -> None:
     old = fleet(*(node(name) for name in numbered(3)))
     sick = node("node00002", with_value("HostLimits", "shell.files", {"soft": 128, "hard": 128}))
     found = compared(old, fleet(node("node00001"), sick, node("node00003")), run())
@@ -235,7 +235,7 @@ def test_a_finding_on_one_node_is_joined_to_what_differs_there() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
-def test_a_break_is_reported_with_its_rule(fault: Fault) -> None:
+def test_break_is_reported_with_its_rule(fault: Fault) -> None:
     """Each fault of the recorded machines; back again it is gone."""
     healthy, sick = fault.node(), edited(fault.node(), fault.edits)
     found = between(healthy, sick)
@@ -258,7 +258,7 @@ def test_folders_of_facts_files_are_compared_node_by_node(tmp_path: Path) -> Non
     assert compared(new, new, run()).verdict == "equal"
 
 
-def test_a_file_in_a_folder_that_holds_no_facts_is_named_and_breaks_nothing(tmp_path: Path) -> None:
+def test_file_without_facts_in_a_folder_is_named(tmp_path: Path) -> None:
     for folder, names in (("old", ("a", "b")), ("new", ("a",))):
         (tmp_path / folder).mkdir()
         for name in names:
@@ -271,7 +271,7 @@ def test_a_file_in_a_folder_that_holds_no_facts_is_named_and_breaks_nothing(tmp_
     assert lost.startswith("1 of the old nodes did not respond: package (its facts file is no facts file")
 
 
-def test_nodes_of_a_folder_and_a_machine_are_compared_and_nothing_is_missed(tmp_path: Path) -> None:
+def test_folder_of_nodes_can_be_compared_with_a_machine(tmp_path: Path) -> None:
     text = (MACHINES_FOLDER / "laptop.json").read_bytes()
     (tmp_path / "nodes").mkdir()
     for path in (tmp_path / "nodes" / "a.json", tmp_path / "one.json"):
@@ -282,7 +282,7 @@ def test_nodes_of_a_folder_and_a_machine_are_compared_and_nothing_is_missed(tmp_
         assert (found.verdict, found.not_compared) == ("equal", ())
 
 
-def test_what_another_schema_calls_alike_is_not_called_equal() -> None:
+def test_snapshots_with_different_schemas_are_not_called_equal() -> None:
     facts = machine("laptop")
     found = compared(Snapshot(facts), Snapshot(facts, schema=99, path="new.json"), run())
     assert (found.verdict, found.exit_code) == ("could_not_compare", 3)
@@ -301,14 +301,14 @@ CAUSES = {
 
 
 @pytest.mark.parametrize("code", CAUSES)
-def test_the_cause_of_a_finding_is_shown(code: str) -> None:
+def test_cause_of_a_finding_is_shown(code: str) -> None:
     fault = next(fault for fault in FAULTS if fault.code == code)
     found = between(fault.node(), edited(fault.node(), fault.edits))
     (told,) = [one for one in found.differences if code in one.codes]
     assert (told.kind, told.subject) == CAUSES[code]
 
 
-def test_of_two_differences_the_breaking_one_is_reported() -> None:
+def test_breaking_difference_is_reported_as_the_cause() -> None:
     """Both are read from one fact."""
     healthy = healthy_node()
     few = at("shell.files", Limit(128, 128))
@@ -318,7 +318,7 @@ def test_of_two_differences_the_breaking_one_is_reported() -> None:
     assert told == {"open files": "breaks", "CPUs": "matters"}
 
 
-def test_one_fault_on_two_machines_is_known_by_its_subject_whatever_the_words() -> None:
+def test_fault_is_matched_by_subject_and_not_by_wording() -> None:
     def key(name: str, kind: SubjectKind = "variable", message: str = "", detail: str = "") -> Key:
         return key_of("ENV101", Finding(message, Evidence(""), subject=Subject(kind, name, detail)))
 

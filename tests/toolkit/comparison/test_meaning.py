@@ -24,7 +24,7 @@ from verl_doctor.toolkit.comparison import meaning
         ("--index-url=evil", "1.0", ""),
     ],
 )
-def test_what_is_installed_is_a_release(name: str, release: str, command: str) -> None:
+def test_install_command_names_a_release(name: str, release: str, command: str) -> None:
     assert meaning.install(name, release, "") == command
 
 
@@ -38,12 +38,12 @@ def test_what_is_installed_is_a_release(name: str, release: str, command: str) -
         ("0.11.0", "of unknown version", "pip install vllm==0.11.0"),
     ],
 )
-def test_an_upgrade_is_never_undone(old: str, new: str, command: str) -> None:
+def test_upgrade_is_never_reverted(old: str, new: str, command: str) -> None:
     assert meaning.install("vllm", old, new) == command
 
 
 @pytest.mark.parametrize("old", ["", "a b", "$(id)"])
-def test_a_variable_has_a_name(old: str) -> None:
+def test_variables_need_a_name(old: str) -> None:
     assert meaning.export("NCCL_$(id)", old, "x") == ""
     said = meaning.export("NCCL_DEBUG", old, "x")
     assert shlex.split(said) == (["export", f"NCCL_DEBUG={old}"] if old else ["unset", "NCCL_DEBUG"])
@@ -58,5 +58,5 @@ def test_a_variable_has_a_name(old: str) -> None:
         ("undetermined", ""),
     ],
 )
-def test_a_limit_is_a_number(old: str, said: str) -> None:
+def test_limits_are_numbers(old: str, said: str) -> None:
     assert meaning.ulimit("open files", old, "") == said

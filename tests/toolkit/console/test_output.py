@@ -38,7 +38,7 @@ def umask() -> Iterator[int]:
     os.umask(before)
 
 
-def test_a_private_file_is_for_its_owner(tmp_path: Path, umask: int) -> None:
+def test_private_file_is_readable_only_by_its_owner(tmp_path: Path, umask: int) -> None:
     path, old = tmp_path / "new.json", tmp_path / "old.json"
     old.write_text("x")
     old.chmod(0o664)
@@ -47,7 +47,7 @@ def test_a_private_file_is_for_its_owner(tmp_path: Path, umask: int) -> None:
     assert [stat.S_IMODE(one.stat().st_mode) for one in (path, old)] == [0o600, 0o664]
 
 
-def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path: Path, umask: int) -> None:
+def test_new_file_follows_the_umask(tmp_path: Path, umask: int) -> None:
     path = tmp_path / "facts.json"
     write(path, "new\n")
     assert path.read_text() == "new\n"
@@ -55,7 +55,7 @@ def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path: Path, umask: i
     assert names(tmp_path) == ["facts.json"]
 
 
-def test_an_old_file_is_replaced_and_keeps_its_permissions_and_the_links_to_it(tmp_path: Path) -> None:
+def test_replaced_file_keeps_permissions_and_links(tmp_path: Path) -> None:
     path, link = tmp_path / "facts.json", tmp_path / "link"
     path.write_text("old")
     path.chmod(0o604)
@@ -68,15 +68,13 @@ def test_an_old_file_is_replaced_and_keeps_its_permissions_and_the_links_to_it(t
     assert stat.S_IMODE(path.stat().st_mode) == 0o604
 
 
-def test_a_link_that_leads_nowhere_leads_to_the_new_file(tmp_path: Path) -> None:
+def test_broken_link_gets_the_new_file(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "facts.json")
     write(tmp_path / "link", "new")
     assert (tmp_path / "facts.json").read_text() == "new"
 
 
-def test_a_failure_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "facts.json"
     path.write_text("old")
 
@@ -90,7 +88,9 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(
     assert names(tmp_path) == ["facts.json"]
 
 
-def test_a_file_that_cannot_be_replaced_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_cannot_be_replaced_is_written_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A single file that is mounted into a container."""
     path = tmp_path / "facts.json"
     path.write_text("old")
@@ -104,9 +104,7 @@ def test_a_file_that_cannot_be_replaced_is_written(tmp_path: Path, monkeypatch: 
     assert names(tmp_path) == ["facts.json"]
 
 
-def test_a_file_that_is_written_in_place_is_whole_or_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_in_place_write_restores_the_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "facts.json"
     path.write_text("old")
     written = Path.write_bytes
@@ -136,18 +134,18 @@ def test_a_file_that_is_written_in_place_is_whole_or_as_it_was(
         ("nul\0", ".*embedded null .*"),
     ],
 )
-def test_a_path_that_cannot_be_written_is_a_usage_error(tmp_path: Path, name: str, reason: str) -> None:
+def test_unwritable_path_is_a_usage_error(tmp_path: Path, name: str, reason: str) -> None:
     with pytest.raises(UsageError, match=f"cannot be written: {reason}$"):
         write(tmp_path / name, "new")
     assert names(tmp_path) == []
 
 
-def test_a_device_that_is_full_is_a_usage_error() -> None:
+def test_full_device_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match=r"^/dev/full cannot be written: No space left on device$"):
         write(Path("/dev/full"), "new")
 
 
-def test_a_named_pipe_is_written_to(tmp_path: Path) -> None:
+def test_named_pipe_can_be_written(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with pytest.raises(UsageError, match="pipe cannot be written: no process reads it"):
@@ -172,7 +170,7 @@ print("report")
 
 
 @pytest.mark.parametrize("into_a_file", [False, True], ids=["pipe", "file"])
-def test_standard_output_is_written_to(tmp_path: Path, into_a_file: bool) -> None:
+def test_standard_output_can_be_written(tmp_path: Path, into_a_file: bool) -> None:
     with (tmp_path / "out").open("w+") as out:
         done = subprocess.run(
             [sys.executable, "-c", WRITER],
@@ -194,7 +192,7 @@ OURS = {
 
 
 @pytest.mark.parametrize("kind", OURS, ids=lambda kind: kind.name)
-def test_only_a_file_of_the_same_kind_is_replaced_unasked(tmp_path: Path, kind: Kind) -> None:
+def test_only_files_of_the_same_kind_are_replaced(tmp_path: Path, kind: Kind) -> None:
     path = tmp_path / "file"
     refuse_others(path, kind)
     for other, content in {None: "", **OURS}.items():
@@ -216,7 +214,7 @@ def test_only_a_file_of_the_same_kind_is_replaced_unasked(tmp_path: Path, kind: 
         "INFO  2026-11-22 verl-doctor guard: agreed\n",
     ],
 )
-def test_what_a_person_wrote_is_of_no_kind(tmp_path: Path, content: str) -> None:
+def test_files_written_by_a_person_are_never_replaced(tmp_path: Path, content: str) -> None:
     path = tmp_path / "file"
     path.write_text(content)
     for kind in OURS:
@@ -224,20 +222,20 @@ def test_what_a_person_wrote_is_of_no_kind(tmp_path: Path, content: str) -> None
             refuse_others(path, kind)
 
 
-def test_a_link_is_the_file_to_which_it_leads(tmp_path: Path) -> None:
+def test_link_is_judged_by_its_target(tmp_path: Path) -> None:
     (tmp_path / "thesis").write_text("three years")
     (tmp_path / "out.json").symlink_to("thesis")
     with pytest.raises(UsageError, match=r"out\.json exists and is not a verl-doctor facts file or snapshot"):
         refuse_others(tmp_path / "out.json", FACTS)
 
 
-def test_what_is_no_file_is_written_to(tmp_path: Path) -> None:
+def test_special_files_can_be_written(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/null"), Path("/dev/full")):
         refuse_others(path, ANSWER)
 
 
-def test_what_is_read_is_not_written_to(tmp_path: Path) -> None:
+def test_input_file_cannot_be_the_output(tmp_path: Path) -> None:
     (tmp_path / "o.log").write_text("")
     (tmp_path / "link").symlink_to("o.log")
     refuse_inputs(tmp_path / "new", [tmp_path / "o.log", "-"])

@@ -21,10 +21,10 @@ from verl_doctor.toolkit.console.paths import short
         ("", ""),
     ],
 )
-def test_the_shortest_way_to_write_it(path: str, shown: str) -> None:
+def test_path_is_shortened(path: str, shown: str) -> None:
     assert short(path, "/home/me/job", "/home/me") == shown
 
 
-def test_no_folder_and_no_home_change_nothing() -> None:
+def test_path_without_folder_and_home_is_unchanged() -> None:
     assert short("/a/b", "", "") == "/a/b"
     assert short("/a/b", "", "/") == "/a/b"

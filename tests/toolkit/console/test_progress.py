@@ -33,19 +33,19 @@ def shown(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch, *, wait: bool) -
     return stream.getvalue()
 
 
-def test_progress_is_shown_and_its_line_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_shown_and_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
     said = shown(Terminal(), monkeypatch, wait=True)
     assert "reading \\x1b[31mvllm" in said
     assert said.endswith("\r\x1b[2K")
     assert "\n" not in said
 
 
-def test_a_short_run_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_run_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_QUIET", 60)
     assert shown(Terminal(), monkeypatch, wait=False) == ""
 
 
-def test_a_pipe_is_never_bothered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_not_written_to_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     with Progress() as line:
@@ -55,7 +55,7 @@ def test_a_pipe_is_never_bothered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("stream", [io.StringIO(), Terminal()], ids=["a pipe", "a terminal"])
-def test_what_is_behind_us_stays(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_steps_remain_visible(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", stream)
     with Progress() as line:
         line.show("reading")

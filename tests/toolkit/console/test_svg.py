@@ -28,14 +28,14 @@ def _drawn(words: str) -> ET.Element:
 @pytest.mark.parametrize("words", ["plain", HOSTILE, *(
     "".join(chr(random.Random(seed).randrange(0x11000)) for _ in range(3)) * 5 for seed in range(20)
 )])  # fmt: skip
-def test_any_message_stays_text(words: str) -> None:
+def test_any_message_remains_plain_text(words: str) -> None:
     root = _drawn(words)
     names = {one.tag.removeprefix(_SVG) for one in root.iter()}
     assert names == {"svg", "title", "desc", "style", "rect", "line", "text", "g"}
     assert not [key for one in root.iter() for key in one.attrib if key.startswith("on")]
 
 
-def test_it_describes_in_text_what_it_draws() -> None:
+def test_picture_has_a_text_description() -> None:
     root = _drawn("where the time went")
     assert root.get("role") == "img"
     known = {one.get("id"): one.text for one in root.iter() if one.get("id")}
@@ -44,7 +44,7 @@ def test_it_describes_in_text_what_it_draws() -> None:
     ] * 2
 
 
-def test_words_have_the_colour_of_the_page_and_boxes_one_that_a_page_may_set() -> None:
+def test_colours_follow_the_page() -> None:
     drawn = svg.picture(1, 1, "p", "t", "w", [svg.rect(0, 0, 1, 1, 3), svg.text(0, 0, "x")])
     assert "currentColor" in drawn
     assert "--vd-3" in drawn
@@ -52,7 +52,7 @@ def test_words_have_the_colour_of_the_page_and_boxes_one_that_a_page_may_set() -
     assert "url(" not in drawn
 
 
-def test_bars_are_as_long_as_what_they_say() -> None:
+def test_bar_lengths_are_proportional_to_values() -> None:
     drawn = ET.fromstring(bars("load", "How long", [Bar("cold", 420), Bar("warm", 4.2, 3)]))
     boxes = [float(one.get("width") or 0) for one in drawn.iter(f"{_SVG}rect")]
     assert boxes[0] == pytest.approx(100 * boxes[1], rel=0.01)

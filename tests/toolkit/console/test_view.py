@@ -40,7 +40,7 @@ class Full(StringIO):
     ("next_step", "said"),
     [("", "No space left on device$"), ("undo it", "No space left on device; undo it$")],
 )
-def test_a_stdout_that_takes_nothing_is_a_sentence(
+def test_failed_write_to_stdout_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, next_step: str, said: str
 ) -> None:
     monkeypatch.setattr(sys, "stdout", Full())
@@ -49,6 +49,6 @@ def test_a_stdout_that_takes_nothing_is_a_sentence(
         show(ANSWER, "markdown", None, next_step=next_step)
 
 
-def test_a_form_without_a_writer_is_no_other_form() -> None:
+def test_unknown_format_is_an_error() -> None:
     with pytest.raises(KeyError):
         show(ANSWER, "github", Path("never-written"))

@@ -31,11 +31,11 @@ def edit(text: str, *edits: LineEdit, syntax: Syntax = "shell script") -> str:
         ("case a in\nb)\n X=1\n ;;\nesac\n", 3, f"case a in\nb)\n # X=1  {MARK}\n :  {MARK}\n ;;\nesac\n"),
     ],
 )
-def test_a_line_of_a_script_is_commented_out(before: str, line: int, after: str) -> None:
+def test_script_line_is_commented_out(before: str, line: int, after: str) -> None:
     assert edit(before, LineEdit(line, "X")) == after
 
 
-def test_a_value_may_be_spelled_like_a_python_constant() -> None:
+def test_value_written_as_a_python_constant_is_matched() -> None:
     before = 'export X="True"\necho a\n'
     assert (
         edit(before, LineEdit(1, "True", "false"))
@@ -66,7 +66,7 @@ def test_a_value_may_be_spelled_like_a_python_constant() -> None:
         ("X=1\n", 2),
     ],
 )
-def test_what_a_line_of_a_script_does_besides_is_not_lost(text: str, line: int) -> None:
+def test_line_with_other_effects_is_refused(text: str, line: int) -> None:
     with pytest.raises(CannotEdit, match=rf"file:{line}: "):
         edit(text, LineEdit(line, "X"))
 
@@ -80,11 +80,11 @@ def test_what_a_line_of_a_script_does_besides_is_not_lost(text: str, line: int) 
         ("A=(\n  X=1\n  b\n)\n", 2, f"A=(\n  # X=1  {MARK}\n  Z=1  {MARK}\n  b\n)\n"),
     ],
 )
-def test_a_word_of_a_script_is_replaced(before: str, line: int, after: str) -> None:
+def test_script_word_is_replaced(before: str, line: int, after: str) -> None:
     assert edit(before, LineEdit(line, "X", "Z")) == after
 
 
-def test_dotted_keys_are_words() -> None:
+def test_dotted_key_is_replaced() -> None:
     text = "python -m verl.trainer.main_ppo \\\n  actor.old=1 \\\n  b.actor.old=2\n"
     after = edit(text, LineEdit(2, "actor.old", "actor.new"))
     assert after == f"# actor.old=1 \\  {MARK}\n" + text.replace("  actor.old", "  actor.new")
@@ -101,7 +101,7 @@ def test_dotted_keys_are_words() -> None:
         ('a "b\n" \\\n X=1\n', 3),
     ],
 )
-def test_a_comment_inside_a_string_would_be_a_part_of_it(text: str, line: int) -> None:
+def test_edit_inside_a_string_is_refused(text: str, line: int) -> None:
     with pytest.raises(CannotEdit):
         edit(text, LineEdit(line, "X", "Z"))
 
@@ -123,7 +123,7 @@ def test_two_lines_of_a_file() -> None:
     ],
 )
 @pytest.mark.skipif(not shutil.which("bash"), reason="bash is the oracle")
-def test_bash_still_takes_what_was_edited(text: str) -> None:
+def test_edited_script_is_valid_bash(text: str) -> None:
     line = next(number for number, said in enumerate(text.splitlines(), 1) if "X=1" in said)
     for new in (None, "Z"):
         try:
@@ -136,7 +136,7 @@ def test_bash_still_takes_what_was_edited(text: str) -> None:
 YAML = 'working_dir: .\nenv_vars:\n  X: "1"\n  Y: 2\n'
 
 
-def test_an_entry_of_a_runtime_env() -> None:
+def test_runtime_env_entry_is_edited() -> None:
     assert edit(YAML, LineEdit(3, "X"), syntax="runtime_env") == YAML.replace('X: "1"', f'# X: "1"  {MARK}')
     renamed = f'# X: "1"  {MARK}\n  Z: "1"  {MARK}'
     assert edit(YAML, LineEdit(3, "X", "Z"), syntax="runtime_env") == YAML.replace('X: "1"', renamed)
@@ -151,7 +151,7 @@ def test_an_entry_of_a_runtime_env() -> None:
         "other:\n  X: 1\n",
     ],
 )
-def test_a_runtime_env_that_would_say_something_else(text: str) -> None:
+def test_ambiguous_runtime_env_is_refused(text: str) -> None:
     line = next(number for number, said in enumerate(text.splitlines(), 1) if "X" in said)
     with pytest.raises(CannotEdit):
         edit(text, LineEdit(line, "X"), syntax="runtime_env")
@@ -164,11 +164,11 @@ def test_a_dockerfile() -> None:
 
 
 @pytest.mark.parametrize("text", ["ENV X=1 Y=2\n", "ENV X=1 \\\n  Y=2\n", "RUN X=1 a\n"])
-def test_a_dockerfile_that_would_say_something_else(text: str) -> None:
+def test_ambiguous_dockerfile_is_refused(text: str) -> None:
     with pytest.raises(CannotEdit):
         edit(text, LineEdit(1, "X"), syntax="Dockerfile")
 
 
-def test_a_file_that_is_no_text() -> None:
+def test_invalid_utf8_is_refused() -> None:
     with pytest.raises(CannotEdit, match="not valid UTF-8"):
         edited(b"X=\xff\n", "file", "shell script", [LineEdit(1, "X")], MARK)

@@ -17,14 +17,14 @@ def add(text: str, *entries: str) -> str:
     return extended(text.encode(), "env.yaml", "excludes", entries or ("/checkpoints/",), MARK).decode()
 
 
-def test_a_list_in_brackets_keeps_its_old_line_as_a_comment() -> None:
+def test_bracketed_list_keeps_its_old_line_as_a_comment() -> None:
     after = add(BRACKETS)
     assert '\n# excludes: ["/.git/"]  # ours  # verl-doctor: RAY130\n' in after
     assert '\nexcludes: ["/.git/", "/checkpoints/"]  # ours  # verl-doctor: RAY130\n' in after
     assert after.endswith('env_vars:\n  A: "1"\n')
 
 
-def test_a_list_of_lines_gets_more_lines() -> None:
+def test_block_list_is_extended() -> None:
     after = add(LINES, "/checkpoints/", "/a b/x.bin")
     assert yaml.safe_load(after)["excludes"] == ["/.git/", "*.pt", "/checkpoints/", "/a b/x.bin"]
     assert [line for line in after.splitlines() if line not in LINES.splitlines()] == [
@@ -37,7 +37,7 @@ def test_a_list_of_lines_gets_more_lines() -> None:
     "text",
     ["working_dir: ./", "working_dir: ./\r\n", "excludes: []\n", "excludes: [a,]\n", "excludes:\n    - a"],
 )  # fmt: skip
-def test_other_ways_to_write_it(text: str) -> None:
+def test_other_notations_are_extended(text: str) -> None:
     old = yaml.safe_load(text)
     assert yaml.safe_load(add(text)) == {**old, "excludes": [*old.get("excludes", []), "/checkpoints/"]}
     assert ("\r\n" in text) == ("\r\n" in add(text))
@@ -55,6 +55,6 @@ def test_other_ways_to_write_it(text: str) -> None:
         ("working_dir: |\n  text\n...\n", "cannot be extended"),
     ],
 )
-def test_what_is_not_certain_is_refused(text: str, why: str) -> None:
+def test_ambiguous_list_is_refused(text: str, why: str) -> None:
     with pytest.raises(CannotEdit, match=why):
         add(text)

@@ -44,7 +44,7 @@ def edit(*edits: WordEdit, script: str = SCRIPT) -> str:
         (WordEdit(11, "g=3"), " g=3\n", "\n"),
     ],
 )
-def test_one_word_is_edited_and_the_rest_stays(change: WordEdit, old: str, new: str) -> None:
+def test_only_one_word_is_edited(change: WordEdit, old: str, new: str) -> None:
     after = edit(change)
     assert "\n".join(row for row in after.split("\n") if MARK not in row) == SCRIPT.replace(old, new, 1)
     assert after.count(MARK) == 1
@@ -58,9 +58,7 @@ def test_one_word_is_edited_and_the_rest_stays(change: WordEdit, old: str, new: 
         ('X=1\n  MINI=8\nA=(\n a="$MINI"\n)\ntrain\n', 'X=1\n  MINI=4\nA=(\n a="$MINI"\n)\ntrain\n'),
     ],
 )
-def test_a_value_from_a_variable_of_this_word_alone_is_edited_where_it_is_assigned(
-    script: str, after: str
-) -> None:
+def test_value_from_a_variable_used_only_here_is_edited_at_its_assignment(script: str, after: str) -> None:
     line = next(number for number, row in enumerate(script.split("\n"), 1) if "a=" in row)
     written = script.split("\n")[line - 1].strip().removeprefix("train ")
     rows = edit(WordEdit(line, written, ("a=4",)), script=script).split("\n")
@@ -88,7 +86,7 @@ def test_a_value_from_a_variable_of_this_word_alone_is_edited_where_it_is_assign
         "cat <<EOF\nMINI=8\nEOF\ntrain a=$MINI\n",
     ],
 )
-def test_a_value_from_any_other_variable_is_edited_at_the_word(script: str) -> None:
+def test_value_from_a_shared_variable_is_edited_at_the_word(script: str) -> None:
     line, row = next((number, row) for number, row in enumerate(script.split("\n"), 1) if "a=" in row)
     written = row.removeprefix("train ")
     rows = edit(WordEdit(line, written, ("a=4",)), script=script).split("\n")
@@ -107,14 +105,14 @@ def test_a_value_from_any_other_variable_is_edited_at_the_word(script: str) -> N
         ("set -- a=1\ntrain $@\n", WordEdit(2, "a=1", ("a=3",)), "set -- a=3\ntrain $@\n"),
     ],
 )  # fmt: skip
-def test_a_plain_word_within_a_text_is_edited_there(script: str, change: WordEdit, after: str) -> None:
+def test_plain_word_inside_a_string_is_edited_in_place(script: str, change: WordEdit, after: str) -> None:
     rows = edit(change, script=script).split("\n")
     assert "\n".join(row for row in rows if MARK not in row) == after
     (note,) = (row for row in rows if MARK in row)
     assert note.lstrip().startswith("# ")
 
 
-def test_the_old_line_stays_as_a_comment_above_its_command() -> None:
+def test_old_line_is_kept_as_a_comment_above_its_command() -> None:
     rows = edit(WordEdit(5, 'd="x"', ("d='y'",)), WordEdit(3, "a=1", ("a=2",))).split("\n")
     assert rows[2:6] == [
         f"  # train a=1 \\  {MARK}",
@@ -139,7 +137,7 @@ def test_the_old_line_stays_as_a_comment_above_its_command() -> None:
         ("x='\n' train \\\n 'b\n c' a=1\n", WordEdit(4, "a=1"), "cannot be edited"),
     ],
 )
-def test_what_is_not_plain_is_refused(script: str, change: WordEdit, why: str) -> None:
+def test_ambiguous_words_are_refused(script: str, change: WordEdit, why: str) -> None:
     with pytest.raises(CannotEdit, match=why):
         edit(change, script=script)
 
@@ -158,18 +156,18 @@ def test_what_is_not_plain_is_refused(script: str, change: WordEdit, why: str) -
         ("a.b='x'", "it's", "a.b='it'\"'\"'s'"),
     ],
 )
-def test_a_value_keeps_its_quotes(written: str, value: str, after: str) -> None:
+def test_value_keeps_its_quotes(written: str, value: str, after: str) -> None:
     assert with_value(written, "a.b", value) == after
 
 
-def test_a_key_is_replaced_within_its_quotes() -> None:
+def test_key_is_replaced_inside_its_quotes() -> None:
     assert with_key("'+a.b=[1, 2]'", "+a.b", "a.c") == "'a.c=[1, 2]'"
     assert with_key('a.b="$X"', "a.b", "a.c") == 'a.c="$X"'
     with pytest.raises(CannotEdit):
         with_key("$A.b=1", "a.b", "a.c")
 
 
-def test_a_word_of_its_own_is_quoted_where_it_has_to_be() -> None:
+def test_separate_word_is_quoted_only_if_necessary() -> None:
     assert as_word("+a.b=sdpa") == "+a.b=sdpa"
     assert as_word("a=[console]") == "a=[console]"
     assert as_word('a="x y"') == "a='\"x y\"'"

@@ -58,7 +58,7 @@ def no_threads(monkeypatch: pytest.MonkeyPatch, refused: Callable[[str], bool]) 
 
 
 @pytest.mark.parametrize("which", ["Disk", "Disk-work"])
-def test_a_thread_that_cannot_be_started_is_an_answer(monkeypatch: pytest.MonkeyPatch, which: str) -> None:
+def test_failure_to_start_a_thread_is_reported_as_broken(monkeypatch: pytest.MonkeyPatch, which: str) -> None:
     no_threads(monkeypatch, lambda name: name == which)
     found = answer(Collection([disk], {}), Disk)
     assert isinstance(found, Broken)
@@ -66,7 +66,7 @@ def test_a_thread_that_cannot_be_started_is_an_answer(monkeypatch: pytest.Monkey
     assert "pids limit" in found.reason
 
 
-def test_few_addresses_are_named_as_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shortage_of_addresses_is_named_as_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 30, 1 << 30))
     no_threads(monkeypatch, lambda name: name == "Disk")
     found = answer(Collection([disk], {}), Disk)
@@ -74,7 +74,7 @@ def test_few_addresses_are_named_as_the_cause(monkeypatch: pytest.MonkeyPatch) -
     assert "ulimit -v leaves each process 1.0 GiB of addresses: raise it" in found.reason
 
 
-def test_a_fact_that_needs_it_has_the_same_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dependent_fact_has_the_same_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     no_threads(monkeypatch, lambda name: name == "Disk")
     found = answer(Collection([disk, room], {}), Room)
     assert isinstance(found, Broken)
@@ -82,7 +82,7 @@ def test_a_fact_that_needs_it_has_the_same_reason(monkeypatch: pytest.MonkeyPatc
     assert found.trace == "Disk was not read"
 
 
-def test_what_breaks_before_the_collector_runs_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_before_the_collector_runs_is_reported_as_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     def arguments_from(needs: object, answers: object) -> None:
         raise KeyError("Disk")
 
@@ -98,7 +98,7 @@ class Speechless(Exception):  # noqa: N818
         raise ValueError("no words")
 
 
-def test_an_error_that_cannot_be_shown_is_an_answer() -> None:
+def test_error_that_cannot_be_printed_is_reported_as_broken() -> None:
     def breaks() -> Disk:
         raise Speechless
 

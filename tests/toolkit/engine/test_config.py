@@ -13,17 +13,17 @@ from verl_doctor.toolkit.system.sites import Site
 from verl_doctor.toolkit.target import UsageError
 
 
-def test_no_configuration_is_the_default(tmp_path: Path) -> None:
+def test_missing_configuration_gives_the_defaults(tmp_path: Path) -> None:
     assert load(tmp_path) == Config()
 
 
-def test_the_own_file_wins_over_pyproject(tmp_path: Path) -> None:
+def test_dedicated_file_wins_over_pyproject(tmp_path: Path) -> None:
     (tmp_path / "verl-doctor.toml").write_text('marker = "ops"\n')
     (tmp_path / "pyproject.toml").write_text('[tool.verl-doctor]\nmarker = "other"\n')
     assert load(tmp_path).marker == "ops"
 
 
-def test_pyproject_above_is_found_and_one_without_our_table_is_passed_over(tmp_path: Path) -> None:
+def test_pyproject_above_is_found_and_one_without_our_table_is_skipped(tmp_path: Path) -> None:
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
     (inner / "pyproject.toml").write_text('[project]\nname = "job"\ndependencies = ["verl-doctor"]\n')
@@ -58,7 +58,7 @@ def test_a_world_writable_file_is_skipped_and_reported_once(
 
 
 @pytest.mark.parametrize("name", ["verl-doctor.toml", "pyproject.toml"])
-def test_a_damaged_configuration_of_another_user_stops_nothing(tmp_path: Path, name: str) -> None:
+def test_damaged_configuration_of_another_user_is_ignored(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("[[[ verl-doctor")
     tmp_path.chmod(0o777)
     assert load(tmp_path) == Config()
@@ -67,7 +67,7 @@ def test_a_damaged_configuration_of_another_user_stops_nothing(tmp_path: Path, n
     assert load(tmp_path) == Config()
 
 
-def test_another_users_configuration_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_configuration_of_another_user_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "verl-doctor.toml"
     file.write_text('marker = "theirs"\n')
     if os.geteuid() == 0:
@@ -77,7 +77,7 @@ def test_another_users_configuration_is_passed_over(tmp_path: Path, monkeypatch:
     assert load(tmp_path) == Config()
 
 
-def test_an_ignore_carries_its_reason_and_end(tmp_path: Path) -> None:
+def test_ignore_entry_has_a_reason_and_an_end(tmp_path: Path) -> None:
     (tmp_path / "verl-doctor.toml").write_text(
         '[ignore]\nPKG101 = { reason = "shared, OPS-12", until = 2026-12-01 }\nPY103 = { reason = "x", until = "2027-01-01" }\n'
     )
@@ -104,7 +104,7 @@ def test_an_ignore_carries_its_reason_and_end(tmp_path: Path) -> None:
         ("sites = 3", "sites must be a table"),
     ],
 )
-def test_a_mistake_is_reported_with_file_and_key(tmp_path: Path, text: str, said: str) -> None:
+def test_mistake_is_reported_with_file_and_key(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "verl-doctor.toml").write_text(text)
     with pytest.raises(UsageError, match="verl-doctor\\.toml") as refused:
         load(tmp_path)

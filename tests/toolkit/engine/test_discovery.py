@@ -30,7 +30,7 @@ def found(cwd: Path, *launch: str, **environ: str) -> Target:
     return discover(Options(launch=launch), Machine(cwd=cwd, environ=environ))
 
 
-def test_the_nearest_venv_counts_where_none_is_active(tmp_path: Path) -> None:
+def test_nearest_venv_is_used_if_none_is_active(tmp_path: Path) -> None:
     python = environment(tmp_path / ".venv", "verl")
     (tmp_path / "job" / "deep").mkdir(parents=True)
     for folder in (tmp_path, tmp_path / "job" / "deep"):
@@ -38,7 +38,7 @@ def test_the_nearest_venv_counts_where_none_is_active(tmp_path: Path) -> None:
         assert (target.python, target.chosen_by, target.arguments) == (python, ".venv", ())
 
 
-def test_an_active_environment_wins_over_a_venv(tmp_path: Path) -> None:
+def test_active_environment_wins_over_a_venv(tmp_path: Path) -> None:
     environment(tmp_path / ".venv", "verl")
     active = environment(tmp_path / "active", "torch")
     target = found(tmp_path, VIRTUAL_ENV=str(tmp_path / "active"))

@@ -51,7 +51,7 @@ def test_installed_release_is_always_in_the_table() -> None:
     assert "0.2.0" in versions(by_default(MANY, None, ["0.2.0"]))
 
 
-def test_versions_minors_and_ranges_can_be_named() -> None:
+def test_versions_minors_and_ranges_are_accepted() -> None:
     assert versions(named(MANY, "0.12.0, 0.3", patches=False)) == ["0.3.1", "0.12.0"]
     assert versions(named(MANY, "~=0.30", patches=False)) == ["0.30.1", "0.31.1", "0.32.1", "0.33.1"]
     assert versions(named(MANY, ">0.32.0,<0.33.1", patches=True)) == ["0.32.1", "0.33.0"]
@@ -69,7 +69,7 @@ def obstacle(tags: str, python: str = "", **here: str) -> str:
     return release.obstacle
 
 
-def test_why_an_installer_would_refuse_a_wheel() -> None:
+def test_reasons_an_installer_would_reject_a_wheel() -> None:
     linux = {"version": "3.11.7", "machine": "x86_64", "glibc": "2.31"}
     assert obstacle("cp38-abi3-manylinux_2_31_x86_64", **linux) == ""
     assert obstacle("cp311-cp311-manylinux2014_x86_64", **linux) == ""
@@ -81,14 +81,14 @@ def test_why_an_installer_would_refuse_a_wheel() -> None:
     assert obstacle("py3-none-any", "nonsense", **linux) == ""
 
 
-def test_of_two_builds_of_a_version_the_higher_is_read() -> None:
+def test_higher_of_two_builds_of_a_version_is_read() -> None:
     (release,) = releases(
         "vllm", [WheelFile(f"vllm-1{build}-py3-none-any.whl", "") for build in ("", "-10", "-9")], None
     )
     assert release.wheel.filename == "vllm-1-10-py3-none-any.whl"
 
 
-def test_the_wheel_for_this_machine_is_read_and_any_other_where_there_is_none() -> None:
+def test_wheel_for_this_machine_is_preferred() -> None:
     names = ["vllm-1-cp38-abi3-manylinux_2_31_aarch64.whl", "vllm-1-cp38-abi3-manylinux_2_31_x86_64.whl"]
     wheels = [WheelFile(name, "") for name in names]
     for machine, chosen in (("aarch64", names[0]), ("x86_64", names[1])):

@@ -28,7 +28,7 @@ def checkout(folder: Path, **files: str) -> Tree:
     return Tree(str(folder / "verl"), "verl", "0.6.1", "--verl", str(folder))
 
 
-def test_the_extra_that_installs_vllm_counts_with_the_extras_that_it_consists_of() -> None:
+def test_extra_that_installs_vllm_is_read_with_nested_extras() -> None:
     metadata = Distribution(
         "verl",
         "0.9.1",
@@ -49,7 +49,7 @@ def test_the_extra_that_installs_vllm_counts_with_the_extras_that_it_consists_of
     assert wants.python == ">=3.10"
 
 
-def test_extras_that_name_each_other_end() -> None:
+def test_circular_extras_end() -> None:
     metadata = Distribution(
         "verl", "1", "/x", ('verl[b]; extra == "vllm"', 'verl[vllm]; extra == "b"', 'ray; extra == "b"')
     )
@@ -102,13 +102,13 @@ def test_pyproject_and_requirement_files_are_read(tmp_path: Path) -> None:
     ]
 
 
-def test_files_that_cannot_be_understood_want_nothing(tmp_path: Path) -> None:
+def test_unreadable_requirement_files_require_nothing(tmp_path: Path) -> None:
     tree = checkout(tmp_path, setup__py="setup(", pyproject__toml="[[[")
     (tmp_path / "requirements.txt").write_bytes(b"\xff\x00==1\n")
     assert requirements_of_tree(tree, MARKERS, None) == ReleaseRequirements()
 
 
-def test_a_wheel_that_was_unpacked_has_its_metadata_beside_it(tmp_path: Path) -> None:
+def test_metadata_next_to_an_unpacked_wheel_is_read(tmp_path: Path) -> None:
     (tmp_path / "verl").mkdir()
     info = tmp_path / "verl-0.6.1.dist-info"
     info.mkdir()
@@ -117,7 +117,7 @@ def test_a_wheel_that_was_unpacked_has_its_metadata_beside_it(tmp_path: Path) ->
     assert said(requirements_of_tree(tree, MARKERS, None)) == ["vllm<1 (METADATA)"]
 
 
-def test_a_vendored_copy_does_not_answer_for_what_is_installed(tmp_path: Path) -> None:
+def test_vendored_copy_does_not_use_metadata_of_the_installed_package(tmp_path: Path) -> None:
     tree = Tree(str(tmp_path), "pkg.verl", "", "vendored inside pkg")
     installed = Distribution("verl", "1", "/x", ("vllm<1",))
     assert requirements_of_tree(tree, MARKERS, installed) == ReleaseRequirements()

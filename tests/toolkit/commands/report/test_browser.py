@@ -81,13 +81,13 @@ def complaints(tab: Tab) -> list[object]:
     ]
 
 
-def test_nothing_is_fetched_and_nothing_is_complained_of(shown: Tab, page: Path) -> None:
+def test_page_fetches_nothing_and_logs_no_errors(shown: Tab, page: Path) -> None:
     asked = [one["request"]["url"] for one in shown.told("Network.requestWillBeSent")]
     assert {url for url in asked if not url.startswith("data:")} == {page.as_uri()}
     assert complaints(shown) == []
 
 
-def test_a_hostile_page_does_nothing(tab: Tab, tmp_path: Path) -> None:
+def test_hostile_content_has_no_effect(tab: Tab, tmp_path: Path) -> None:
     file = tmp_path / "hostile.html"
     file.write_text(
         render_html.render(page_with(" ".join(TRICKS).replace("\ud800", ""), *TRICKS[:2])), "utf-8"
@@ -103,13 +103,13 @@ def test_a_hostile_page_does_nothing(tab: Tab, tmp_path: Path) -> None:
     )
 
 
-def test_our_styles_are_applied(shown: Tab) -> None:
+def test_own_styles_are_applied(shown: Tab) -> None:
     assert shown.run("getComputedStyle(document.querySelector('nav ul')).display") == "flex"
     assert shown.run("getComputedStyle(document.querySelector('svg rect')).fill") != "rgb(0, 0, 0)"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_text_can_be_read(shown: Tab, scheme: str) -> None:
+def test_all_text_is_readable(shown: Tab, scheme: str) -> None:
     shown.media(prefers_color_scheme=scheme)
     found = shown.run(_CONTRASTS)
     assert len(found) > 15
@@ -119,7 +119,7 @@ def test_all_text_can_be_read(shown: Tab, scheme: str) -> None:
 
 
 @pytest.mark.parametrize(("choice", "system"), [("dark", "light"), ("light", "dark")])
-def test_a_reader_chooses_the_colours(shown: Tab, choice: str, system: str) -> None:
+def test_preferred_colour_scheme_is_respected(shown: Tab, choice: str, system: str) -> None:
     shown.media(prefers_color_scheme=system)
     before = shown.run("getComputedStyle(document.querySelector('svg .vd-1')).fill")
     shown.run(f"document.getElementById('{choice}').click()")
@@ -130,7 +130,7 @@ def test_a_reader_chooses_the_colours(shown: Tab, choice: str, system: str) -> N
     assert {name: one for name, one in shown.run(_CONTRASTS).items() if one < 4.5} == {}
 
 
-def test_the_keyboard_reaches_everything_in_order_and_shows_where_it_is(shown: Tab) -> None:
+def test_keyboard_reaches_everything_in_order_with_visible_focus(shown: Tab) -> None:
     wanted = shown.run("document.querySelectorAll('a, summary, pre, figure[tabindex]').length + 1")
     shown.run(
         "document.querySelectorAll('details').forEach(one => one.open = true);"
@@ -149,7 +149,7 @@ def test_the_keyboard_reaches_everything_in_order_and_shows_where_it_is(shown: T
     assert shown.run(follows)
 
 
-def test_a_key_opens_what_is_folded(shown: Tab) -> None:
+def test_enter_opens_folded_sections(shown: Tab) -> None:
     shown.run("document.querySelector('summary').focus()")
     shown.press("Enter", 13, "\r")
     assert shown.run("document.querySelector('details').open")
@@ -174,7 +174,7 @@ def test_headings_and_landmarks(shown: Tab) -> None:
 
 
 @pytest.mark.parametrize("width", [360, 320, 768])
-def test_no_width_needs_scrolling_sideways(shown: Tab, width: int) -> None:
+def test_page_never_scrolls_sideways(shown: Tab, width: int) -> None:
     shown.size(width)
     shown.run("document.querySelectorAll('details').forEach(one => one.open = true)")
     wide, inner = shown.run(_WIDE)
@@ -182,7 +182,7 @@ def test_no_width_needs_scrolling_sideways(shown: Tab, width: int) -> None:
     assert wide <= width
 
 
-def test_paper_has_all_that_is_folded(shown: Tab) -> None:
+def test_print_shows_folded_sections(shown: Tab) -> None:
     closed = "[...document.querySelectorAll('details')].filter(one => !one.open).length"
     assert shown.run(closed) > 3
     shown.media("print", prefers_color_scheme="dark")
@@ -197,7 +197,7 @@ def test_paper_has_all_that_is_folded(shown: Tab) -> None:
     assert len(shown.ask("Page.printToPDF", preferCSSPageSize=True)["data"]) > 20_000
 
 
-def test_nothing_moves_for_those_who_want_nothing_to_move(shown: Tab) -> None:
+def test_reduced_motion_disables_animations(shown: Tab) -> None:
     shown.media(prefers_reduced_motion="reduce")
     moving = "[...document.querySelectorAll('*')].filter(one => { const s = getComputedStyle(one); return s.animationName != 'none' || parseFloat(s.transitionDuration) > 0 }).length"
     assert shown.run(moving) == 0

@@ -63,7 +63,7 @@ def prose(tokens: list[Token]) -> str:
 
 @settings(max_examples=cases(20), deadline=None)
 @given(TEXTS, TEXTS, TEXTS)
-def test_no_text_changes_what_the_markdown_is_made_of(a: str, b: str, c: str) -> None:
+def test_text_never_changes_the_markdown_structure(a: str, b: str, c: str) -> None:
     tokens = MARKDOWN.parse(markdown(page_with(a, b, c)))
     assert shape(tokens) == PLAIN_SHAPE
     assert not LIVE.search(prose(tokens))
@@ -77,7 +77,7 @@ def test_no_text_changes_what_the_markdown_is_made_of(a: str, b: str, c: str) ->
 
 @settings(max_examples=cases(20), deadline=None)
 @given(TEXTS, TEXTS, TEXTS)
-def test_no_text_changes_what_the_html_is_made_of(a: str, b: str, c: str) -> None:
+def test_text_never_changes_the_html_structure(a: str, b: str, c: str) -> None:
     made = Elements(render_html.render(page_with(a, b, c)))
     assert [one for one in made.elements if "span" not in one[0]] == [
         one for one in PLAIN_ELEMENTS if "span" not in one[0]
@@ -87,12 +87,12 @@ def test_no_text_changes_what_the_html_is_made_of(a: str, b: str, c: str) -> Non
 
 
 @pytest.mark.parametrize("said", TRICKS)
-def test_a_terminal_is_given_no_control_character(said: str) -> None:
+def test_terminal_receives_no_control_characters(said: str) -> None:
     lines = [line.plain for line in render_text.render(page_with(said), 80)]
     assert not [line for line in lines if re.search(r"[\x00-\x08\x0b-\x1f\x7f\x9b\u202e\ud800]", line)]
 
 
-def test_the_policy_lets_nothing_but_our_own_styles_pass() -> None:
+def test_policy_allows_only_our_own_styles() -> None:
     text = render_html.render(page_with("x"))
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
     assert policy
@@ -125,7 +125,7 @@ def long_page() -> Page:
     )
 
 
-def test_a_page_that_is_too_long_loses_its_lowest_ranks_with_a_note() -> None:
+def test_overlong_page_drops_its_lowest_ranks_with_a_note() -> None:
     text = markdown(long_page())
     assert len(text.replace("\n", "\r\n")) <= 65_536
     assert len(text) > 50_000
@@ -137,7 +137,7 @@ def test_a_page_that_is_too_long_loses_its_lowest_ranks_with_a_note() -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 300, 1600, 6400])
-def test_what_is_cut_is_still_whole_markdown(limit: int) -> None:
+def test_truncated_page_is_valid_markdown(limit: int) -> None:
     page = mapped(long_page(), lambda text: text.replace("value", "`` <b> |"))
     text = markdown(page, limit)
     assert len(text.replace("\n", "\r\n")) <= max(limit, 300)
@@ -146,12 +146,12 @@ def test_what_is_cut_is_still_whole_markdown(limit: int) -> None:
     assert text.count("<details>") == text.count("</details>")
 
 
-def test_what_fits_is_not_cut() -> None:
+def test_page_within_the_limit_is_not_truncated() -> None:
     page = replace(long_page(), sections=long_page().sections[:1])
     assert "left out" not in markdown(page)
 
 
-def test_the_text_fits_into_a_terminal() -> None:
+def test_text_fits_the_terminal() -> None:
     page = mapped(page_with("x"), lambda _: "words and words " * 12)
     assert max(len(line.plain) for line in render_text.render(page, 80) if "\t" not in line.plain) < 300
     listed = render_text.render(Page("OK", Mark.GOOD, "fine " * 40, ()), 80)

@@ -73,7 +73,7 @@ NAMES = Names(
         ("account nlp-group", "account ACCOUNT"),
     ],
 )  # fmt: skip
-def test_texts_that_name_a_person(text: str, shown: str) -> None:
+def test_texts_that_identify_a_person_are_masked(text: str, shown: str) -> None:
     assert Masks(NAMES)(text) == shown
 
 
@@ -99,32 +99,32 @@ def test_texts_that_name_a_person(text: str, shown: str) -> None:
         "the relogin-page",
     ],
 )
-def test_what_only_looks_like_it(text: str) -> None:
+def test_similar_harmless_texts_are_kept(text: str) -> None:
     assert Masks(NAMES)(text) == text
 
 
-def test_what_smells_of_a_secret_is_left_out() -> None:
+def test_secrets_are_masked() -> None:
     token = "hf_" + "a" * 34
     assert token not in Masks(Names())(f"HF_TOKEN={token} Bearer abcdefghijkl")
 
 
-def test_the_home_of_root() -> None:
+def test_home_of_root_is_masked() -> None:
     assert (
         Masks(Names(folders=frozenset({"/ro" + "ot"})))("/ro" + "ot/.cache/x and /chroot")
         == "~/.cache/x and /chroot"
     )
 
 
-def test_a_second_row_of_hosts_has_a_name_of_its_own() -> None:
+def test_hosts_of_a_second_series_get_a_different_name() -> None:
     masks = Masks(Names(hosts=frozenset({"dgx-01", "a100-node-01"})))
     assert masks("dgx-01 a100-node-01 dgx-[02-09]") == "node-01 node2-01 node-[02-09]"
 
 
-def test_users_are_found_by_their_home_folders() -> None:
+def test_users_are_found_by_home_folders() -> None:
     assert users_in(["in /home/bert/x", "and /Users/carla", "nobody"]) == {"bert", "carla"}
 
 
-def test_users_are_found_by_their_addresses() -> None:
+def test_users_are_found_by_e_mail_addresses() -> None:
     texts = [
         "mail alice@corp.example",
         "ssh dora@gpu-7 then git@github.com, noreply@x.example, torch@2.9 gcc@12",
@@ -132,26 +132,26 @@ def test_users_are_found_by_their_addresses() -> None:
     assert users_in(texts) == {"alice", "dora"}
 
 
-def test_a_machine_that_is_called_node_garbles_no_sentence() -> None:
+def test_host_named_node_does_not_garble_sentences() -> None:
     assert (
         Masks(Names(hosts=frozenset({"node", "worker"})))("on each node, the worker")
         == "on each node, the worker"
     )
 
 
-def test_its_domain_gives_it_away_all_the_same() -> None:
+def test_host_with_a_domain_is_masked() -> None:
     masks = Masks(Names(hosts=frozenset({"node.cluster.uni.example"})))
     assert masks("on each node: node.cluster.uni.example") == "on each node: host-1"
 
 
-def test_names_of_one_letter_never_fall_on_words() -> None:
+def test_one_letter_names_do_not_garble_sentences() -> None:
     masks = Masks(Names(users=frozenset({"a"}), hosts=frozenset({"n"})))
     assert masks("a node has n GPUs") == "a node has n GPUs"
 
 
 @settings(max_examples=cases(25), deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join), st.text(max_size=20))
-def test_a_name_never_stands_where_it_was_a_word(around: str, more: str) -> None:
+def test_names_are_masked_in_any_surroundings(around: str, more: str) -> None:
     shown = Masks(NAMES)(
         f"{around} annette {more} gpu-a100-012 /data/home/annette/{around} 10.1.2.3 {around}"
     )
@@ -161,7 +161,7 @@ def test_a_name_never_stands_where_it_was_a_word(around: str, more: str) -> None
 
 
 @pytest.mark.parametrize("piece", ["a.", "/a", "a1.", "1.", ":", "a@", "-", "/home", "0:", "ip-1-"])
-def test_long_texts_take_no_long_time(piece: str) -> None:
+def test_long_texts_are_masked_quickly(piece: str) -> None:
     begun = time.process_time()
     Masks(NAMES)(piece * (20_000 // len(piece)))
     assert time.process_time() - begun < 10  # a pattern that goes back takes minutes

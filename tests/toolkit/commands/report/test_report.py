@@ -82,7 +82,7 @@ def rows(one: PageAnswer, title: str) -> list[tuple[str, ...]]:
     return [row for block in section.blocks for row in getattr(block, "rows", ())]
 
 
-def test_all_that_diagnose_prints_is_there() -> None:
+def test_all_items_printed_by_diagnose_are_included() -> None:
     found = rows(made(seen()), "System")
     for heading, names in ITEMS.items():
         assert {name for title, name, value in found if title == heading and value} >= set(names)
@@ -106,7 +106,7 @@ def test_package_indexes_are_queried_as_by_pip(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["model", "data", "torch", "weights"])
-def test_somebody_who_is_called_as_the_page_speaks_garbles_nothing(name: str) -> None:
+def test_user_named_like_a_word_of_the_page_garbles_nothing(name: str) -> None:
     look = seen(f" /home/{name}/x the {name} model data torch weights")
     page = view.make(
         look, Machine(environ={"HOME": f"/home/{name}", "USER": name}, cwd=Path("/")), masked=True
@@ -125,7 +125,7 @@ def test_missing_observations_are_reported_with_the_reason() -> None:
 
 
 @pytest.mark.parametrize("form", ["markdown", "html", "text", "json"])
-def test_names_are_masked_wherever_they_stand(form: str) -> None:
+def test_names_are_masked_everywhere(form: str) -> None:
     text = planted(masked=True)[form]
     assert [name for name in (*NAMES, SECRET) if name in text] == []
     assert "USER@node-007" in text.replace("\\", "")
@@ -133,13 +133,13 @@ def test_names_are_masked_wherever_they_stand(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["markdown", "html", "text", "json"])
-def test_full_output_has_names_and_no_secret(form: str) -> None:
+def test_full_output_contains_names_and_no_secrets(form: str) -> None:
     text = planted(masked=False)[form]
     assert [name for name in NAMES if name not in text.replace("\\", "")] == []
     assert SECRET not in text
 
 
-def test_the_verdict_comes_first_then_the_next_steps_then_the_cause_then_the_evidence() -> None:
+def test_sections_are_ordered_from_verdict_to_evidence() -> None:
     titles = [section.title for section in made(seen()).page.sections]
     assert titles == [
         "What was examined",
@@ -158,7 +158,7 @@ def test_the_verdict_comes_first_then_the_next_steps_then_the_cause_then_the_evi
     ]
 
 
-def test_a_run_that_failed_on_a_machine_that_is_well_is_not_called_well() -> None:
+def test_failed_run_on_a_healthy_machine_is_not_reported_as_healthy() -> None:
     look = seen()
     well = replace(look, report=replace(look.report, results=look.report.results[1:2], nodes=None))
     page = made(well).page
@@ -169,19 +169,19 @@ def test_a_run_that_failed_on_a_machine_that_is_well_is_not_called_well() -> Non
     assert made(look).page.sentence.endswith("; the logs: FIRST CAUSE, CUDA102: libcuda is a stub")
 
 
-def test_a_long_value_is_cut_with_a_note() -> None:
+def test_long_value_is_truncated_with_a_note() -> None:
     look = replace(seen(), facts=Known(Variables({"PATH": "x" * 5000})))
     assert "x... (5,000 characters)" in views(made(look))["markdown"]
 
 
-def test_the_document_fits_its_schema() -> None:
+def test_document_matches_its_schema() -> None:
     for look in (seen(), Seen(seen().report, Known(), "0.1.0", "2026-11-22T01:00:00Z")):
         document = made(look).document()
         validate(json.loads(json.dumps(document)), schema_text("page"))
     assert document["check"]["results"][0]["code"] == "VLLM101"
 
 
-def test_a_thousand_nodes_make_no_long_page() -> None:
+def test_report_of_a_thousand_nodes_is_short() -> None:
     many = seen(node="node[001-333],other[001-333],third-[1-334]")
     assert len(views(made(many))["html"]) < 60_000
     assert len(views(made(many))["markdown"]) < 20_000
@@ -192,7 +192,7 @@ def laptop() -> Path:
     return MACHINES / "laptop.json"
 
 
-def test_a_report_in_two_files(here: Doctor, tmp_path: Path, laptop: Path) -> None:
+def test_report_is_written_to_two_files(here: Doctor, tmp_path: Path, laptop: Path) -> None:
     done = here("report", "--facts", laptop, "--html", "page.html", "--output", "page.md", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (3, ""), "there is no verl"
     assert "wrote page.html" in done.stderr
@@ -204,7 +204,9 @@ def test_a_report_in_two_files(here: Doctor, tmp_path: Path, laptop: Path) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["markdown", "text", "json"])
-def test_its_own_files_are_known_in_each_form(here: Doctor, tmp_path: Path, laptop: Path, form: str) -> None:
+def test_own_report_files_are_replaced_in_each_format(
+    here: Doctor, tmp_path: Path, laptop: Path, form: str
+) -> None:
     for _ in range(2):
         assert (
             here("report", "--facts", laptop, "--format", form, "--output", "it", cwd=tmp_path).returncode
@@ -212,7 +214,7 @@ def test_its_own_files_are_known_in_each_form(here: Doctor, tmp_path: Path, lapt
         )
 
 
-def test_what_is_no_report_is_not_replaced(here: Doctor, tmp_path: Path, laptop: Path) -> None:
+def test_other_files_are_not_overwritten(here: Doctor, tmp_path: Path, laptop: Path) -> None:
     mine = tmp_path / "thesis.html"
     mine.write_text("<html>three years</html>")
     done = here("report", "--facts", laptop, "--html", mine, cwd=tmp_path)
@@ -236,7 +238,7 @@ def test_what_is_no_report_is_not_replaced(here: Doctor, tmp_path: Path, laptop:
         (("--format", "pdf"), "pdf"),
     ],
 )
-def test_a_useless_input_is_reported_in_one_sentence(
+def test_invalid_input_is_reported_in_one_sentence(
     here: Doctor, tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
     done = here("report", "--select", "PY", *words, cwd=tmp_path)
@@ -245,7 +247,7 @@ def test_a_useless_input_is_reported_in_one_sentence(
     assert re.fullmatch(r"verl-doctor: [^\n]+\n", done.stderr)
 
 
-def test_logs_and_what_worked_go_into_the_page(here: Doctor, tmp_path: Path, laptop: Path) -> None:
+def test_logs_and_comparison_are_included(here: Doctor, tmp_path: Path, laptop: Path) -> None:
     log = tmp_path / "train.log"
     log.write_text("Traceback (most recent call last):\nModuleNotFoundError: No module named 'flash_attn'\n")
     done = here("report", "--facts", laptop, "--log", log, "--from", laptop, "--format", "json", cwd=tmp_path)
@@ -258,7 +260,7 @@ def test_logs_and_what_worked_go_into_the_page(here: Doctor, tmp_path: Path, lap
     }
 
 
-def test_several_machines_in_one_page(here: Doctor, tmp_path: Path, laptop: Path) -> None:
+def test_several_machines_share_one_page(here: Doctor, tmp_path: Path, laptop: Path) -> None:
     for name in ("ann-box-1", "ann-box-2", "ann-box-3"):
         (tmp_path / f"{name}.json").write_bytes(laptop.read_bytes())
     done = here("report", "--facts", tmp_path, cwd=tmp_path)

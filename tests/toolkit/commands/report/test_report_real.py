@@ -33,7 +33,7 @@ def labels(source: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("version", ["0.9.1", "0.6.1"])
-def test_every_label_that_the_script_prints_is_in_the_report(
+def test_every_label_printed_by_the_script_is_in_the_report(
     wheel_tree: Callable[[str, str], Path], version: str
 ) -> None:
     script = wheel_tree("verl", version) / "scripts" / "diagnose.py"

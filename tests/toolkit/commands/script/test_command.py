@@ -32,7 +32,7 @@ def job(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_variant_is_written_beside_the_script_and_taken_back(here: Doctor, verl: Path, job: Path) -> None:
+def test_variant_is_written_next_to_the_script_and_undone(here: Doctor, verl: Path, job: Path) -> None:
     done = here("script", "run.sh", "--debug", "--diff", "--verl", verl, cwd=job)
     assert done.returncode == 0, done.stderr
     variant = job / "run_debug.sh"
@@ -55,7 +55,7 @@ def test_a_variant_is_written_beside_the_script_and_taken_back(here: Doctor, ver
 
 
 @pytest.mark.slow
-def test_a_file_of_the_user_is_not_overwritten(here: Doctor, verl: Path, job: Path) -> None:
+def test_file_of_the_user_is_not_overwritten(here: Doctor, verl: Path, job: Path) -> None:
     (job / "run_debug.sh").write_text("mine\n")
     done = here("script", "run.sh", "--debug", "--verl", verl, cwd=job)
     assert (done.returncode, (job / "run_debug.sh").read_text()) == (2, "mine\n")
@@ -63,7 +63,7 @@ def test_a_file_of_the_user_is_not_overwritten(here: Doctor, verl: Path, job: Pa
 
 
 @pytest.mark.slow
-def test_a_variant_that_was_edited_is_not_overwritten(here: Doctor, verl: Path, job: Path) -> None:
+def test_edited_variant_is_not_overwritten(here: Doctor, verl: Path, job: Path) -> None:
     assert here("script", "run.sh", "--fast-load", "--verl", verl, cwd=job).returncode == 0
     with (job / "run_fast_load.sh").open("a") as file:
         file.write("echo mine\n")
@@ -74,7 +74,7 @@ def test_a_variant_that_was_edited_is_not_overwritten(here: Doctor, verl: Path, 
 
 
 @pytest.mark.slow
-def test_stdout_alone(here: Doctor, verl: Path, job: Path) -> None:
+def test_variant_can_be_written_to_stdout(here: Doctor, verl: Path, job: Path) -> None:
     done = here("script", "run.sh", "--debug", "--output", "-", "--verl", verl, cwd=job)
     assert done.stdout.startswith("#!/bin/bash\n# DEBUG variant of run.sh")
     assert "999 -> -1" in done.stderr
@@ -82,14 +82,14 @@ def test_stdout_alone(here: Doctor, verl: Path, job: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_marker_word_is_the_users(here: Doctor, verl: Path, job: Path) -> None:
+def test_marker_word_comes_from_the_configuration(here: Doctor, verl: Path, job: Path) -> None:
     (job / "verl-doctor.toml").write_text('marker = "Uky"\n')
     assert here("script", "run.sh", "--debug", "--verl", verl, cwd=job).returncode == 0
     assert "# Uky: DEBUG" in (job / "run_debug.sh").read_text()
 
 
 @pytest.mark.slow
-def test_the_scripts_own_arguments_are_overruled(here: Doctor, verl: Path, job: Path) -> None:
+def test_arguments_passed_to_the_script_are_overridden(here: Doctor, verl: Path, job: Path) -> None:
     done = here("script", "run.sh", "--debug", "--verl", verl, "trainer.resume_mode=resume_path", cwd=job)
     assert done.returncode == 0, done.stderr
     assert '"$@" ' in (job / "run_debug.sh").read_text()
@@ -106,7 +106,7 @@ def test_the_scripts_own_arguments_are_overruled(here: Doctor, verl: Path, job: 
         (f"{CALL} {MICRO} trainer.nope=1\n", "trainer.nope=1 (run.sh:1)"),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence(
+def test_impossible_request_prints_one_sentence(
     here: Doctor, verl: Path, job: Path, text: str, said: str
 ) -> None:
     (job / "other.sh").write_text(f"{CALL} {MICRO}\n")
@@ -118,7 +118,7 @@ def test_what_cannot_be_done_is_one_sentence(
 
 
 @pytest.mark.slow
-def test_earlier_faults_are_reported(here: Doctor, verl: Path, job: Path) -> None:
+def test_existing_faults_are_reported(here: Doctor, verl: Path, job: Path) -> None:
     (job / "run.sh").write_text(f"{CALL} trainer.save_freq=9\n")
     done = here("script", "run.sh", "--debug", "--verl", verl, cwd=job)
     assert done.returncode == 0
@@ -129,7 +129,7 @@ def test_earlier_faults_are_reported(here: Doctor, verl: Path, job: Path) -> Non
 
 
 @pytest.mark.slow
-def test_bytes_that_are_no_text_stay(here: Doctor, verl: Path, job: Path) -> None:
+def test_invalid_utf8_is_preserved(here: Doctor, verl: Path, job: Path) -> None:
     (job / "run.sh").write_bytes(b"export A=\xff  # \xe9\n" + SCRIPT.encode())
     assert here("script", "run.sh", "--debug", "--verl", verl, cwd=job).returncode == 0
     assert b"export A=\xff  # \xe9\n" in (job / "run_debug.sh").read_bytes()
@@ -147,7 +147,7 @@ def test_bytes_that_are_no_text_stay(here: Doctor, verl: Path, job: Path) -> Non
         ("main.py", "--debug"),
     ],
 )
-def test_wrong_usage(here: Doctor, verl: Path, job: Path, arguments: tuple[str, ...]) -> None:
+def test_usage_errors(here: Doctor, verl: Path, job: Path, arguments: tuple[str, ...]) -> None:
     (job / "main.py").write_text("print(1)\n")
     done = here("script", *arguments, "--verl", verl, cwd=job)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done

@@ -42,7 +42,7 @@ def with_recipe(words: tuple[str, ...], recipe: Recipe) -> Configuration:
     return with_overrides(composed(), [*(Word(text, "", 1) for text in words), *new])
 
 
-def test_a_batch_that_eight_gpus_share() -> None:
+def test_batch_size_divides_among_eight_gpus() -> None:
     found = wished(
         f"{ROLLOUT}.n=5",
         f"{ACTOR}.ppo_micro_batch_size_per_gpu=40",
@@ -79,7 +79,7 @@ def test_a_batch_that_eight_gpus_share() -> None:
         (["algorithm.filter_groups.enable=True"], "algorithm.filter_groups.enable", False),
     ],
 )
-def test_what_becomes_smaller(words: list[str], key: str, value: object) -> None:
+def test_reduced_values(words: list[str], key: str, value: object) -> None:
     found = wished(*words)
     assert (key in found, found.get(key)) == (True, value)
 
@@ -105,7 +105,7 @@ def test_what_becomes_smaller(words: list[str], key: str, value: object) -> None
         (["trainer.n_gpus_per_node=${oc.env:N}"], "data.train_batch_size"),
     ],
 )
-def test_what_stays(words: list[str], key: str) -> None:
+def test_unchanged_values(words: list[str], key: str) -> None:
     assert key not in wished(*words)
 
 
@@ -124,11 +124,11 @@ def test_tiny_data_have_two_rows() -> None:
 @pytest.mark.parametrize(
     ("longest", "length"), [(100, 512), (512, 512), (700, 768), (9000, 9088), (11000, None)]
 )
-def test_prompts_become_no_shorter_than_the_data_need(longest: int, length: int | None) -> None:
+def test_prompts_stay_long_enough_for_the_data(longest: int, length: int | None) -> None:
     assert wished("data.max_prompt_length=10240", prompt=longest).get("data.max_prompt_length") == length
 
 
-def test_undetermined_values_are_named_with_what_would_determine_them() -> None:
+def test_undetermined_values_are_named_with_their_remedy() -> None:
     nodes = debug(composed("trainer.nnodes=${oc.env:N}", "trainer.n_gpus_per_node=8"))
     (said,) = (sentence for sentence in nodes.kept if "batch sizes" in sentence)
     assert "trainer.nnodes is not known" in said
@@ -136,7 +136,7 @@ def test_undetermined_values_are_named_with_what_would_determine_them() -> None:
     assert "data.train_batch_size" in wished("trainer.n_gpus_per_node=${oc.env:N}", gpus=8)
 
 
-def test_one_node_is_assumed_if_their_number_is_unknown() -> None:
+def test_one_node_is_assumed_on_request() -> None:
     found = wished("trainer.nnodes=${oc.env:N}", "trainer.n_gpus_per_node=8", one_node=True)
     assert (found["trainer.nnodes"], found["data.train_batch_size"]) == (1, 8)
 
@@ -156,7 +156,7 @@ def test_one_node() -> None:
     sequence=st.sampled_from([1, 2, 4]),
     strategy=st.sampled_from(["fsdp", "megatron"]),
 )
-def test_nothing_is_raised_and_verl_accepts_it(
+def test_values_are_never_raised_and_verl_accepts_them(
     gpus: int, nodes: int, batch: int, samples: int, micro: int, sequence: int, strategy: str
 ) -> None:
     words = (
@@ -177,7 +177,7 @@ def test_nothing_is_raised_and_verl_accepts_it(
         assert not bad
 
 
-def test_supervised_training_saves_after_its_last_step_and_not_over_the_real_run() -> None:
+def test_fine_tuning_saves_after_its_last_step_in_a_separate_folder() -> None:
     tree = {
         "data": {"train_batch_size": 256},
         "trainer": {

@@ -29,7 +29,7 @@ def said(*words: str, around: Surroundings | None = None) -> str:
     return " ".join(fast_load(composed(*words), around).kept)
 
 
-def test_no_graphs_are_captured() -> None:
+def test_graph_capture_is_disabled() -> None:
     assert wished() == {f"{ROLLOUT}.enforce_eager": True}
     assert wished(f"{ROLLOUT}.enforce_eager=True") == {}
 
@@ -44,11 +44,13 @@ def test_no_graphs_are_captured() -> None:
         ((f"{FORMAT}=auto", "actor_rollout_ref.hybrid_engine=False"), None),
     ],
 )
-def test_the_rollout_reads_nothing_that_it_is_sent(words: tuple[str, ...], value: str | None) -> None:
+def test_rollout_uses_dummy_weights_if_the_trainer_sends_them(
+    words: tuple[str, ...], value: str | None
+) -> None:
     assert wished(*words).get(FORMAT) == value
 
 
-def test_a_program_whose_rollout_has_gpus_of_its_own_reads_the_weights() -> None:
+def test_rollout_with_separate_gpus_reads_the_weights() -> None:
     there = replace(
         composed(f"{FORMAT}=auto"), program="/env/verl/experimental/fully_async_policy/fully_async_main.py"
     )
@@ -67,7 +69,7 @@ def test_a_program_whose_rollout_has_gpus_of_its_own_reads_the_weights() -> None
         ((*LORA, f"{FORMAT}=runai_streamer"), NFS, LOADING, False),
     ],
 )
-def test_vllm_reads_ahead_where_it_reads_and_would_not_by_itself(
+def test_prefetch_is_enabled_only_where_it_helps(
     words: tuple[str, ...], storage: ModelStorage, loading: VllmLoading, helps: bool
 ) -> None:
     found = fast_load(composed(*words), Surroundings(storage, loading)).changes
@@ -86,13 +88,13 @@ def test_vllm_reads_ahead_where_it_reads_and_would_not_by_itself(
         (replace(NFS, in_shared_memory=True), 32 * GIB, False),
     ],
 )
-def test_weights_that_are_cold_on_a_network_are_copied_once_where_there_is_room(
+def test_cold_weights_on_a_network_mount_are_copied_if_they_fit(
     storage: ModelStorage, room: float, copies: bool
 ) -> None:
     assert wished(around=Surroundings(storage, LOADING, room)).get(f"{MODEL}.use_shm", False) is copies
 
 
-def test_processes_that_would_copy_at_the_same_time_copy_nothing() -> None:
+def test_simultaneous_copies_by_several_processes_are_avoided() -> None:
     around = Surroundings(NFS, LOADING, 32 * GIB)
     four = "trainer.nnodes=4"
     assert f"{MODEL}.use_shm" not in wished(four, around=around)
@@ -100,7 +102,7 @@ def test_processes_that_would_copy_at_the_same_time_copy_nothing() -> None:
     assert wished(four, around=replace(around, waits=True))[f"{MODEL}.use_shm"] is True
 
 
-def test_weights_that_stay_cold_are_to_be_warmed_up() -> None:
+def test_warmup_is_suggested_for_cold_weights() -> None:
     assert "verl-doctor warmup" in said(around=Surroundings(DISK, LOADING))
     assert "verl-doctor warmup" not in said(around=Surroundings(replace(DISK, cached=DISK.bytes), LOADING))
 

@@ -60,7 +60,7 @@ def lines(text: str) -> list[str]:
     return [line.removesuffix(f"  {COMMENT}") for line in mine]
 
 
-def test_a_value_is_changed_where_it_stands_and_the_old_line_is_kept() -> None:
+def test_value_is_changed_in_place_and_the_old_line_kept() -> None:
     text = f'#!/bin/bash\nset -x\n{CALL} \\\n    data.train_batch_size=$BS \\\n    trainer.logger=\'["console","wandb"]\' \\\n    trainer.nnodes=1 $@\n'
     assert written(text) == (
         "#!/bin/bash\n# variant  # verl-doctor: DEBUG\nset -x\n"
@@ -97,12 +97,12 @@ ADDED = "data.train_batch_size=4 trainer.logger='[\"console\"]'"
 
 
 @pytest.mark.parametrize("name", CONSTRUCTS)
-def test_what_is_not_there_is_added_to_the_command(name: str) -> None:
+def test_missing_setting_is_added_to_the_command(name: str) -> None:
     before, after = CONSTRUCTS[name]
     assert "\n".join(lines(written(before))) == after.replace("{}", ADDED)
 
 
-def test_added_lines_look_like_the_others() -> None:
+def test_added_lines_match_the_formatting_of_the_others() -> None:
     assert lines(written(f'{CALL} \\\n\ta.b=1 \\\n\t"$@"\n')) == [
         f"{CALL} \\",
         "\ta.b=1 \\",
@@ -127,11 +127,11 @@ def test_added_lines_look_like_the_others() -> None:
         ),
     ],
 )
-def test_the_value_alone_is_another(before: str, after: str) -> None:
+def test_only_the_value_is_changed(before: str, after: str) -> None:
     assert lines(written(f"{CALL} {before}\n", changes=CHANGES[:1])) == [f"{CALL} {after}"]
 
 
-def test_an_array_keeps_its_comments_beside_its_lines() -> None:
+def test_array_keeps_comments_on_separate_lines() -> None:
     text = f'ARGS=(\n  # sizes\n  data.train_batch_size=8\n  trainer.nnodes=1\n)\n{CALL} "${{ARGS[@]}}"\n'
     assert written(text, changes=CHANGES[:1]).splitlines()[1:] == [
         "ARGS=(",
@@ -144,12 +144,12 @@ def test_an_array_keeps_its_comments_beside_its_lines() -> None:
     ]
 
 
-def test_what_may_not_be_there_is_added_at_the_end() -> None:
+def test_conditional_setting_is_overridden_at_the_end() -> None:
     text = f'ARGS=(a.b=1)\nif [ "$UNKNOWN" = x ]; then\n  ARGS+=(data.train_batch_size=8)\nfi\n{CALL} "${{ARGS[@]}}"\n'
     assert lines(written(text, changes=CHANGES[:1]))[-1] == f'{CALL} "${{ARGS[@]}}" data.train_batch_size=4'
 
 
-def test_a_sourced_file_stays_and_is_overruled(tmp_path: Path) -> None:
+def test_sourced_file_is_kept_and_overridden(tmp_path: Path) -> None:
     (tmp_path / "common.sh").write_text("ARGS=(data.train_batch_size=8 trainer.nnodes=1)\n")
     text = f'source common.sh\n{CALL} "${{ARGS[@]}}"\n'
     assert (
@@ -158,7 +158,7 @@ def test_a_sourced_file_stays_and_is_overruled(tmp_path: Path) -> None:
     )
 
 
-def test_a_script_that_is_called_gets_the_values_as_arguments(tmp_path: Path) -> None:
+def test_called_script_receives_the_values_as_arguments(tmp_path: Path) -> None:
     (tmp_path / "base.sh").write_text(f'{CALL} data.train_batch_size=8 "$@"\n')
     path, text = tmp_path / "run.sh", 'echo begin\nbash base.sh trainer.nnodes=2 "$@" | tee log\n'
     command = read(path, text).command
@@ -185,7 +185,7 @@ def test_a_script_that_is_called_gets_the_values_as_arguments(tmp_path: Path) ->
         ),
     ],
 )
-def test_a_command_in_a_string_that_another_shell_runs(before: str, after: str) -> None:
+def test_command_in_a_string_for_another_shell_is_edited(before: str, after: str) -> None:
     found = written(before + "\n")
     assert "\n".join(lines(found)) == after
     assert values(read(Path("/home/me/run.sh"), found))[-1] in (
@@ -194,7 +194,7 @@ def test_a_command_in_a_string_that_another_shell_runs(before: str, after: str) 
     )
 
 
-def test_a_command_that_is_put_together_is_refused() -> None:
+def test_composed_command_is_refused() -> None:
     text = f'A="{CALL}"\nB="$A a.b=1"\neval "$B; echo done"\n'
     path = Path("/home/me/run.sh")
     command = read(path, text).command
@@ -203,7 +203,7 @@ def test_a_command_that_is_put_together_is_refused() -> None:
         list(drafts(text, str(path), [Order(command, CHANGES)], COMMENT, HEAD, last=False))
 
 
-def test_a_here_document_stays_as_it_is() -> None:
+def test_here_document_is_left_unchanged() -> None:
     text = f"cat > c.yaml <<EOF\n{CALL} data.train_batch_size=8\nEOF\n{CALL} data.train_batch_size=8\n"
     assert lines(written(text, changes=CHANGES[:1])) == [
         "cat > c.yaml <<EOF",
@@ -213,7 +213,7 @@ def test_a_here_document_stays_as_it_is() -> None:
     ]
 
 
-def test_each_command_of_several_is_changed() -> None:
+def test_each_of_several_commands_is_changed() -> None:
     text = f'if [ -n "$UNKNOWN" ]; then\n  {CALL} data.train_batch_size=8\nelse\n  {CALL} data.train_batch_size=16\nfi\n'
     assert sum("data.train_batch_size=4" in line for line in lines(written(text, changes=CHANGES[:1]))) == 2
 
@@ -230,7 +230,7 @@ def test_each_command_of_several_is_changed() -> None:
         (["console"], '["console"]'),
     ],
 )
-def test_values_in_hydras_words(value: object, text: str) -> None:
+def test_values_in_hydra_syntax(value: object, text: str) -> None:
     assert as_written(value) == text
 
 
@@ -262,7 +262,7 @@ words = st.lists(
 @given(
     st.sampled_from(BEFORE), words, st.sampled_from([" ", " \\\n    ", "  \\\n\t"]), st.sampled_from(BEHIND)
 )
-def test_generated_scripts_change_in_nothing_else(
+def test_generated_scripts_are_otherwise_unchanged(
     before: str, given_words: list[str], gap: str, behind: str
 ) -> None:
     text = f"{before}{gap.join([CALL, *given_words])}{behind}\n"
@@ -285,7 +285,7 @@ def test_generated_scripts_change_in_nothing_else(
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash")
-def test_bash_hands_over_what_was_meant(tmp_path: Path) -> None:
+def test_bash_passes_the_intended_words(tmp_path: Path) -> None:
     """One run of bash over all constructs, with a python3 that prints its arguments."""
     script = [
         "python3() { printf '<%s>' \"$@\"; echo; }",

@@ -15,12 +15,12 @@ TEXTS = st.text(st.sampled_from("ab'\"\\ ,:=[]{}()$é/.-"), max_size=12)
 
 
 @given(TEXTS.filter(lambda text: "$" not in text))
-def test_a_text_is_what_it_was(text: str) -> None:
+def test_text_survives_a_round_trip(text: str) -> None:
     (word,) = shlex.split(override(ValueChange("data.train_files", text, "why"), nested=False))
     assert parse_override(word).value == text
 
 
 @given(st.lists(TEXTS.filter(lambda text: "$" not in text), max_size=3))
-def test_so_are_the_elements_of_a_list(texts: list[str]) -> None:
+def test_list_elements_survive_a_round_trip(texts: list[str]) -> None:
     (word,) = shlex.split(override(ValueChange("trainer.logger", texts, "why"), nested=False))
     assert parse_override(word).value == texts

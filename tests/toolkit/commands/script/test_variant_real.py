@@ -124,7 +124,7 @@ def handed_over(script: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_hydra_sees_what_was_meant_and_nothing_else(
+def test_hydra_reads_exactly_the_intended_changes(
     release: str, job: Path, wheel_tree: Callable[[str, str], Path]
 ) -> None:
     tree = wheel_tree("verl", release)

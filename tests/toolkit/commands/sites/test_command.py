@@ -21,7 +21,7 @@ def job(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_they_are_shown_then_written_then_taken_back(here: Doctor, job: Path) -> None:
+def test_imported_sites_are_shown_written_and_undone(here: Doctor, job: Path) -> None:
     place = job / "verl-doctor.toml"
     shown = here("sites", "import", "paths.py", cwd=job)
     assert shown.returncode == 1, "OUT is left to set"
@@ -37,7 +37,7 @@ def test_they_are_shown_then_written_then_taken_back(here: Doctor, job: Path) ->
     assert not place.exists()
 
 
-def test_what_is_set_here_is_not_replaced_by_an_example(here: Doctor, job: Path) -> None:
+def test_placeholder_does_not_replace_a_configured_site(here: Doctor, job: Path) -> None:
     place = job / "verl-doctor.toml"
     place.write_text('marker = "ops"  # ours\n\n[sites]\nOUT = "/scratch/me"\nMODEL = "/old"\n')
     done = here("sites", "import", "paths.py", "--apply", cwd=job)
@@ -49,7 +49,7 @@ def test_what_is_set_here_is_not_replaced_by_an_example(here: Doctor, job: Path)
     assert "already has all of them" in again.stderr
 
 
-def test_the_table_in_pyproject_is_kept(here: Doctor, job: Path) -> None:
+def test_table_in_pyproject_is_kept(here: Doctor, job: Path) -> None:
     (job / "pyproject.toml").write_text('[project]\nname = "x"\n[tool.verl-doctor]\nselect = ["PY"]\n')
     here("sites", "import", "paths.py", "--apply", cwd=job)
     tool = toml.loads((job / "pyproject.toml").read_text())["tool"]["verl-doctor"]
@@ -58,7 +58,7 @@ def test_the_table_in_pyproject_is_kept(here: Doctor, job: Path) -> None:
     assert not (job / "verl-doctor.toml").exists()
 
 
-def test_as_a_document(here: Doctor, job: Path) -> None:
+def test_import_as_a_document(here: Doctor, job: Path) -> None:
     done = here("sites", "import", "paths.py", "--format", "json", cwd=job)
     found = json.loads(done.stdout)
     validate(found, schema_text("sites"))
@@ -70,7 +70,7 @@ def test_as_a_document(here: Doctor, job: Path) -> None:
     )
 
 
-def test_a_configuration_behind_a_link_is_written_where_it_lies(here: Doctor, job: Path) -> None:
+def test_linked_configuration_is_written_at_its_target(here: Doctor, job: Path) -> None:
     (job / "shared").mkdir()
     (job / "shared" / "site.toml").write_text("select = []\n")
     (job / "verl-doctor.toml").symlink_to("shared/site.toml")
@@ -84,7 +84,7 @@ def test_a_configuration_behind_a_link_is_written_where_it_lies(here: Doctor, jo
     ("text", "said"),
     [("A = = 1\n", "not valid Python"), ("A = 3\n", "contains no paths"), (None, "cannot be read")],
 )
-def test_what_is_of_no_use_is_refused(here: Doctor, tmp_path: Path, text: str | None, said: str) -> None:
+def test_unusable_input_is_refused(here: Doctor, tmp_path: Path, text: str | None, said: str) -> None:
     if text is not None:
         (tmp_path / "p.py").write_text(text)
     done = here("sites", "import", "p.py", cwd=tmp_path)

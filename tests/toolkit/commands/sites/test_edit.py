@@ -22,13 +22,13 @@ from verl_doctor.toolkit.system import toml
         ("[sites]\n'other' = '/o'", "[sites]\n'other' = '/o'\nmodel = \"/m\"\ndata = \"/d\"\n"),
     ],
 )  # fmt: skip
-def test_values_are_replaced_where_they_stand(before: str, after: str) -> None:
+def test_values_are_replaced_in_place(before: str, after: str) -> None:
     found = with_sites(before, {"model": "/m", "data": "/d"})
     assert found == after
     assert with_sites(found, {"model": "/m", "data": "/d"}) == found
 
 
-def test_the_table_in_pyproject() -> None:
+def test_table_in_pyproject() -> None:
     before = '[project]\nname = "x"\n\n[tool.verl-doctor]\nmarker = "y"\n'
     after = with_sites(before, {"model": 'a "b" \\ c'}, below=("tool", "verl-doctor"))
     assert after.startswith(before)
@@ -46,6 +46,6 @@ def test_the_table_in_pyproject() -> None:
         "[[[",
     ],
 )
-def test_what_cannot_be_changed_safely_is_refused(before: str) -> None:
+def test_ambiguous_edits_are_refused(before: str) -> None:
     with pytest.raises(CannotWriteError, match="by hand"):
         with_sites(before, {"model": "/m"})

@@ -59,13 +59,13 @@ def waited(question: Callable[[], bool], seconds: float = 60) -> bool:
     return question()
 
 
-def test_the_output_of_a_child_is_in_its_log_in_order(tmp_path: Path) -> None:
+def test_child_output_is_logged_in_order(tmp_path: Path) -> None:
     ran = run("import sys; print('a'); print('b', file=sys.stderr); print('c'); sys.exit(3)", tmp_path)
     assert (ran.code, ran.text, ran.why_ended) == (3, "a\nb\nc\n", "")
 
 
 @pytest.mark.slow
-def test_a_child_that_hangs_is_ended_with_its_reason(tmp_path: Path) -> None:
+def test_hanging_child_is_ended_with_a_reason(tmp_path: Path) -> None:
     argv = ["sh", "-c", "echo begun; sleep 600"]
     for limit in LIMITS:
         ran = run_logged(argv, {"PATH": os.environ["PATH"]}, tmp_path, tmp_path / "child.log", limit=limit)
@@ -74,11 +74,11 @@ def test_a_child_that_hangs_is_ended_with_its_reason(tmp_path: Path) -> None:
     assert (ran.code, ran.text, ran.why_ended) == (None, "begun\n", f"it did not finish within {limit:.0f} s")
 
 
-def test_a_signal_is_a_negative_code(tmp_path: Path) -> None:
+def test_signal_gives_a_negative_exit_code(tmp_path: Path) -> None:
     assert run("import os; os.abort()", tmp_path).code == -signal.SIGABRT
 
 
-def test_a_reader_of_the_output_may_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watcher_of_the_output_can_end_the_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "_LOOK", 0.1)
     heard: list[str] = []
 
@@ -91,7 +91,9 @@ def test_a_reader_of_the_output_may_end_it(tmp_path: Path, monkeypatch: pytest.M
     assert heard[-1].rstrip() == "waiting"  # the end of the line may come later
 
 
-def test_a_flood_is_stopped_and_its_beginning_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_excessive_output_is_stopped_and_its_beginning_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(child, "_MOST", 2_000_000)
     ran = run("import os\nwhile True: os.write(1, b'flood ' * 10000)", tmp_path)
     assert ran.why_ended == "it was ended after writing more than 1 MB"
@@ -101,7 +103,7 @@ def test_a_flood_is_stopped_and_its_beginning_kept(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     "ending", [pytest.param("", id="it ends"), pytest.param(SLEEP, id="it hangs", marks=pytest.mark.slow)]
 )
-def test_what_it_started_ends_with_it_whatever_it_did_to_hide(
+def test_hidden_descendants_end_with_the_child(
     tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child, "_LOOK", 0.1)
@@ -125,7 +127,7 @@ def escaped(folder: Path) -> list[int]:
     return [int(path.stem) for path in folder.glob("*.pid")]
 
 
-def test_orphans_that_hide_at_once_end_with_it(tmp_path: Path) -> None:
+def test_immediately_hidden_orphans_end_with_the_child(tmp_path: Path) -> None:
     ran = run(ESCAPES, tmp_path)
     assert (ran.code, ran.text) == (0, "all\n")
     pids = escaped(tmp_path)
@@ -133,7 +135,7 @@ def test_orphans_that_hide_at_once_end_with_it(tmp_path: Path) -> None:
     wait_for_end(pids)
 
 
-def test_orphans_that_hide_end_when_the_doctor_is_killed(tmp_path: Path) -> None:
+def test_hidden_orphans_end_when_the_doctor_is_killed(tmp_path: Path) -> None:
     script = f"""
 import os, sys
 from pathlib import Path
@@ -150,12 +152,12 @@ run_logged(argv, dict(os.environ), Path({str(tmp_path)!r}), Path({str(tmp_path /
     wait_for_end(escaped(tmp_path))
 
 
-def test_what_cannot_be_started_is_an_error(tmp_path: Path) -> None:
+def test_command_that_cannot_be_started_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(NotStarted, match="/nowhere/python"):
         run_logged(["/nowhere/python"], {}, tmp_path, tmp_path / "child.log", limit=5)
 
 
-def test_what_it_tells_is_read_line_by_line_and_half_a_line_is_not(tmp_path: Path) -> None:
+def test_complete_lines_of_the_event_file_are_read(tmp_path: Path) -> None:
     script = """
 import os
 with open(os.environ["VERL_DOCTOR_TOLD"], "a") as file:
@@ -166,7 +168,7 @@ with open(os.environ["VERL_DOCTOR_TOLD"], "a") as file:
     assert [path.name for path in tmp_path.iterdir()] == ["child.log"]
 
 
-def test_ctrl_c_ends_the_child_and_what_it_started(tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_child_and_its_descendants(tmp_path: Path) -> None:
     script = f"""
 import os, sys
 from pathlib import Path

@@ -24,21 +24,21 @@ def share(
     return engine_share(facts, weights, parallel)
 
 
-def test_a_tiny_model_takes_a_few_gib_of_a_large_gpu() -> None:
+def test_tiny_model_gets_a_few_gib_of_a_large_gpu() -> None:
     assert share(*H200) == 0.043
 
 
 @pytest.mark.parametrize(("parallel", "wanted"), [(1, 0.177), (2, 0.11)])
-def test_weights_are_shared_out(parallel: int, wanted: float) -> None:
+def test_weights_are_divided_among_gpus(parallel: int, wanted: float) -> None:
     assert share(*H200, weights=15 * GIB, parallel=parallel) == wanted
 
 
-def test_no_more_than_is_free_on_those_that_it_takes() -> None:
+def test_share_is_limited_by_free_memory() -> None:
     assert share(TAKEN, H200[1], weights=100 * GIB) == 0.114
     assert share(TAKEN, H200[1], weights=100 * GIB, sees=(1, 0)) == 0.896
 
 
-def test_nothing_is_computed_from_what_is_not_known() -> None:
+def test_unknown_values_give_no_share() -> None:
     assert share() is None
     assert share(replace(H200[0], memory=None)) is None
     assert share(replace(H200[0], mig=True)) is None

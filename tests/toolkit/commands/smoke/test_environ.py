@@ -24,7 +24,7 @@ def environ(private: Path, tree: Path, found_in: str, **variables: str) -> dict[
 
 
 @pytest.mark.parametrize("found_in", [NAMED, HERE])
-def test_a_tree_that_is_found_elsewhere_is_linked_alone(found_in: str, tmp_path: Path) -> None:
+def test_tree_outside_site_packages_is_linked_alone(found_in: str, tmp_path: Path) -> None:
     tree = tmp_path / "env" / "verl"
     tree.mkdir(parents=True)
     path = environ(tmp_path, tree, found_in, PYTHONPATH="/mine")["PYTHONPATH"].split(os.pathsep)
@@ -34,12 +34,12 @@ def test_a_tree_that_is_found_elsewhere_is_linked_alone(found_in: str, tmp_path:
     assert with_own_tree(tmp_path, seen).lines == (f'File "{tree}/trainer/main_ppo.py", line 1',)
 
 
-def test_what_the_interpreter_imports_by_itself_needs_no_link(tmp_path: Path) -> None:
+def test_importable_tree_needs_no_link(tmp_path: Path) -> None:
     assert "PYTHONPATH" not in environ(tmp_path, tmp_path / "verl", SITE)
     assert not list(tmp_path.iterdir())
 
 
-def test_the_path_of_the_launch_script_counts_and_is_seen_from_elsewhere(tmp_path: Path) -> None:
+def test_path_of_the_launch_script_is_used_and_made_absolute(tmp_path: Path) -> None:
     machine = Machine(environ={"PYTHONPATH": "/shell"}, cwd=tmp_path)
     job = JobVariables({"PYTHONPATH": "lib:/shell"}, {"PYTHONPATH": ("run.sh", 1)})
     facts = Collection((), {Variables: Variables({"PYTHONPATH": "/shell"}), JobVariables: job})
@@ -47,7 +47,7 @@ def test_the_path_of_the_launch_script_counts_and_is_seen_from_elsewhere(tmp_pat
 
 
 @pytest.mark.parametrize(("set_by", "owner", "counts"), [("", 0, True), ("", 1, False), ("X_CACHE", 1, True)])
-def test_a_cache_of_another_users_counts_if_the_job_names_it(
+def test_cache_of_another_user_is_used_only_if_the_job_names_it(
     set_by: str, owner: int, counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Anybody may make /tmp/torchinductor_USER, and what lies there is run."""

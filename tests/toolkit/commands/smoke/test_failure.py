@@ -20,14 +20,14 @@ def ran(folder: Path, text: str, code: int | None = 1, why: str = "", **told: st
     return Ran(code, log, 9.0, why, documents, ended_for="time" if why else "")
 
 
-def test_the_step_that_had_begun_tells_the_code(tmp_path: Path) -> None:
+def test_code_follows_from_the_step_in_progress(tmp_path: Path) -> None:
     outcome = failed(ran(tmp_path, TRACEBACK, begun="start Ray"), CODES)
     assert (outcome.code, outcome.cause) == ("SMOKE106", "start Ray: OSError: no room")
     assert [(step.name, step.seconds, step.cpu) for step in outcome.steps] == [("import ray", 0.5, 0.4)]
     assert outcome.lines == ('  File "a.py", line 1, in f', "OSError: no room")
 
 
-def test_a_hang_has_its_own_code_and_the_output_before_it(tmp_path: Path) -> None:
+def test_hang_has_a_separate_code_and_shows_earlier_output(tmp_path: Path) -> None:
     outcome = failed(ran(tmp_path, TRACEBACK, None, "it did not finish within 60 s", begun="an actor"), CODES)
     assert outcome.code == "SMOKE111"
     assert outcome.cause == "an actor: it did not finish within 60 s; before that: OSError: no room"
@@ -41,12 +41,12 @@ def test_a_hang_has_its_own_code_and_the_output_before_it(tmp_path: Path) -> Non
         (3, "the process ended with status 3 without giving a reason"),
     ],
 )
-def test_an_end_without_output_is_reported_as_it_is(code: int, words: str, tmp_path: Path) -> None:
+def test_exit_without_an_error_message_is_described(code: int, words: str, tmp_path: Path) -> None:
     outcome = failed(ran(tmp_path, "working\n", code, begun=""), CODES)
     assert (outcome.code, outcome.cause, outcome.lines) == ("SMOKE107", words, ("working",))
 
 
-def test_a_ray_processs_own_log_is_read_if_the_driver_logged_nothing(tmp_path: Path) -> None:
+def test_ray_process_log_is_read_if_the_driver_logged_nothing(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
     (logs / "gcs_server.out").write_text("[2026-11-20 12:00:00,000 I 1 1] all is well\n")
@@ -60,7 +60,7 @@ def test_a_ray_processs_own_log_is_read_if_the_driver_logged_nothing(tmp_path: P
     )
 
 
-def test_the_fatal_line_of_a_process_of_ray_is_shown_whatever_the_driver_wrote(tmp_path: Path) -> None:
+def test_fatal_line_of_a_ray_process_is_always_shown(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
     line = "(raylet) dlmalloc.cc:161:  Check failed: fd >= 0 create_buffer failed to open file: Read-only file system"

@@ -70,7 +70,7 @@ def holder(path: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("ours", [True, False])
-def test_a_segment_is_removed_if_a_process_of_the_test_held_it(
+def test_segment_is_removed_if_a_process_of_the_test_held_it(
     ours: bool, segment: Path, tmp_path: Path
 ) -> None:
     traces = Traces(tmp_path / NOTE, Machine())
@@ -83,7 +83,7 @@ def test_a_segment_is_removed_if_a_process_of_the_test_held_it(
     assert segment.exists() is not ours
 
 
-def test_a_segment_that_was_there_before_is_left_alone(segment: Path, tmp_path: Path) -> None:
+def test_older_segment_is_left_alone(segment: Path, tmp_path: Path) -> None:
     with holder(segment) as process:
         os.utime(segment)
         traces = Traces(tmp_path / NOTE, Machine())
@@ -96,14 +96,14 @@ def test_a_segment_that_was_there_before_is_left_alone(segment: Path, tmp_path: 
     assert segment.exists()
 
 
-def test_another_file_of_the_same_name_is_left_alone(segment: Path, tmp_path: Path) -> None:
+def test_other_file_of_the_same_name_is_left_alone(segment: Path, tmp_path: Path) -> None:
     (tmp_path / NOTE).write_text(f'{{"path": "{segment}", "device": 1, "inode": 1}}\nhalf a li')
     segment.touch()
     remove_noted(tmp_path / NOTE)
     assert segment.exists()
 
 
-def test_what_is_noted_of_a_file_that_no_test_leaves_is_not_believed(tmp_path: Path) -> None:
+def test_note_about_an_unexpected_file_is_ignored(tmp_path: Path) -> None:
     thesis = tmp_path / "thesis.txt"
     thesis.write_text("years")
     about = thesis.stat()
@@ -114,7 +114,7 @@ def test_what_is_noted_of_a_file_that_no_test_leaves_is_not_believed(tmp_path: P
     assert thesis.exists()
 
 
-def test_on_the_way_out_what_carries_the_mark_is_ended_and_the_folder_removed() -> None:
+def test_exit_ends_marked_processes_and_removes_the_folder() -> None:
     with private_folder(Machine()) as folder:
         environ = {**os.environ, MARK: str(folder)}
         child = subprocess.Popen(["sleep", "600"], env=environ, start_new_session=True)
@@ -137,7 +137,7 @@ def test_on_the_way_out_what_carries_the_mark_is_ended_and_the_folder_removed() 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "Ctrl-C"])
-def test_the_keeper_clears_up_when_the_doctor_cannot(number: int) -> None:
+def test_keeper_cleans_up_after_a_killed_doctor(number: int) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", DOCTOR], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as doctor:
@@ -149,9 +149,7 @@ def test_the_keeper_clears_up_when_the_doctor_cannot(number: int) -> None:
 
 
 @pytest.mark.slow
-def test_the_next_test_clears_up_when_the_keeper_was_killed_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_next_test_cleans_up_after_a_killed_keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a place of its own: any other smoke test on this machine would be the next one."""
     monkeypatch.setattr(smoke_folder, "_PLACES", (str(tmp_path),))
     with subprocess.Popen(
@@ -187,7 +185,7 @@ def _read(path: Path) -> bytes:
 
 
 @pytest.mark.parametrize(("length", "same"), [(5, False), (80, True), (150, True)])
-def test_a_folder_is_as_long_as_the_jobs(length: int, same: bool, tmp_path: Path) -> None:
+def test_folder_path_is_as_long_as_that_of_the_job(length: int, same: bool, tmp_path: Path) -> None:
     private = tmp_path / "p"
     private.mkdir()
     made = long_as(private, {"TMPDIR": "/" + "y" * (length + len(str(private)) - 1)}, "RAY_TMPDIR", "TMPDIR")

@@ -31,7 +31,7 @@ def process(root: Path, pid: int, command: str) -> tuple[int, int]:
     return pid, STARTED
 
 
-def test_the_time_while_a_compiler_works_is_counted_and_its_kernel_named(tmp_path: Path) -> None:
+def test_compile_time_is_counted_and_the_kernel_named(tmp_path: Path) -> None:
     clock = Clock()
     builds = KernelBuilds(Machine(root=tmp_path), clock)
     python, nvcc = process(tmp_path, 7, "python -c x"), process(tmp_path, 8, NVCC)
@@ -44,13 +44,13 @@ def test_the_time_while_a_compiler_works_is_counted_and_its_kernel_named(tmp_pat
 
 
 @pytest.mark.parametrize("command", ["python nvcc", "/usr/bin/ptxas -o x", "gcc -c x.c", ""])
-def test_what_is_no_compiler_of_kernels(command: str, tmp_path: Path) -> None:
+def test_other_commands_are_not_kernel_compilers(command: str, tmp_path: Path) -> None:
     builds = KernelBuilds(Machine(root=tmp_path))
     builds.look([process(tmp_path, 8, command)])
     assert builds.found is None
 
 
-def test_another_process_with_the_number_of_one_that_has_ended(tmp_path: Path) -> None:
+def test_reused_process_number_is_not_a_compiler(tmp_path: Path) -> None:
     builds = KernelBuilds(Machine(root=tmp_path))
     pid, started = process(tmp_path, 8, NVCC)
     builds.look([(pid, started - 1)])
@@ -65,7 +65,7 @@ def ran(folder: Path, builds: Builds) -> Ran:
     )
 
 
-def test_a_limit_that_ends_a_compiler_names_it_and_what_spares_it(tmp_path: Path) -> None:
+def test_timeout_during_compilation_names_the_compiler_and_a_remedy(tmp_path: Path) -> None:
     outcome = failed(ran(tmp_path, Builds(870.0, ("sampling",), going_on=True)), {"": "SMOKE108"})
     assert outcome.cause == (
         "load the model: it did not finish within 900 s: nvcc had been compiling FlashInfer's kernel sampling for 870 s"
@@ -75,7 +75,7 @@ def test_a_limit_that_ends_a_compiler_names_it_and_what_spares_it(tmp_path: Path
     assert "flashinfer" not in Builds(9.0, going_on=True).remedy.lower()
 
 
-def test_a_compiler_that_was_through_has_not_kept_it(tmp_path: Path) -> None:
+def test_finished_compilation_is_not_blamed_for_a_timeout(tmp_path: Path) -> None:
     outcome = failed(ran(tmp_path, Builds(30.0, ("sampling",))), {"": "SMOKE108"})
     assert outcome.cause == "load the model: it did not finish within 900 s"
     assert outcome.remedy == ""

@@ -37,7 +37,7 @@ def left_by_a_killed_one(folder: Path) -> Path:
     return folder
 
 
-def test_a_climb_that_goes_on_keeps_its_folder_and_the_oldest_of_the_others_go(top: Path) -> None:
+def test_running_climb_keeps_its_folder_and_the_oldest_others_are_removed(top: Path) -> None:
     with log_folder(pytest.fail) as running:
         ended = [climbed() for _ in range(13)]
         assert running.is_dir()
@@ -47,7 +47,7 @@ def test_a_climb_that_goes_on_keeps_its_folder_and_the_oldest_of_the_others_go(t
         )
 
 
-def test_folders_without_a_log_go_and_do_not_count(top: Path) -> None:
+def test_folders_without_a_log_are_removed_and_do_not_count(top: Path) -> None:
     kept = climbed()
     assert not climbed("").exists()
     for number in range(12):
@@ -57,14 +57,14 @@ def test_folders_without_a_log_go_and_do_not_count(top: Path) -> None:
 
 
 @pytest.mark.parametrize("days", [0, 2])
-def test_the_lock_of_another_machine_may_not_be_seen_here(days: int, top: Path) -> None:
+def test_recent_folder_locked_on_another_machine_is_kept(days: int, top: Path) -> None:
     left = left_by_a_killed_one(top / "2026-01-01T00-00-00-node7-a")
     os.utime(left, (time.time() - days * 86400,) * 2)
     climbed("")
     assert left.exists() is (days == 0)
 
 
-def test_where_no_state_can_be_kept_logs_are_temporary_files(
+def test_logs_are_temporary_files_without_a_state_folder(
     top: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")

@@ -32,7 +32,7 @@ TRAIN = DataFile("/d/train.parquet", "train", "data.train_files", "parquet")
         ([1], None),
     ],
 )
-def test_the_bytes_of_a_prompt(prompt: Any, size: int | None) -> None:
+def test_prompt_size_in_bytes(prompt: Any, size: int | None) -> None:
     assert prompts.size(prompt) == size
 
 
@@ -54,17 +54,17 @@ def most(
     return longest_prompt.most_tokens(Machine(), Collection((), known), there)
 
 
-def test_the_longest_of_all_files_counts_and_a_template_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_longest_prompt_of_all_files_plus_template_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     told = [{"bytes": 700, "messages": 1}, {"bytes": 650, "messages": 10}]
     assert most(monkeypatch, told) == 650 + 160 + 512
 
 
 @pytest.mark.parametrize("told", [None, "nonsense", [None], [{"bytes": 1, "messages": 1}, None]])
-def test_what_a_file_does_not_tell_is_not_guessed(monkeypatch: pytest.MonkeyPatch, told: Any) -> None:
+def test_incomplete_file_description_gives_no_length(monkeypatch: pytest.MonkeyPatch, told: Any) -> None:
     assert most(monkeypatch, told) is None
 
 
-def test_prompts_that_are_more_than_their_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prompts_with_other_content_give_no_length(monkeypatch: pytest.MonkeyPatch) -> None:
     told = [{"bytes": 1, "messages": 1}]
     assert most(monkeypatch, told) is not None
     assert most(monkeypatch, told, columns=("prompt", "images")) is None

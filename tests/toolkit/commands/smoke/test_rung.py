@@ -37,7 +37,7 @@ def seen(one: Stage, *names: str, **options: object) -> list[str]:
     return ran.text.splitlines()
 
 
-def test_a_child_has_the_job_s_variables_and_a_home_and_a_ray_of_its_own(tmp_path: Path) -> None:
+def test_child_has_the_variables_of_the_job_and_a_private_home_and_ray(tmp_path: Path) -> None:
     assert seen(stage(tmp_path), "VLLM_USE_V1", "RAY_ADDRESS", "HOME", "RAY_TMPDIR") == [
         "1",
         "-",
@@ -46,19 +46,19 @@ def test_a_child_has_the_job_s_variables_and_a_home_and_a_ray_of_its_own(tmp_pat
     ]
 
 
-def test_a_rung_sets_and_takes_away_variables(tmp_path: Path) -> None:
+def test_rung_sets_and_unsets_variables(tmp_path: Path) -> None:
     changed = {"VLLM_USE_V1": None, "OMP_NUM_THREADS": "1"}
     assert seen(stage(tmp_path), "VLLM_USE_V1", "OMP_NUM_THREADS", variables=changed) == ["-", "1"]
 
 
-def test_each_child_has_a_log_of_its_own(tmp_path: Path) -> None:
+def test_each_child_has_a_separate_log(tmp_path: Path) -> None:
     one = stage(tmp_path)
     logs = [one.run([sys.executable, "-c", f"print({word!r})"], name="import").log for word in ("a", "b")]
     assert [(log.name, log.read_text()) for log in logs] == [("import.log", "a\n"), ("import-2.log", "b\n")]
 
 
 @pytest.mark.slow
-def test_a_child_has_no_more_time_than_is_left_to_the_rung(tmp_path: Path) -> None:
+def test_child_gets_only_the_remaining_time_of_the_rung(tmp_path: Path) -> None:
     late = stage(tmp_path, begun=time.monotonic() - 100, budget=100.0)
     ran = late.run([sys.executable, "-c", "import time; time.sleep(60)"])
     assert (ran.code, ran.why_ended) == (None, "it did not finish within 1 s")

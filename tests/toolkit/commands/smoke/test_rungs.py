@@ -105,7 +105,7 @@ def climbed(rung: int, tmp_path: Path, **changed: str) -> Outcome:
 
 
 @pytest.mark.parametrize(("rung", "package", "text", "code", "cause"), FAULTS.values(), ids=FAULTS)
-def test_the_cause_of_a_fault_is_named(
+def test_cause_of_a_fault_is_named(
     rung: int, package: str, text: str, code: str, cause: str, tmp_path: Path
 ) -> None:
     outcome = climbed(rung, tmp_path, **{package: text})
@@ -123,14 +123,14 @@ def test_the_cause_of_a_fault_is_named(
         (4, {"import vllm", "load the model", "generate"}),
     ],
 )
-def test_what_is_whole_passes_and_tells_its_steps(rung: int, steps: set[str], tmp_path: Path) -> None:
+def test_healthy_packages_pass_and_report_their_steps(rung: int, steps: set[str], tmp_path: Path) -> None:
     outcome = climbed(rung, tmp_path)
     assert (outcome.status, outcome.cause) == ("passed", "")
     assert {step.name for step in outcome.steps} == steps
 
 
 @pytest.mark.slow
-def test_an_import_that_hangs_is_ended_and_the_others_are_reported(tmp_path: Path) -> None:
+def test_hanging_import_is_ended_and_the_others_are_reported(tmp_path: Path) -> None:
     one = stage(tmp_path, packages(tmp_path / "site", ray=HANGS), budget=1.0)
     outcome = imports.climb(one)
     assert (outcome.code, outcome.cause) == ("SMOKE111", "import ray: it did not finish within 1 s")
@@ -138,14 +138,14 @@ def test_an_import_that_hangs_is_ended_and_the_others_are_reported(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_ray_that_waits_for_what_it_does_not_have_is_ended_at_once(tmp_path: Path) -> None:
+def test_ray_waiting_for_missing_resources_is_ended_at_once(tmp_path: Path) -> None:
     says = 'print("Error: No available node types can fulfill resource request {GPU: 8}.")'
     one = stage(tmp_path, packages(tmp_path / "site", ray=f"{says}\n{HANGS}"))
     outcome = ray.climb(one)
     assert "Ray waits for what it does not have: No available node types" in outcome.cause
 
 
-def test_missing_files_are_reported_before_anything_is_imported(tmp_path: Path) -> None:
+def test_missing_files_are_reported_before_any_import(tmp_path: Path) -> None:
     one = stage(tmp_path, packages(tmp_path / "site", torch=HANGS))
     one.facts.give(
         DataFiles, DataFiles((DataFile("/data/t.parquet", "named", "--data", "parquet", "missing"),))
@@ -154,7 +154,7 @@ def test_missing_files_are_reported_before_anything_is_imported(tmp_path: Path) 
     assert (outcome.code, outcome.cause) == ("SMOKE103", "/data/t.parquet (--data): missing")
 
 
-def test_a_vllm_for_gpus_is_not_tried_without_one(tmp_path: Path) -> None:
+def test_gpu_build_of_vllm_is_not_tried_without_a_gpu(tmp_path: Path) -> None:
     one = stage(tmp_path, tmp_path)
     one.facts.give(VllmPlatform, VllmPlatform("cuda", "torch 2.11.0+cu130"))  # type: ignore[attr-defined]
     outcome = vllm.climb(one)
@@ -182,7 +182,7 @@ nvmlDeviceGetHandleByIndex = lambda index: index
 
 
 @pytest.mark.parametrize(("back", "status"), [(900 << 20, "passed"), (0, "failed")])
-def test_memory_that_a_sleeping_engine_keeps_is_a_fault(back: int, status: str, tmp_path: Path) -> None:
+def test_memory_kept_by_a_sleeping_engine_is_a_fault(back: int, status: str, tmp_path: Path) -> None:
     site = packages(tmp_path / "site", vllm=SLEEPS.format(back=back), pynvml=NVML)
     outcome = vllm.climb(stage(tmp_path, site, device="cuda"))
     said = outcome.cause or outcome.notes[-1]
@@ -191,7 +191,7 @@ def test_memory_that_a_sleeping_engine_keeps_is_a_fault(back: int, status: str, 
     assert said.startswith("the engine took 1.0 GiB of the GPUs' memory and gave back")
 
 
-def test_few_cores_share_processes_and_many_do_not(tmp_path: Path) -> None:
+def test_processes_share_few_cores(tmp_path: Path) -> None:
     one: Stage = stage(tmp_path, packages(tmp_path / "site"))
     few, many = imports.lanes_for(one, 2), imports.lanes_for(one, 8)
     assert few == [("vllm",), ("verl", "verl.trainer.main_ppo"), ("torch",), ("ray",)]
@@ -199,7 +199,7 @@ def test_few_cores_share_processes_and_many_do_not(tmp_path: Path) -> None:
     assert len({*many}) == len(many), "nothing is imported twice"
 
 
-def test_a_path_that_is_too_long_is_shown_as_the_job_has_it(tmp_path: Path) -> None:
+def test_overlong_path_is_shown_as_the_job_has_it(tmp_path: Path) -> None:
     one = stage(tmp_path, packages(tmp_path / "site"), environ={"RAY_TMPDIR": "/" + "y" * 180 + "/"})
     private = long_as(one.folder, one.environ, "RAY_TMPDIR")
     said = f"OSError: AF_UNIX path length cannot exceed 107 bytes: {private}/ray/sockets"
@@ -211,7 +211,7 @@ def test_a_path_that_is_too_long_is_shown_as_the_job_has_it(tmp_path: Path) -> N
     assert with_the_jobs_path(short, Outcome("failed", said)) == Outcome("failed", said)
 
 
-def test_vllm_gets_a_small_part_of_a_large_gpu_and_no_graphs(tmp_path: Path) -> None:
+def test_vllm_gets_a_small_share_of_a_large_gpu_and_no_graphs(tmp_path: Path) -> None:
     one = stage(tmp_path, tmp_path, device="cuda")
     one.facts.give(Gpus, Gpus((Device(0, memory=Memory(143_771, 600, 142_500, 671)),)))  # type: ignore[attr-defined]
     one.facts.give(VisibleDevices, VisibleDevices((0,)))  # type: ignore[attr-defined]
@@ -220,7 +220,7 @@ def test_vllm_gets_a_small_part_of_a_large_gpu_and_no_graphs(tmp_path: Path) -> 
     assert (given["enforce_eager"], given["max_model_len"]) == (True, 256)
 
 
-def test_without_nvml_the_memory_released_by_sleep_is_unknown(tmp_path: Path) -> None:
+def test_memory_released_by_sleep_is_unknown_without_nvml(tmp_path: Path) -> None:
     fails = NVML.replace("nvmlInit = ", "def nvmlInit(): raise NVMLError('no driver')\n")
     site = packages(tmp_path / "site", vllm=SLEEPS.format(back=0), pynvml=fails)
     outcome = vllm.climb(stage(tmp_path, site, device="cuda"))
@@ -235,7 +235,7 @@ def test_without_nvml_the_memory_released_by_sleep_is_unknown(tmp_path: Path) ->
         (FileNotFoundError(2, "No such file", "dm/x.bin"), "could not be tried: dm/x.bin: No such file"),
     ],
 )
-def test_a_file_that_is_not_there_is_no_child_that_cannot_be_started(
+def test_missing_file_is_distinguished_from_a_child_that_cannot_start(
     error: OSError, cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def climb(_: Stage) -> Outcome:
@@ -248,7 +248,7 @@ def test_a_file_that_is_not_there_is_no_child_that_cannot_be_started(
 
 
 @pytest.mark.parametrize("number", [4, 5])
-def test_what_loads_a_model_is_not_climbed_without_one(
+def test_model_rungs_are_skipped_without_a_model(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(smoke.tiny, "make", lambda *_, **__: Unknown("no tokenizers here"))
@@ -261,7 +261,7 @@ def test_what_loads_a_model_is_not_climbed_without_one(
     ("said", "told"),
     [('verl-doctor kernel {"right": true}\n', {"right": True}), ('verl-doctor kernel {"rig', {}), ("{}", {})],
 )
-def test_half_an_answer_of_a_kernel_that_was_ended_is_none(
+def test_partial_output_of_a_stopped_kernel_is_ignored(
     said: str, told: dict[str, object], tmp_path: Path
 ) -> None:
     log = tmp_path / "kernel.log"

@@ -43,7 +43,7 @@ def test_changes_are_reported() -> None:
     )
 
 
-def test_a_climb_is_remembered_with_what_it_was_made_in(run: Session) -> None:
+def test_climb_is_cached_with_its_conditions(run: Session) -> None:
     assert recall(run, Climbed) is None
     keep_climb(run, with_torch("2.8.0"), climb(r1="passed", r2="passed", r3="failed"))
     kept = recall(run, Climbed)
@@ -51,7 +51,7 @@ def test_a_climb_is_remembered_with_what_it_was_made_in(run: Session) -> None:
     assert kept.conditions["torch"] == "2.8.0"
 
 
-def test_rungs_of_several_climbs_in_the_same_conditions_add_up(run: Session) -> None:
+def test_climbs_in_the_same_conditions_are_merged(run: Session) -> None:
     keep_climb(run, with_torch("2.8.0"), climb(r1="passed", r2="passed", r3="failed"))
     keep_climb(run, with_torch("2.8.0"), climb(r3="passed", r4="not reached"))
     keep_climb(run, with_torch("2.8.0"), climb(r4="passed"))
@@ -64,7 +64,7 @@ def test_rungs_of_several_climbs_in_the_same_conditions_add_up(run: Session) -> 
     assert [rung.number for rung in kept.run.rungs] == [4]
 
 
-def test_a_file_s_digest_is_that_of_its_content(tmp_path: Path) -> None:
+def test_digest_depends_on_the_file_content(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
     (tmp_path / "b").write_text("x")
     assert trial_cache.digest_of(tmp_path / "a") == trial_cache.digest_of(tmp_path / "b")
@@ -83,7 +83,7 @@ def test_a_file_s_digest_is_that_of_its_content(tmp_path: Path) -> None:
     ],
     ids=["first", "coloured", "validation", "others", "over the edge of a piece", "empty"],
 )
-def test_the_first_step_in_a_log(tmp_path: Path, text: str, line: int | None) -> None:
+def test_first_step_in_a_log(tmp_path: Path, text: str, line: int | None) -> None:
     log = tmp_path / "run.log"
     log.write_text(text)
     assert first_step(log) == line

@@ -48,7 +48,7 @@ def visits(count: int, *shares: str, first: int = 0) -> list[NodeQuery]:
     ]
 
 
-def test_own_disks_are_read_all_at_once_and_a_shared_file_system_by_few() -> None:
+def test_own_disks_are_read_in_parallel_and_shared_ones_by_few_nodes() -> None:
     assert turn(visits(100), []) == [f"n{number}" for number in range(100)]
     assert turn(visits(100, NFS), []) == ["n0", "n1"]
     assert turn(visits(100, NFS, first=2), visits(1, NFS)) == ["n2"]
@@ -56,19 +56,19 @@ def test_own_disks_are_read_all_at_once_and_a_shared_file_system_by_few() -> Non
     assert turn([*visits(3, NFS), *visits(3, LUSTRE, first=3)], []) == ["n0", "n1", "n3", "n4"]
 
 
-def test_a_node_that_needs_two_file_systems_waits_for_both_and_blocks_no_other() -> None:
+def test_node_that_needs_two_file_systems_waits_for_both_and_blocks_no_other() -> None:
     waiting = [*visits(1, NFS, LUSTRE), *visits(2, LUSTRE, first=1), *visits(1, first=3)]
     assert turn(waiting, visits(2, NFS, first=9)) == ["n1", "n2", "n3"]
 
 
-def test_raylets_of_one_machine_and_all_together_have_their_own_limits() -> None:
+def test_raylets_of_one_machine_and_all_nodes_have_limits() -> None:
     one_machine = [NodeQuery(str(number), "10.0.0.1") for number in range(5)]
     assert turn(one_machine, []) == ["0", "1"]
     assert len(turn(visits(300), [])) == 256
     assert turn(visits(9), visits(3, first=9), at_once=4) == ["n0"]
 
 
-def test_a_thousand_nodes_all_get_their_turn() -> None:
+def test_all_of_a_thousand_nodes_get_their_turn() -> None:
     """Played through: whoever is through makes room, never more than allowed read from one place, and nobody is forgotten."""
     order = random.Random(7)
     waiting = [*visits(900, NFS), *visits(60, LUSTRE, first=900), *visits(40, first=960)]
@@ -99,7 +99,7 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-def test_hosts_that_share_a_file_system_go_one_after_the_other(ssh: Path) -> None:
+def test_hosts_with_a_shared_file_system_take_turns(ssh: Path) -> None:
     hosts = [f"n{number}" for number in range(4)]
     nothing = Parcel(packed([]), {"modules": [], "facts": [], "given": {}})
     sharing = Sharing(dict.fromkeys(hosts[:3], (NFS,)), most=1)
@@ -115,7 +115,7 @@ def test_hosts_that_share_a_file_system_go_one_after_the_other(ssh: Path) -> Non
 @pytest.mark.slow
 @pytest.mark.usefixtures("ssh")
 @unless_disturbed
-def test_every_node_reads_what_it_lacks_and_the_silent_one_is_named(here: Doctor, disk: Path) -> None:
+def test_every_node_reads_missing_data_and_the_silent_one_is_named(here: Doctor, disk: Path) -> None:
     shards = [written(disk / f"model-{number}.safetensors", 1 << 20) for number in range(3)]
     words = ("--model", disk, "--nodes", "n1,n2", "--python", sys.executable)
     cold = here("warmup", *words, "--dry-run", cwd=disk)
@@ -138,7 +138,7 @@ def test_every_node_reads_what_it_lacks_and_the_silent_one_is_named(here: Doctor
 @pytest.mark.slow
 @pytest.mark.usefixtures("ssh")
 @unless_disturbed
-def test_of_little_time_a_node_has_some_for_reading(
+def test_short_budget_leaves_time_for_reading(
     here: Doctor, disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "_SUMMING_UP", 70.0)
@@ -150,7 +150,7 @@ def test_of_little_time_a_node_has_some_for_reading(
 
 
 @unless_disturbed
-def test_a_node_on_which_nothing_was_missing_does_not_say_that_its_time_was_up(disk: Path) -> None:
+def test_node_without_missing_data_reports_no_timeout(disk: Path) -> None:
     shard = written(disk / "model.safetensors", 1 << 20)
     asked = asdict(WarmRequest(paths=(str(shard),)))
     assert node_warm.warmed(Machine(), asked, -1.0)["ended"] == "the time limit was reached"

@@ -84,21 +84,19 @@ def test_new_cache_entries_are_reported(machine: Machine, tmp_path: Path) -> Non
     assert (again.outcome, again.grown) == ("nothing new", ())
 
 
-def test_an_engine_that_does_not_start_is_a_failure_with_its_last_words(
-    machine: Machine, tmp_path: Path
-) -> None:
+def test_engine_that_does_not_start_is_a_failure_with_its_error(machine: Machine, tmp_path: Path) -> None:
     ended = compile_kernels(machine, seen(tmp_path), "broken", dry_run=False)
     assert ended.outcome == "failed"
     assert "Free memory on device" in ended.reason
 
 
-def test_without_a_gpu_or_a_model_there_is_nothing_to_compile(machine: Machine, tmp_path: Path) -> None:
+def test_compilation_needs_a_gpu_and_a_model(machine: Machine, tmp_path: Path) -> None:
     without = compile_kernels(machine, seen(tmp_path, Absent("no GPU here")), "/model", dry_run=False)
     assert (without.outcome, without.reason) == ("not applicable", "no GPU here")
     assert compile_kernels(machine, seen(tmp_path), "", dry_run=False).outcome == "not applicable"
 
 
-def test_the_engine_gets_what_verl_would_hand_on() -> None:
+def test_engine_receives_the_arguments_that_verl_passes() -> None:
     rollout = "actor_rollout_ref.rollout"
     said = {
         f"{rollout}.tensor_model_parallel_size": 2,

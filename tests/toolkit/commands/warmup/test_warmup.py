@@ -37,7 +37,7 @@ def model(disk: Path) -> Path:
 
 
 @unless_disturbed
-def test_a_model_is_warmed_and_the_result_reports_it(here: Doctor, model: Path) -> None:
+def test_model_is_warmed_and_the_result_reported(here: Doctor, model: Path) -> None:
     shards = sorted(model.glob("*.safetensors"))
     for shard in shards:
         evict(shard)
@@ -85,7 +85,9 @@ def test_the_launch_script_names_the_model_and_the_data(here: Doctor, model: Pat
         (["--at-once", "0"], "--at-once"),
     ],
 )
-def test_wrong_words_are_one_sentence(here: Doctor, tmp_path: Path, words: list[str], sentence: str) -> None:
+def test_usage_errors_print_one_sentence(
+    here: Doctor, tmp_path: Path, words: list[str], sentence: str
+) -> None:
     done = here("warmup", *words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert sentence in done.stderr
@@ -94,7 +96,7 @@ def test_wrong_words_are_one_sentence(here: Doctor, tmp_path: Path, words: list[
 
 @pytest.mark.slow
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["in it", "where a .pth file leads"])
-def test_missing_bytecode_is_written_and_undo_takes_it_back(
+def test_missing_bytecode_is_written_and_undo_removes_it(
     here: Doctor, tmp_path: Path, elsewhere: bool
 ) -> None:
     """Also where PY103 would leave it to the first import."""
@@ -129,7 +131,7 @@ def test_missing_bytecode_is_written_and_undo_takes_it_back(
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @unless_disturbed
-def test_a_signal_ends_it_and_what_was_done_is_summed_up(disk: Path, number: int) -> None:
+def test_signal_stops_the_warmup_with_a_summary(disk: Path, number: int) -> None:
     """The files are many, so that there is something left to do when the signal comes."""
     for index in range(64):
         written(disk / f"part-{index}", 4 * MIB)
@@ -147,7 +149,7 @@ def test_a_signal_ends_it_and_what_was_done_is_summed_up(disk: Path, number: int
     assert now <= node["pages"]["resident"] <= now * 1.1 + MIB, "the kernel may push pages out meanwhile"
 
 
-def test_room_is_what_the_machine_and_every_control_group_leave() -> None:
+def test_room_is_limited_by_the_machine_and_every_control_group() -> None:
     host = HostMemory(total=320 * GIB, available=100 * GIB)
     assert least(host, ControlGroups()) == Room(90 * GIB, "memory of this machine")
     group = Group("/sys/fs/cgroup/job", memory=64 * GIB, memory_used=12 * GIB)
@@ -169,7 +171,7 @@ def pages(**values: object) -> Summary:
     return Summary(**{**plain, "seconds": 3.0, "done": True, **values})  # type: ignore[arg-type]
 
 
-def test_nodes_with_the_same_result_are_on_one_line() -> None:
+def test_nodes_with_the_same_result_share_a_line() -> None:
     done = Warmup(
         (
             *(Node(f"node{number}", pages()) for number in range(1, 9)),
@@ -190,7 +192,7 @@ def test_nodes_with_the_same_result_are_on_one_line() -> None:
     assert Warmup((Node(HERE, pages(resident=None)),)).exit_code() == 3
 
 
-def test_what_two_nodes_share_is_the_mount_and_not_the_folder() -> None:
+def test_shared_resource_of_two_nodes_is_the_mount() -> None:
     from verl_doctor.toolkit.commands.warmup.cluster import shares
 
     mounts = (Mount("server:/models", "nfs4", shared=True), Mount("/dev/nvme0n1", "ext4"))

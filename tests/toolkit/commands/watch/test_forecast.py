@@ -18,14 +18,14 @@ def seen(used: Callable[[float], float], looks: int = 30, every: float = 5) -> F
     return forecast([(at, Gauge("disk", used(at), 100 * GIB, "bytes", "it is full")) for at in times])
 
 
-def test_steady_growth_is_drawn_on_to_the_limit() -> None:
+def test_steady_growth_is_extrapolated_to_the_limit() -> None:
     found = seen(lambda at: 40 * GIB + at * GIB / 60)
     assert found.rate == pytest.approx(GIB / 60)
     # 30 looks in 145 s saw 2.4 GiB; 57.6 GiB are left.
     assert found.left == pytest.approx((60 * GIB - 145 * GIB / 60) / (GIB / 60))
 
 
-def test_one_checkpoint_does_not_turn_the_line() -> None:
+def test_single_checkpoint_does_not_change_the_trend() -> None:
     noise = random.Random(1)
 
     def used(at: float) -> float:
@@ -44,18 +44,18 @@ def test_one_checkpoint_does_not_turn_the_line() -> None:
         ("less than noise", lambda at: 40 * GIB + at * 10),
     ],
 )
-def test_what_does_not_grow_has_no_end(case: str, used: Callable[[float], float]) -> None:
+def test_gauge_without_growth_has_no_end(case: str, used: Callable[[float], float]) -> None:
     assert seen(used).left is None, case
 
 
-def test_no_line_is_drawn_far_beyond_what_was_seen() -> None:
+def test_extrapolation_is_limited_by_the_observed_time() -> None:
     assert seen(lambda at: 10 * GIB + at * GIB / 60, looks=6).left is None, (
         "25 s say nothing of the next 90 minutes"
     )
     assert seen(lambda at: 10 * GIB + at * GIB / 60, looks=30).left is not None
 
 
-def test_a_few_looks_say_nothing() -> None:
+def test_few_samples_give_no_forecast() -> None:
     assert seen(lambda at: at * GIB, looks=4) == Forecast(
         Gauge("disk", 15 * GIB, 100 * GIB, "bytes", "it is full"), too_short=True
     )
@@ -68,11 +68,11 @@ def test_a_forecast_needs_two_minutes_or_twenty_samples(looks: int, every: float
     assert found.rate is not None
 
 
-def test_what_has_run_out_has_no_time_left() -> None:
+def test_exhausted_gauge_has_no_time_left() -> None:
     assert seen(lambda at: 100 * GIB, looks=1).left == 0
 
 
-def test_what_runs_out_first_comes_first() -> None:
+def test_gauges_are_sorted_by_urgency() -> None:
     def one(name: str, used: float, left: float | None) -> Forecast:
         return Forecast(Gauge(name, used, 100, "number", ""), None, left)
 

@@ -50,7 +50,7 @@ def stores(free: float = 100, **variables: str) -> Stores:
     )
 
 
-def test_each_gauge_has_the_limit_at_which_something_happens() -> None:
+def test_each_gauge_has_a_limit_with_a_consequence() -> None:
     found = {gauge.name: (gauge.used, gauge.limit, gauge.then) for gauge in gauges(stores())}
     assert found == {
         "/tmp/ray (spilling)": (100 * GIB, 190 * GIB, "Ray stops spilling"),
@@ -66,18 +66,18 @@ def test_each_gauge_has_the_limit_at_which_something_happens() -> None:
     }
 
 
-def test_rays_own_settings_move_its_limits() -> None:
+def test_ray_settings_change_the_limits() -> None:
     found = {gauge.name: gauge.limit for gauge in gauges(stores(RAY_local_fs_capacity_threshold="0.99"))}
     assert found["/tmp/ray (spilling)"] == 198 * GIB
 
 
-def test_a_disk_on_which_ray_spills_no_more_is_watched_until_it_is_full() -> None:
+def test_disk_past_the_spilling_threshold_is_watched_until_full() -> None:
     names = [gauge.name for gauge in gauges(stores(free=5))]
     assert "/tmp/ray (spilling)" not in names
     assert "/tmp/ray" in names
 
 
-def test_a_machine_that_tells_nothing() -> None:
+def test_unreadable_machine_is_unknown() -> None:
     blind = Stores(NOTHING, None, NOTHING, NOTHING, NOTHING, Variables())
     assert gauges(blind) == ()
     assert headline([], 60)[0] == "UNKNOWN"
@@ -98,7 +98,7 @@ class Stopwatch:
         return self.waits < self.wishes
 
 
-def test_it_looks_until_the_time_is_over() -> None:
+def test_watch_samples_until_the_time_is_over() -> None:
     clock, free = Stopwatch(), 100.0
 
     def look() -> Stores:
@@ -115,7 +115,7 @@ def test_it_looks_until_the_time_is_over() -> None:
     assert first.rate == pytest.approx(GIB / 5, rel=0.1)
 
 
-def test_it_samples_at_least_once_and_stops_on_request() -> None:
+def test_watch_samples_at_least_once_and_stops_on_request() -> None:
     assert [history.looks for history in watch(stores, Stopwatch(), every=5, until=0)] == [1]
     (*_, last) = watch(stores, Stopwatch(wishes=3), every=5, until=1000)
     assert last.looks == 3
@@ -129,7 +129,7 @@ ENDING = [
 
 
 @pytest.mark.parametrize("width", [40, 80])
-def test_the_summary_names_what_runs_out_first_and_when(width: int) -> None:
+def test_summary_names_the_first_gauge_to_run_out(width: int) -> None:
     said = [str(one) for one in text_lines(ENDING, 86_400, width)]
     assert said[0].startswith("FAIL  /tmp/\\x1b[31mray: Ray stops")
     assert "in about 3 minutes" in " ".join(one.strip() for one in said)
@@ -138,7 +138,7 @@ def test_the_summary_names_what_runs_out_first_and_when(width: int) -> None:
     assert len(line("12:00:00", ENDING * 9)) < 80
 
 
-def test_what_ends_later_is_no_failure() -> None:
+def test_gauge_that_runs_out_later_is_not_a_failure() -> None:
     assert headline(ENDING, 60) == ("OK", "nothing runs out within 60 seconds at the present rate")
     assert document(ENDING, looks=9, seconds=40, within=60)["verdict"] == "ok"
     said = document(ENDING, looks=9, seconds=40, within=300)
@@ -146,7 +146,7 @@ def test_what_ends_later_is_no_failure() -> None:
     validate(said, schema_text("watch"))
 
 
-def test_the_command_tells_of_this_machine(here: Doctor, tmp_path: Path) -> None:
+def test_command_reports_this_machine(here: Doctor, tmp_path: Path) -> None:
     (tmp_path / "saved").mkdir()
     done = here("watch", "--for", "0s", "--format", "json", "--path", "saved", cwd=tmp_path)
     said = json.loads(done.stdout)
@@ -156,7 +156,7 @@ def test_the_command_tells_of_this_machine(here: Doctor, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
-def test_a_signal_ends_it_with_the_summary(tmp_path: Path, number: int) -> None:
+def test_signal_stops_the_watch_with_a_summary(tmp_path: Path, number: int) -> None:
     command = [sys.executable, "-m", "verl_doctor.toolkit", "watch", "--for", "1h", "--within", "0s"]
     with subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
@@ -184,7 +184,7 @@ def test_a_signal_ends_it_with_the_summary(tmp_path: Path, number: int) -> None:
         (("--ray-address", "10.0.0.1:6379"), "watch examines only this machine"),
     ],
 )
-def test_wrong_words(here: Doctor, tmp_path: Path, words: tuple[str, ...], why: str) -> None:
+def test_usage_errors(here: Doctor, tmp_path: Path, words: tuple[str, ...], why: str) -> None:
     done = here("watch", *words, cwd=tmp_path)
     assert done.returncode == 2
     assert why in done.stderr

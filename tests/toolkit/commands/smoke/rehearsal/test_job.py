@@ -83,7 +83,7 @@ def refused(one: Stage) -> Outcome:
     return caught.value.outcome
 
 
-def test_without_a_script_verls_trainer_runs_on_tiny_files_with_an_own_reward(tmp_path: Path) -> None:
+def test_default_job_uses_tiny_files_and_a_built_in_reward(tmp_path: Path) -> None:
     job = job_of(stage(tmp_path))
     assert job.argv[1:3] == ("-m", "verl.trainer.main_ppo")
     assert job.own_reward
@@ -94,13 +94,13 @@ def test_without_a_script_verls_trainer_runs_on_tiny_files_with_an_own_reward(tm
     assert (tmp_path / "own/plugin/vllm-0.31.0+cpu.dist-info/METADATA").exists()
 
 
-def test_what_the_user_has_downloaded_is_found_and_not_added_to(tmp_path: Path) -> None:
+def test_hub_cache_of_the_user_is_read_and_not_written(tmp_path: Path) -> None:
     job = job_of(replace(stage(tmp_path), environ={"XDG_CACHE_HOME": "/data/cache"}))
     assert job.variables["HF_HOME"] == "/data/cache/huggingface"
     assert str(job.variables["HF_DATASETS_CACHE"]).startswith(str(tmp_path))
 
 
-def test_a_script_keeps_its_reward_and_gives_the_first_rows_of_its_data(tmp_path: Path) -> None:
+def test_script_keeps_its_reward_and_uses_the_first_rows_of_its_data(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text(f"{json.dumps({'prompt': 'x'})}\n" * 50)
     script = ("custom_reward_function.path=mine.py", "trainer.n_gpus_per_node=4", "+mine.name=$(date)")
     job = job_of(stage(tmp_path, script=script))
@@ -115,7 +115,7 @@ def test_a_script_keeps_its_reward_and_gives_the_first_rows_of_its_data(tmp_path
 
 
 @pytest.mark.parametrize(("value", "named"), [("mine.py", True), ("null", False)])
-def test_unread_keys_of_the_reward_are_named(tmp_path: Path, value: str, *, named: bool) -> None:
+def test_unread_reward_keys_are_named(tmp_path: Path, value: str, *, named: bool) -> None:
     (tmp_path / "train.jsonl").write_text('{"prompt": 1}\n')
     one = stage(tmp_path, script=(f"custom_reward_function.path={value}",))
     one.facts[OldRewardKeys] = OldRewardKeys(("custom_reward_function.path",))  # type: ignore[index]
@@ -123,7 +123,7 @@ def test_unread_keys_of_the_reward_are_named(tmp_path: Path, value: str, *, name
     assert (said in notes_of(job_of(one))) == named
 
 
-def test_required_settings_of_a_script_are_not_added(tmp_path: Path) -> None:
+def test_settings_missing_from_the_script_are_not_added(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text('{"prompt": 1}\n')
     config = {
         "trainer/config/ppo_trainer.yaml": FILES["trainer/config/ppo_trainer.yaml"].replace(
@@ -139,7 +139,7 @@ def test_required_settings_of_a_script_are_not_added(tmp_path: Path) -> None:
         assert ("++actor_rollout_ref.rollout.name='vllm'" in words) == (script is None)
 
 
-def test_a_model_of_the_users_is_trained_when_it_is_small_enough(
+def test_model_of_the_user_is_trained_if_small_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = replace(stage(tmp_path), own_model=True, model=tmp_path / "own-model")
@@ -157,7 +157,7 @@ def test_a_model_of_the_users_is_trained_when_it_is_small_enough(
     assert f"++actor_rollout_ref.model.path='{tmp_path}/made'" in job_of(other).argv
 
 
-def test_data_with_pictures_get_a_model_that_sees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_image_data_get_a_vision_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "train.jsonl").write_text('{"prompt": 1, "images": []}\n')
     config = FILES["trainer/config/ppo_trainer.yaml"].replace("prompt_key", "image_key: images, prompt_key")
     one = stage(tmp_path, script=(), **{"trainer/config/ppo_trainer.yaml": config})
@@ -171,25 +171,25 @@ def test_data_with_pictures_get_a_model_that_sees(tmp_path: Path, monkeypatch: p
     assert asked == ["qwen2.5-vl"]
 
 
-def test_a_data_file_that_is_not_there_is_the_cause(tmp_path: Path) -> None:
+def test_missing_data_file_is_the_cause(tmp_path: Path) -> None:
     outcome = refused(stage(tmp_path, script=("data.train_files=gone.parquet",)))
     assert (outcome.status, outcome.code) == ("failed", "SMOKE151")
     assert "gone.parquet does not exist" in outcome.cause
 
 
-def test_a_column_that_is_not_there_is_the_cause(tmp_path: Path) -> None:
+def test_missing_column_is_the_cause(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text('{"question": 1, "answer": 2}\n')
     outcome = refused(stage(tmp_path, script=()))
     assert outcome.code == "SMOKE151"
     assert outcome.cause == "the data file train.jsonl has no column prompt: it has answer, question"
 
 
-def test_a_column_of_another_name_that_the_script_names_will_do(tmp_path: Path) -> None:
+def test_column_renamed_in_the_script_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text('{"question": 1, "answer": 2}\n')
     assert job_of(stage(tmp_path, script=("data.prompt_key=question",))).argv
 
 
-def test_a_queue_that_is_imported_and_not_installed_is_the_cause(tmp_path: Path) -> None:
+def test_missing_queue_package_is_the_cause(tmp_path: Path) -> None:
     one = stage(tmp_path, **NEEDS_QUEUE)
     outcome = refused(one)
     assert outcome.code == "SMOKE150"
@@ -210,7 +210,7 @@ def test_a_queue_that_is_imported_and_not_installed_is_the_cause(tmp_path: Path)
         ),
     ],
 )
-def test_a_release_that_cannot_is_recognised_by_its_sources(
+def test_unsupported_release_is_recognised_by_its_sources(
     tmp_path: Path, file: str, text: str, said: str
 ) -> None:
     outcome = refused(stage(tmp_path, **{file: text}))
@@ -218,13 +218,13 @@ def test_a_release_that_cannot_is_recognised_by_its_sources(
     assert said in outcome.cause
 
 
-def test_on_a_gpu_it_needs_no_place_for_a_platform(tmp_path: Path) -> None:
+def test_gpu_rehearsal_needs_no_platform_plugin(tmp_path: Path) -> None:
     job = job_of(stage(tmp_path, device="cuda", **{"plugin/platform/platform_base.py": ""}))
     assert "VERL_PLATFORM" not in job.variables
     assert not any("trainer.device" in word for word in job.argv)
 
 
-def test_a_vllm_for_gpus_cannot_be_the_rollout_of_a_rehearsal(tmp_path: Path) -> None:
+def test_gpu_build_of_vllm_is_not_applicable(tmp_path: Path) -> None:
     one = stage(tmp_path)
     one.facts[VllmPlatform] = VllmPlatform("cuda", "torch 2.11.0+cu130")  # type: ignore[index]
     outcome = refused(one)
@@ -232,7 +232,7 @@ def test_a_vllm_for_gpus_cannot_be_the_rollout_of_a_rehearsal(tmp_path: Path) ->
     assert "torch 2.11.0+cu130" in outcome.cause
 
 
-def test_what_hydra_refuses_is_the_cause(tmp_path: Path) -> None:
+def test_hydra_error_is_the_cause(tmp_path: Path) -> None:
     one = stage(tmp_path, script=())
     one.facts[Configuration] = Configuration("", "", "ppo", refused="no such group: model_engine=x")  # type: ignore[index]
     assert (refused(one).code, refused(one).status) == ("SMOKE152", "failed")

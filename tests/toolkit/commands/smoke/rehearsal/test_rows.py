@@ -11,7 +11,7 @@ from verl_doctor.toolkit.machine import Machine
 ROWS = [{"prompt": [{"role": "user", "content": f"{number}?"}]} for number in range(20)]
 
 
-def test_the_first_rows_of_lines_and_of_a_list_are_copied(tmp_path: Path) -> None:
+def test_first_rows_of_jsonl_and_json_are_copied(tmp_path: Path) -> None:
     (tmp_path / "lines.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
     (tmp_path / "list.json").write_text(json.dumps(ROWS[:3]))
     found = first_rows(Machine(cwd=tmp_path), sys.executable, ("lines.jsonl", "list.json"), tmp_path / "own")
@@ -23,14 +23,14 @@ def test_the_first_rows_of_lines_and_of_a_list_are_copied(tmp_path: Path) -> Non
     assert {one.columns for one in found} == {("prompt",)}
 
 
-def test_a_folder_is_a_matter_of_the_dataset_class_and_stays_where_it_is(tmp_path: Path) -> None:
+def test_folder_is_left_to_the_dataset_class(tmp_path: Path) -> None:
     (tmp_path / "rows").mkdir()
     assert first_rows(Machine(cwd=tmp_path), sys.executable, ("rows",), tmp_path / "own") == (
         Rows(tmp_path / "rows"),
     )
 
 
-def test_a_file_that_is_not_there_or_is_damaged_or_empty_is_named(tmp_path: Path) -> None:
+def test_missing_damaged_or_empty_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text("[1, 2")
     (tmp_path / "empty.jsonl").touch()
     said = {

@@ -17,19 +17,19 @@ def unit(number: int, state: str = "PENDING_CREATION") -> RayActor:
     return RayActor(f"a{number}", state, class_name="SimpleStorageUnit", needs={"CPU": 1.0})
 
 
-def test_actors_without_a_place_are_counted_beside_what_ray_has() -> None:
+def test_unplaced_actors_are_counted_with_the_available_resources() -> None:
     cluster = RayCluster("127.0.0.1:1", nodes=(NODE,), actors=(unit(1), unit(2), unit(3, "ALIVE")))
     assert waiting(cluster) == "Ray cannot start 2 x SimpleStorageUnit (1 CPU): it has 2 CPU, free are 0 CPU"
 
 
-def test_a_group_without_a_place_is_named_with_its_parts() -> None:
+def test_unplaced_group_is_named_with_its_parts() -> None:
     group = RayGroup("g", "PENDING", bundles=({"CPU": 3.0, "GPU": 1.0},))
     assert "placement group of 3 CPU and 1 GPU" in waiting(
         RayCluster("127.0.0.1:1", nodes=(NODE,), groups=(group,))
     )
 
 
-def test_the_control_store_is_that_of_the_raylet_in_the_folder(
+def test_control_store_belongs_to_the_raylet_of_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for pid, session in ((7, "/tmp/other"), (8, "/tmp/vd-1")):
@@ -43,7 +43,7 @@ def test_the_control_store_is_that_of_the_raylet_in_the_folder(
     assert asked == ["10.0.0.8:6379"]
 
 
-def test_nothing_waits_where_all_run() -> None:
+def test_running_actors_are_not_waiting() -> None:
     cluster = RayCluster("127.0.0.1:1", nodes=(NODE,), actors=(unit(1, "ALIVE"), unit(2, "DEAD")))
     assert waiting(cluster) == ""
 
@@ -61,7 +61,7 @@ LEFT = "The actor is dead because its worker process has died. Worker exit type:
         ("WORKER_DIED", LEFT, False),
     ],
 )
-def test_an_actor_that_was_not_ended_has_died(end: str, why: str, tells: bool) -> None:
+def test_unexpectedly_ended_actor_has_died(end: str, why: str, tells: bool) -> None:
     dead = RayActor("a", "DEAD", class_name="WorkerDict", pid=12, died=why, end=end)
     said = died(RayCluster("127.0.0.1:1", nodes=(NODE,), actors=(unit(1, "ALIVE"), dead)))
     assert said.startswith("a process of the job failed: WorkerDict (process 12) has died: ") is tells

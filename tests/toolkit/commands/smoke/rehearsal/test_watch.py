@@ -50,21 +50,21 @@ def test_parts_are_reported_with_their_seconds() -> None:
     assert run.watcher.part == "workers"
 
 
-def test_half_a_line_is_read_when_it_is_whole() -> None:
+def test_partial_line_is_read_once_complete() -> None:
     run = Run()
     run.after(1, BEGIN[:-20])
     run.after(1, BEGIN[-20:])
     assert [step.name for step in run.watcher.steps()] == ["imports"]
 
 
-def test_a_node_that_ray_will_never_have_ends_the_run_when_ray_insists() -> None:
+def test_unsatisfiable_ray_request_ends_the_run_once_repeated() -> None:
     run = Run()
     assert run.after(60, BEGIN + NO_NODE) is None
     reason = run.after(35, NO_NODE)
     assert reason == "Ray has no node with {'CPU': 3.0, 'cpu': 1.0}, and waits for one without end"
 
 
-def test_silence_after_a_failure_is_a_trainer_that_waits_for_the_dead() -> None:
+def test_silence_after_a_failure_ends_the_run() -> None:
     run = Run()
     assert [run.after(60, BEGIN + DRIVER + DEAD), run.after(40)] == [None, None]
     assert "the trainer waits for it" in str(run.after(10))
@@ -77,26 +77,26 @@ def test_silence_after_a_failure_is_a_trainer_that_waits_for_the_dead() -> None:
         "[reward] nobody died, exit code 0, EngineDeadError",
     ],
 )
-def test_what_a_reward_prints_and_survives_is_no_death(said: str) -> None:
+def test_error_printed_by_a_reward_is_not_a_death(said: str) -> None:
     run = Run()
     said = f"(RewardLoopWorker pid=5) {said}\n"
     assert [run.after(60, BEGIN + DRIVER + said), run.after(80), run.after(5, "step:1 - ok\n")] == [None] * 3
 
 
-def test_a_process_that_keeps_logging_after_a_failure_is_left_alone() -> None:
+def test_process_that_keeps_logging_after_a_failure_is_left_alone() -> None:
     run = Run()
     run.after(60, DEAD)
     assert [run.after(40, f"retry {number}\n") for number in range(5)] == [None] * 5
 
 
-def test_silence_is_examined_and_ends_the_run_if_ray_cannot_start_something() -> None:
+def test_silence_ends_the_run_if_ray_cannot_start_an_actor() -> None:
     run = Run(waits="Ray cannot start 8 x SimpleStorageUnit (1 CPU): it has 2 CPU, free are 0 CPU")
     assert run.after(80, BEGIN) is None
     assert run.after(50) is None
     assert str(run.after(20)).endswith("free are 0 CPU")
 
 
-def test_a_busy_process_is_queried_again() -> None:
+def test_busy_process_is_queried_again() -> None:
     run = Run()
     assert [run.after(10, BEGIN), run.after(70)] == [None, None]
     run.waits = "Ray cannot start it"
@@ -104,12 +104,12 @@ def test_a_busy_process_is_queried_again() -> None:
     assert "Ray cannot start it" in str(run.after(40))
 
 
-def test_silence_while_ray_has_started_all_goes_on() -> None:
+def test_silence_continues_if_ray_has_started_everything() -> None:
     run = Run()
     assert [run.after(100, BEGIN), run.after(100), run.after(100)] == [None, None, None]
 
 
-def test_a_silent_worker_is_left_alone_and_a_stopped_one_is_not() -> None:
+def test_busy_worker_is_left_alone_and_an_idle_one_ends_the_run() -> None:
     run = Run(waits="Ray cannot start it")
     assert run.after(60, BEGIN + DEAD) is None
     for _ in range(100):
@@ -123,7 +123,7 @@ def test_a_silent_worker_is_left_alone_and_a_stopped_one_is_not() -> None:
     assert "the trainer waits for it" in str(reason)
 
 
-def test_a_cluster_that_does_not_answer_ends_the_run_before_there_is_one_of_its_own() -> None:
+def test_unreachable_cluster_ends_the_run_early() -> None:
     run = Run()
     said = "[2026-11-21] gcs_rpc_client.h:151: Failed to connect to GCS at address 10.0.0.9:6379 within 5 seconds.\n"
     assert run.after(20, BEGIN + said) == "the Ray cluster that it tried to join does not respond"

@@ -49,7 +49,7 @@ def judgement(
     return judged(job, ran, watcher, begun=100.0)
 
 
-def test_a_step_that_moved_weights_has_passed(tmp_path: Path) -> None:
+def test_step_that_moved_weights_passes(tmp_path: Path) -> None:
     outcome = judgement(tmp_path, STEP, 0)
     assert outcome.status == "passed"
     assert outcome.notes[:2] == (
@@ -58,7 +58,7 @@ def test_a_step_that_moved_weights_has_passed(tmp_path: Path) -> None:
     )
 
 
-def test_settings_that_the_script_requests_in_vain_are_listed(tmp_path: Path) -> None:
+def test_replaced_and_dropped_settings_are_listed(tmp_path: Path) -> None:
     said = "\n".join(judgement(tmp_path, STEP, 0).notes)
     assert "replaced trainer.n_gpus_per_node: 8 -> 1 (device: there is one)" in said
     assert "trainer.device" not in said
@@ -79,27 +79,27 @@ def test_settings_that_the_script_requests_in_vain_are_listed(tmp_path: Path) ->
         ),
     ],
 )
-def test_the_phase_is_that_of_the_part_that_was_going_on(tmp_path: Path, reached: str, phase: str) -> None:
+def test_phase_follows_from_the_running_part(tmp_path: Path, reached: str, phase: str) -> None:
     assert judgement(tmp_path, reached + TRACE, 1).phase == phase
 
 
-def test_a_step_that_moved_nothing_has_failed(tmp_path: Path) -> None:
+def test_step_that_moved_nothing_fails(tmp_path: Path) -> None:
     outcome = judgement(tmp_path, STEP, 0, after="ab")
     assert (outcome.status, outcome.code) == ("failed", "SMOKE157")
 
 
-def test_with_the_users_reward_a_step_that_moved_nothing_is_a_hint(tmp_path: Path) -> None:
+def test_step_with_equal_user_rewards_that_moved_nothing_is_a_hint(tmp_path: Path) -> None:
     equal = STEP.replace("0.1", "0.8").replace("2.5", "0.0")
     outcome = judgement(tmp_path, equal, 0, own=False, after="ab")
     assert outcome.status == "passed"
     assert "all answers got the same reward" in outcome.notes[0]
 
 
-def test_weights_that_do_not_arrive_in_the_rollout_are_a_failure(tmp_path: Path) -> None:
+def test_weights_missing_from_the_rollout_are_a_failure(tmp_path: Path) -> None:
     assert judgement(tmp_path, STEP, 0, received="ab").code == "SMOKE158"
 
 
-def test_the_first_cause_and_the_part_are_reported(tmp_path: Path) -> None:
+def test_first_cause_and_part_are_reported(tmp_path: Path) -> None:
     outcome = judgement(tmp_path, TRACE, 1)
     assert (outcome.status, outcome.code) == ("failed", "SMOKE156")
     assert outcome.cause.startswith("KeyError: 'answer'")
@@ -119,27 +119,27 @@ def test_the_first_cause_and_the_part_are_reported(tmp_path: Path) -> None:
         (End("time", "it did not finish within 600 s"), "SMOKE111"),
     ],
 )
-def test_a_run_that_was_stopped_reports_why(tmp_path: Path, end: End, code: str) -> None:
+def test_stopped_run_reports_the_reason(tmp_path: Path, end: End, code: str) -> None:
     outcome = judgement(tmp_path, "ray init kwargs\n", None, end=end)
     assert outcome.code == code
     assert end.sentence in outcome.cause
 
 
-def test_a_trainer_that_got_nothing_is_not_the_first_cause(tmp_path: Path) -> None:
+def test_trainer_without_samples_is_not_the_first_cause(tmp_path: Path) -> None:
     nothing = "Sync replay buffer selected terminal groups with no materializable trajectories."
     dashboard = "Traceback (most recent call last):\nRuntimeError: Module MetricsHead failed to start. Received EOF from pipe.\n"
     text = f"{dashboard}{TRACE}Error executing job with overrides: ['a=1']\nTraceback (most recent call last):\nRuntimeError: {nothing}\n"
     assert judgement(tmp_path, text, 1).cause.startswith("KeyError: 'answer'")
 
 
-def test_prompts_that_failed_while_the_step_continued_are_reported(tmp_path: Path) -> None:
+def test_failed_prompts_of_a_completed_step_are_reported(tmp_path: Path) -> None:
     text = f"(A pid=3) ERROR: Error in _run_prompt for uid=9acad06c\n{TRACE}{STEP}"
     outcome = judgement(tmp_path, text, 0)
     assert outcome.status == "passed"
     assert "1 prompt failed, and verl went on without: KeyError: 'answer'" in outcome.notes
 
 
-def test_an_end_without_output_is_reported_with_its_status(tmp_path: Path) -> None:
+def test_exit_without_output_is_reported_with_its_status(tmp_path: Path) -> None:
     assert "status -9" in judgement(tmp_path, "", -9).cause
 
 
@@ -156,19 +156,19 @@ def test_parts_of_the_step_come_from_the_witness() -> None:
     ]
 
 
-def test_a_run_without_a_witness_passes_without_a_proof() -> None:
+def test_run_without_a_witness_passes_without_proof() -> None:
     assert weights_wrong(None, own_reward=False) is None
     assert describe_weights(None, {"actor/grad_norm": 1.0}) == [
         "whether the weights moved could not be seen (actor/grad_norm 1)"
     ]
 
 
-def test_a_warm_up_with_an_empty_cache_is_reported() -> None:
+def test_warmup_with_an_empty_cache_is_reported() -> None:
     said = describe_weights(Weights(9, 0, 0, 0), {"actor/lr": 0.0, "actor/grad_norm": 1.0})
     assert said == [
         "the weights did not move (actor/grad_norm 1): the learning rate of the first step is 0, as a warm-up begins"
     ]
 
 
-def test_a_change_too_small_for_the_rollout_is_reported() -> None:
+def test_change_too_small_for_the_rollout_is_reported() -> None:
     assert "too small" in describe_weights(Weights(9, 9, 0, 0), {})[1]
