@@ -45,7 +45,7 @@ def test_active_environment_wins_over_a_venv(tmp_path: Path) -> None:
     assert (target.python, target.passed_over) == (active, "")
 
 
-def test_an_active_conda_base_makes_room_for_an_environment_with_a_job(tmp_path: Path) -> None:
+def test_environment_of_the_job_wins_over_an_active_conda_base(tmp_path: Path) -> None:
     base, venv = (
         environment(tmp_path / "base", "conda"),
         environment(tmp_path / ".venv", "verl-0.6.1.dist-info"),
@@ -57,7 +57,7 @@ def test_an_active_conda_base_makes_room_for_an_environment_with_a_job(tmp_path:
     assert found(tmp_path, CONDA_PREFIX=str(tmp_path / "base")).python == base
 
 
-def test_a_venv_that_anybody_may_write_to_is_not_run(tmp_path: Path) -> None:
+def test_world_writable_venv_is_not_run(tmp_path: Path) -> None:
     environment(tmp_path / ".venv", "verl")
     (tmp_path / ".venv").chmod(0o777)
     target = found(tmp_path)
@@ -95,13 +95,13 @@ def test_the_launch_script_names_the_environment(tmp_path: Path, line: str) -> N
     "line",
     ["source nowhere/bin/activate", "conda activate", "conda activate nowhere", "python -m x", "conda run"],
 )
-def test_what_a_script_does_not_name_is_not_invented(tmp_path: Path, line: str) -> None:
+def test_undetermined_interpreter_in_a_script_is_not_guessed(tmp_path: Path, line: str) -> None:
     script = tmp_path / "run.sh"
     script.write_text(f"{line}\n")
     assert interpreter_of(script, Machine(cwd=tmp_path, environ={"HOME": str(tmp_path)})) is None
 
 
-def test_the_first_line_names_what_is_examined_and_why(here: Doctor, tmp_path: Path) -> None:
+def test_first_line_names_the_examined_environment_and_the_reason(here: Doctor, tmp_path: Path) -> None:
     python = environment(tmp_path / "envs" / "train", "verl")
     (tmp_path / "run.sh").write_text(f"set -e\n{python} -m verl.trainer.main_ppo\n")
     said = here("check", "--select", "PY100", "run.sh", cwd=tmp_path).stderr

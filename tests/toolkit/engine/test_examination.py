@@ -54,7 +54,7 @@ def session(tmp_path: Path) -> Session:
     return Session(Machine(cwd=tmp_path), target, Config(), registry, Selection())
 
 
-def test_this_machine_is_looked_at_once_and_judged(session: Session, tmp_path: Path) -> None:
+def test_machine_is_observed_once_and_judged(session: Session, tmp_path: Path) -> None:
     watched: list[str] = []
     found = examine(Request(session), watched.append)
     assert found.report.verdict == "failures"
@@ -65,18 +65,18 @@ def test_this_machine_is_looked_at_once_and_judged(session: Session, tmp_path: P
     assert (found.session, found.facts_of) == (session, "")
 
 
-def test_every_examination_is_a_fresh_look(session: Session, tmp_path: Path) -> None:
+def test_every_examination_observes_afresh(session: Session, tmp_path: Path) -> None:
     assert examine(Request(session)).report.verdict == "failures"
     (tmp_path / "word").write_text("good")
     assert examine(Request(session)).report.verdict == "ok"
 
 
-def test_known_facts_are_judged_and_not_observed(session: Session, tmp_path: Path) -> None:
+def test_known_facts_are_judged_without_observing(session: Session, tmp_path: Path) -> None:
     assert examine(Request(session, known={Word: Word("good")})).report.verdict == "ok"
     assert not (tmp_path / "looks").exists()
 
 
-def test_observing_judges_nothing(session: Session) -> None:
+def test_observing_does_not_judge(session: Session) -> None:
     def never(_: Word) -> Iterator[Finding]:
         raise AssertionError
         yield

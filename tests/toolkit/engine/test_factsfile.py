@@ -119,7 +119,7 @@ def reread(part: Collector, answer: Any, folder: Path) -> Any:
 @pytest.mark.parametrize("part", PORTABLE, ids=lambda part: part.name)
 @settings(max_examples=cases(3), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_every_portable_fact_comes_back_as_it_was(
+def test_every_portable_fact_survives_a_round_trip(
     part: Collector, tmp_path: Path, data: st.DataObject
 ) -> None:
     fact = data.draw(values(part.fact))
@@ -131,17 +131,17 @@ def test_an_unknown_keeps_its_kind(answer: Unknown, tmp_path: Path) -> None:
     assert reread(shelf, answer, tmp_path) == answer
 
 
-def test_a_kind_that_only_a_plugin_has_becomes_the_nearest_kind(tmp_path: Path) -> None:
+def test_kind_defined_by_a_plugin_becomes_its_base_kind(tmp_path: Path) -> None:
     assert reread(shelf, OutOfReach("too high"), tmp_path) == Absent("too high")
 
 
-def test_a_file_name_that_is_no_utf8_survives() -> None:
+def test_file_name_that_is_not_utf8_survives() -> None:
     text = factsfile.dump({Shelf: {"path": os.fsdecode(b"/x\xff")}}, [shelf], "0")
     assert text.isascii()
     assert json.loads(text)["facts"]["Shelf"]["is"]["path"] == "/x\udcff"
 
 
-def test_entries_are_cut_out_of_a_file_as_it_is_laid_out_and_read_from_any_other(tmp_path: Path) -> None:
+def test_entries_are_read_from_any_json_layout(tmp_path: Path) -> None:
     named = {Shelf: {"books": 3, "path": '/x\n  "Shelf": 7\udcff'}, Road: Absent("no road")}
     text = factsfile.dump(named, [shelf, road], "0")
     for layout in (text, json.dumps(json.loads(text)), text.replace("\n ", "\n")):
@@ -152,14 +152,14 @@ def test_entries_are_cut_out_of_a_file_as_it_is_laid_out_and_read_from_any_other
 
 
 @pytest.mark.parametrize("cut", [10, 100, -2, -5, -30])
-def test_a_file_that_was_cut_off_is_refused(cut: int, tmp_path: Path) -> None:
+def test_truncated_file_is_refused(cut: int, tmp_path: Path) -> None:
     path = tmp_path / "facts.json"
     path.write_text(factsfile.dump({Shelf: Shelf(3), Road: Absent("no road")}, [shelf, road], "0")[:cut])
     with pytest.raises(UsageError, match="is no facts file"):
         factsfile.texts_in(path)
 
 
-def test_the_kind_of_what_could_not_be_had_comes_back() -> None:
+def test_kind_of_an_unknown_survives_a_round_trip() -> None:
     answer = Unknown("in other words", kind="not tried")
     assert factsfile.entry(answer) == {"unknown": "in other words", "kind": "not tried"}
     assert factsfile.restore("", shelf, factsfile.entry(answer)) == answer
@@ -180,5 +180,5 @@ def test_the_kind_of_what_could_not_be_had_comes_back() -> None:
         ("no verl was found", ""),
     ],
 )
-def test_files_of_0_1_0_have_it_from_their_sentence(reason: str, kind: UnknownKind) -> None:
+def test_kinds_in_files_of_0_1_0_follow_from_the_reason(reason: str, kind: UnknownKind) -> None:
     assert factsfile.restore("", shelf, {"unknown": reason}) == Unknown(reason, kind=kind)

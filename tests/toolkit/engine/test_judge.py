@@ -77,17 +77,17 @@ def results(*checks, given=None, selection=Selection(), collectors=()):  # noqa:
     return {result.code: result for result in judged}
 
 
-def test_a_rule_that_finds_nothing_passes() -> None:
+def test_rule_without_findings_passes() -> None:
     assert results(disk_is_full, given={Disk: Disk(5)})["HOST901"].status == "pass"
 
 
-def test_a_finding_takes_the_severity_of_its_rule() -> None:
+def test_finding_takes_the_severity_of_its_rule() -> None:
     result = results(disk_is_full, disk_is_nearly_full, given={Disk: Disk(5)})["HOST902"]
     assert result.status == "warn"
     assert result.findings[0].severity == "warning"
 
 
-def test_what_follows_from_a_failed_rule_is_masked() -> None:
+def test_rule_that_depends_on_a_failed_one_is_skipped() -> None:
     found = results(disk_is_full, disk_is_nearly_full, given={Disk: Disk(0)})
     assert found["HOST901"].status == "fail"
     assert found["HOST902"].status == "skipped"
@@ -103,12 +103,12 @@ def test_what_follows_from_a_failed_rule_is_masked() -> None:
         (Selection(select=("HOST901", "HOST902")), "skipped"),
     ],
 )
-def test_a_rule_that_the_user_left_out_masks_no_other(selection: Selection, status: str) -> None:
+def test_deselected_rule_masks_no_other(selection: Selection, status: str) -> None:
     found = results(disk_is_full, disk_is_nearly_full, given={Disk: Disk(0)}, selection=selection)
     assert found["HOST902"].status == status
 
 
-def test_a_rule_that_breaks_is_one_error_and_the_run_goes_on() -> None:
+def test_broken_rule_is_one_error_and_the_run_continues() -> None:
     found = results(broken_rule, disk_is_full, given={Disk: Disk(5)})
     assert found["HOST903"].status == "error"
     assert "KeyError" in found["HOST903"].reason
@@ -124,19 +124,19 @@ def test_a_rule_that_breaks_is_one_error_and_the_run_goes_on() -> None:
         (Broken("it burnt"), "error"),
     ],
 )
-def test_a_missing_fact_is_never_a_pass(missing: Unknown, status: str) -> None:
+def test_missing_fact_is_never_a_pass(missing: Unknown, status: str) -> None:
     result = results(disk_is_full, given={Disk: missing})["HOST901"]
     assert result.status == status
     assert result.reason == missing.reason
 
 
-def test_a_costly_rule_waits_for_deep() -> None:
+def test_costly_rule_runs_only_with_deep() -> None:
     assert results(cable_is_short, given={Cable: Cable(1)})["NET901"].reason == "needs --deep"
     deep = Selection(costs=frozenset({"instant", "live"}))
     assert results(cable_is_short, given={Cable: Cable(1)}, selection=deep)["NET901"].status == "fail"
 
 
-def test_what_only_a_costly_rule_needs_is_no_part_of_a_quick_look() -> None:
+def test_fact_needed_only_by_a_costly_rule_is_skipped_in_a_quick_run() -> None:
     @collector()
     def cables(disk: Disk) -> Cable:
         return Cable(disk.free)
@@ -153,7 +153,7 @@ def test_an_irrelevant_rule_is_not_applicable_with_its_reason() -> None:
     assert results(unused, given={Disk: Disk(0)})["NET902"].status == "fail"
 
 
-def test_an_ignore_holds_until_its_last_day_and_then_comes_back() -> None:
+def test_ignore_entry_expires_after_its_last_day() -> None:
     for until, status in ((TODAY, "skipped"), (date(2026, 11, 20), "fail")):
         selection = Selection(ignores={"HOST901": Ignore("known, OPS-12", until)})
         result = results(disk_is_full, given={Disk: Disk(0)}, selection=selection)["HOST901"]
@@ -161,7 +161,7 @@ def test_an_ignore_holds_until_its_last_day_and_then_comes_back() -> None:
         assert "OPS-12" in result.reason
 
 
-def test_ignoring_a_family_silences_its_rules_and_a_rule_of_it_may_say_otherwise() -> None:
+def test_ignoring_a_family_can_be_overridden_for_one_rule() -> None:
     ignores = {"HOST": Ignore("all of them", TODAY), "HOST901": Ignore("long known", date(2000, 1, 1))}
     judged = judge([disk_is_full], Collection([], {Disk: Disk(0)}), Selection(ignores=ignores), today=TODAY)
     assert judged[0].status == "fail", "the rule's own entry has run out"
@@ -170,7 +170,7 @@ def test_ignoring_a_family_silences_its_rules_and_a_rule_of_it_may_say_otherwise
     assert (judged[0].status, judged[0].reason) == ("skipped", f"ignored until {TODAY}: all of them")
 
 
-def test_requirements_in_a_circle_do_not_stop_the_run() -> None:
+def test_circular_requirements_do_not_stop_the_run() -> None:
     one = check("RAY901", requires={"RAY902"})(disk_is_full.judge)
     two = check("RAY902", requires={"RAY901"})(disk_is_full.judge)
     assert {result.status for result in results(one, two, given={Disk: Disk(5)}).values()} == {"pass"}
@@ -185,7 +185,7 @@ def test_selecting_a_family_or_a_code_and_ignoring_one() -> None:
     assert unknown_words(("HOST", "CUDA"), [disk_is_full]) == ["CUDA"]
 
 
-def test_each_fact_is_collected_once_however_many_rules_ask() -> None:
+def test_each_fact_is_collected_once() -> None:
     asked = []
 
     @collector()
@@ -197,7 +197,7 @@ def test_each_fact_is_collected_once_however_many_rules_ask() -> None:
     assert asked == [1]
 
 
-def test_a_collector_that_hangs_is_an_error_after_its_time_limit() -> None:
+def test_hanging_collector_is_an_error_after_its_time_limit() -> None:
     release = threading.Event()
 
     @collector(timeout=0.05)
@@ -211,7 +211,7 @@ def test_a_collector_that_hangs_is_an_error_after_its_time_limit() -> None:
     assert "took longer" in result.reason
 
 
-def test_a_collector_that_raises_is_an_error_with_its_trace() -> None:
+def test_failing_collector_is_an_error_with_its_traceback() -> None:
     @collector()
     def disk() -> Disk:
         raise OSError("input/output error")
@@ -222,7 +222,7 @@ def test_a_collector_that_raises_is_an_error_with_its_trace() -> None:
     assert "Traceback" in result.trace
 
 
-def test_facts_that_need_each_other_are_broken_instead_of_hanging() -> None:
+def test_circular_facts_are_broken_instead_of_hanging() -> None:
     @collector()
     def disk(cable: Cable) -> Disk:
         return Disk(cable.length)
@@ -234,7 +234,7 @@ def test_facts_that_need_each_other_are_broken_instead_of_hanging() -> None:
     assert "need each other" in results(disk_is_full, collectors=[disk, cable])["HOST901"].reason
 
 
-def test_facts_are_collected_side_by_side() -> None:
+def test_facts_are_collected_in_parallel() -> None:
     meeting = threading.Barrier(2, timeout=60)
 
     @collector()
@@ -254,12 +254,12 @@ def test_facts_are_collected_side_by_side() -> None:
     )
 
 
-def test_a_misspelt_fact_is_noticed_when_the_rule_is_declared() -> None:
+def test_misspelled_fact_is_detected_at_declaration() -> None:
     with pytest.raises(TypeError, match="must name one fact type"):
         needs_of(lambda disk: disk)
 
 
-def test_paths_say_whether_a_job_would_start() -> None:
+def test_path_state_predicts_whether_a_job_would_start() -> None:
     def state(disk: object) -> str:
         judged = judge([disk_is_full], Collection([], {Disk: disk}), Selection(), today=TODAY)
         return Report({}, judged).paths[0].state
@@ -282,7 +282,7 @@ def test_exit_codes() -> None:
 
 
 @unless_disturbed
-def test_a_wait_for_one_fact_does_not_hold_up_the_clock_of_another() -> None:
+def test_time_limit_excludes_waiting_for_other_facts() -> None:
     """A collector's limit covers its own work, not the facts that it waits for."""
 
     @collector(timeout=5)
@@ -297,19 +297,19 @@ def test_a_wait_for_one_fact_does_not_hold_up_the_clock_of_another() -> None:
     assert results(disk_is_full, collectors=[cable, disk])["HOST901"].status == "pass"
 
 
-def test_masking_goes_on_through_what_was_masked() -> None:
+def test_masking_is_transitive() -> None:
     third = check("HOST904", requires={"HOST902"})(disk_is_full.judge)
     found = results(disk_is_full, disk_is_nearly_full, third, given={Disk: Disk(0)})
     assert (found["HOST904"].status, found["HOST904"].reason) == ("skipped", "follows from HOST901")
 
 
-def test_a_requirement_that_could_not_be_judged_masks_too() -> None:
+def test_requirement_that_could_not_be_judged_masks_too() -> None:
     third = check("NET903", requires={"HOST901"})(cable_is_short.judge)
     found = results(disk_is_full, third, given={Disk: Unknown("nobody looked"), Cable: Cable(1)})
     assert found["NET903"].status == "skipped"
 
 
-def test_what_was_tried_counts_though_a_requirement_could_not_look() -> None:
+def test_live_rule_counts_if_its_requirement_could_not_be_judged() -> None:
     tried = check("NET904", requires={"HOST901"}, cost="live")(cable_is_short.judge)
     deep = Selection(costs=frozenset({"instant", "live"}))
     given = {Disk: Unknown("nobody looked"), Cable: Cable(1)}
@@ -318,7 +318,7 @@ def test_what_was_tried_counts_though_a_requirement_could_not_look() -> None:
     assert found["NET904"].reason == "follows from HOST901"
 
 
-def test_a_requirement_that_the_user_silenced_does_not_mask() -> None:
+def test_ignored_requirement_does_not_mask() -> None:
     selection = Selection(ignores={"HOST901": Ignore("known", TODAY)})
     assert (
         results(disk_is_full, disk_is_nearly_full, given={Disk: Disk(0)}, selection=selection)[
@@ -331,7 +331,7 @@ def test_a_requirement_that_the_user_silenced_does_not_mask() -> None:
 @pytest.mark.parametrize(
     "yielded", [Finding("x", Evidence("y"), severity="critical"), Finding(3, Evidence("y")), "text"]
 )  # type: ignore[arg-type]
-def test_a_rule_that_yields_something_else_is_broken_and_not_a_pass(yielded: object) -> None:
+def test_rule_that_yields_other_values_is_broken(yielded: object) -> None:
     @check("HOST905")
     def odd(disk: Disk) -> Iterator[Finding]:
         """Odd."""
@@ -340,7 +340,7 @@ def test_a_rule_that_yields_something_else_is_broken_and_not_a_pass(yielded: obj
     assert results(odd, given={Disk: Disk(5)})["HOST905"].status == "error"
 
 
-def test_a_rule_that_wants_to_exit_ends_only_itself() -> None:
+def test_rule_that_exits_ends_only_itself() -> None:
     @check("HOST906")
     def leaving(disk: Disk) -> Iterator[Finding]:
         """Leaving."""
@@ -351,7 +351,7 @@ def test_a_rule_that_wants_to_exit_ends_only_itself() -> None:
     assert (found["HOST906"].status, found["HOST901"].status) == ("error", "pass")
 
 
-def test_nothing_judged_is_not_ok() -> None:
+def test_verdict_without_judgements_is_not_ok() -> None:
     def verdict(disk: object, **more: object) -> str:
         judged = judge([disk_is_full], Collection([], {Disk: disk}), Selection(**more), today=TODAY)  # type: ignore[arg-type]
         return Report({}, judged).verdict
@@ -361,7 +361,7 @@ def test_nothing_judged_is_not_ok() -> None:
     assert verdict(Disk(0), ignores={"HOST901": Ignore("known", TODAY)}) == "could_not_check"
 
 
-def test_a_rule_about_a_path_that_was_not_selected_is_named() -> None:
+def test_deselected_rule_about_a_path_is_named() -> None:
     other = check("HOST907", paths=training)(disk_is_full.judge)
     collection = Collection([], {Disk: Disk(5)})
     judged = judge([disk_is_full, other], collection, Selection(select=("HOST901",)), today=TODAY)
@@ -369,7 +369,7 @@ def test_a_rule_about_a_path_that_was_not_selected_is_named() -> None:
     assert (report.paths[0].state, report.paths[0].not_judged) == ("no_fault_found", ("HOST907",))
 
 
-def test_nothing_is_collected_to_say_what_was_not_selected() -> None:
+def test_listing_deselected_rules_collects_no_facts() -> None:
     """Reading Ray and transformers takes seconds: `--select VLLM` must not pay for them."""
     looked: list[str] = []
 
@@ -389,7 +389,7 @@ def test_nothing_is_collected_to_say_what_was_not_selected() -> None:
     assert looked == []
 
 
-def test_what_stops_every_job_stops_each_path() -> None:
+def test_finding_that_stops_every_job_stops_each_path() -> None:
     @check("HOST908")
     def fatal(disk: Disk) -> Iterator[Finding]:
         """Fatal."""
@@ -399,6 +399,6 @@ def test_what_stops_every_job_stops_each_path() -> None:
     assert [(path.state, path.codes) for path in Report({}, judged).paths] == [("will_fail", ("HOST908",))]
 
 
-def test_a_word_selects_a_whole_family_and_never_part_of_its_letters() -> None:
+def test_selector_matches_whole_families_only() -> None:
     assert unknown_words(("HOST", "HOST9", "HOST901"), [disk_is_full]) == []
     assert unknown_words(("H", "HOS", "HOST8", ""), [disk_is_full]) == ["H", "HOS", "HOST8", ""]

@@ -30,7 +30,7 @@ def facts(clusters: RayClusters | Unknown, place: Place = PLACE) -> Collection:
     return Collection((), {RayClusters: clusters, RayAddresses: RayAddresses((place,))})
 
 
-def test_the_one_that_is_named_is_the_only_one():
+def test_only_the_named_ray_is_queried():
     named = RayCluster("10.0.0.5:1", also=(ASKED,))
     asked = queried_clusters(ASKED, facts(RayClusters((OTHER, named), ASKED)))
     assert isinstance(asked, RayClusters)
@@ -47,7 +47,7 @@ def test_the_one_that_is_named_is_the_only_one():
         (NOTHING, PLACE, "cannot be read: there is none; --python names"),
     ],
 )  # fmt: skip
-def test_an_uninformative_log_is_reported_and_no_other_is_shown(clusters, place, why):
+def test_uninformative_address_is_reported_without_an_alternative(clusters, place, why):
     asked = queried_clusters(ASKED, facts(clusters, place))
     assert isinstance(asked, Unknown)
     assert why in asked.reason
@@ -56,12 +56,12 @@ def test_an_uninformative_log_is_reported_and_no_other_is_shown(clusters, place,
     assert len(list(text_lines(found, None, every=True))) == 1
 
 
-def test_all_that_are_known_tell_nothing():
+def test_unreadable_clusters_give_unknown():
     found = placement(RayClusters((replace(OTHER, refused="no token"),)), NOTHING, NOTHING, NOTHING)
     assert headline(found) == ("UNKNOWN", "the Ray at 10.0.0.9:6379 could not be read: no token")
 
 
-def test_clean_judges_the_rest():
+def test_clean_continues_with_the_other_kinds():
     actor = Leftover(
         "actor", "cache", ("its job has finished",), KillActor(OTHER.address, "s", "a", "python")
     )

@@ -57,14 +57,14 @@ def by_name(parts: list[Part]) -> dict[tuple[str, str], Part]:
     return {(type(part).__name__, registry._name(part)): part for part in parts}
 
 
-def test_the_index_declares_what_the_modules_do() -> None:
+def test_index_matches_the_module_declarations() -> None:
     ours, indexed = by_name(imported_parts()), by_name(restored(INDEX["parts"]))
     assert ours.keys() == indexed.keys()
     for name, part in ours.items():
         assert declared(indexed[name]) == declared(part)
 
 
-def test_an_indexed_part_keeps_its_functions_for_later() -> None:
+def test_indexed_part_defers_loading_its_functions() -> None:
     parts = restored(INDEX["parts"])
     functions = [
         part.judge if isinstance(part, Check) else part.plan if isinstance(part, Fix) else part.collect
@@ -74,7 +74,7 @@ def test_an_indexed_part_keeps_its_functions_for_later() -> None:
     assert {type(part) for part in parts} == {Check, Fix, Collector}
 
 
-def test_recorded_machines_are_judged_as_with_all_rules_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_gives_the_same_results_as_imported_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = machine_facts.machine("h200-with-job")
     plain = [replace(result, seconds=0) for result in machine_facts.judged(facts)]
     indexed = registry.load()
@@ -83,7 +83,7 @@ def test_recorded_machines_are_judged_as_with_all_rules_imported(monkeypatch: py
     assert any(result.findings for result in plain)
 
 
-def test_a_rule_without_its_facts_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rule_without_its_facts_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: set[str] = set()
     really = deferred.imported
 
@@ -101,7 +101,7 @@ def test_a_rule_without_its_facts_is_not_imported(monkeypatch: pytest.MonkeyPatc
     assert len(taken) < len(checks) / 10
 
 
-def test_a_plugin_may_hold_a_rule_of_ours() -> None:
+def test_plugin_may_contain_a_built_in_rule() -> None:
     """It names the same function as the index does without its module."""
     ours, indexed = imported_parts()[0], restored(INDEX["parts"])[0]
     shelf = registry._Shelf()
@@ -169,7 +169,7 @@ def settle() -> None:
 
 
 @pytest.mark.slow
-def test_the_index_follows_the_files(tree: Path, tmp_path: Path) -> None:
+def test_index_is_updated_with_the_files(tree: Path, tmp_path: Path) -> None:
     rule = tree / "checks" / "driver" / "libcuda_is_a_stub.py"
     listing, log = ["explain", "--list"], tmp_path / "log"
     log.write_text("/usr/bin/ld: cannot find -lcuda\n")
@@ -223,7 +223,7 @@ def test_the_index_follows_the_files(tree: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_wheel_ships_counts_for_its_own_files_alone(tree: Path, tmp_path: Path) -> None:
+def test_shipped_index_is_used_only_for_unchanged_files(tree: Path, tmp_path: Path) -> None:
     program = ["-m", "verl_doctor.toolkit.engine.index_write", str(tree / "toolkit")]
     subprocess.run([sys.executable, *program], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tree / ".dev")}, check=True)  # fmt: skip
     home = tmp_path / "home"

@@ -35,13 +35,13 @@ def problem() -> str:
     return found.error
 
 
-def test_one_of_ours_is_loaded(plugin: Path) -> None:
+def test_own_plugin_is_loaded(plugin: Path) -> None:
     assert "offers no check" in problem()
     assert (plugin.parent / "ran").exists()
 
 
 @pytest.mark.parametrize("place", ["", "entry_points.txt"])
-def test_one_that_anybody_may_write_is_not(plugin: Path, place: str) -> None:
+def test_world_writable_plugin_is_not_loaded(plugin: Path, place: str) -> None:
     (plugin / place).chmod(0o777)
     assert (
         f"it is not loaded: another user could have written its list of plug-ins: anybody may write to {plugin}"
@@ -53,13 +53,13 @@ def test_one_that_anybody_may_write_is_not(plugin: Path, place: str) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("place", ["", "entry_points.txt"])
-def test_one_of_another_user_is_not(plugin: Path, place: str) -> None:
+def test_plugin_of_another_user_is_not_loaded(plugin: Path, place: str) -> None:
     os.chown(plugin / place, NOBODY, NOBODY)
     assert f"belongs to user {NOBODY}" in problem()
     assert not (plugin.parent / "ran").exists()
 
 
-def test_the_path_is_searched_for_plugins_before_importlib_is(tmp_path: Path) -> None:
+def test_path_is_searched_for_plugins_without_importlib(tmp_path: Path) -> None:
     """What is no plain folder of distributions counts as if it held one."""
     others = tmp_path / "others-1.0.dist-info"
     others.mkdir()

@@ -201,7 +201,7 @@ CHANGES: Mapping[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_whatever_changes_the_verdict_follows(place: Path, change: str) -> None:
+def test_every_relevant_change_is_noticed(place: Path, change: str) -> None:
     here = session(place)
     first, reused = judged(here)
     assert reused is None
@@ -224,7 +224,7 @@ def test_whatever_changes_the_verdict_follows(place: Path, change: str) -> None:
     assert judged(here) == (second, 2)
 
 
-def test_nothing_is_run_again(place: Path) -> None:
+def test_unchanged_environment_is_not_collected_again(place: Path) -> None:
     here = session(place)
     judged(here)
     before = dict(counts)
@@ -269,7 +269,7 @@ def test_permission(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         lambda here: replace(here, config=Config(marker="ours")),
     ],
 )
-def test_another_question_has_another_answer(place: Path, other: Callable[[Session], Session]) -> None:
+def test_other_options_give_a_separate_result(place: Path, other: Callable[[Session], Session]) -> None:
     here = session(place)
     judged(here)
     results, reused = judged(other(here))
@@ -277,7 +277,7 @@ def test_another_question_has_another_answer(place: Path, other: Callable[[Sessi
     assert results == afresh(other(here))
 
 
-def test_another_doctor(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_doctor_ignores_the_record(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = session(place)
     judged(here)
     monkeypatch.setattr(kept_index, "state", lambda: "other sources")
@@ -313,7 +313,7 @@ def record(place: Path) -> Path:
     return file
 
 
-def test_record_is_ours_alone(place: Path) -> None:
+def test_record_writable_by_others_is_ignored(place: Path) -> None:
     here = session(place)
     judged(here)
     file = record(place)
@@ -347,7 +347,7 @@ def test_damaged_record(place: Path, damage: Callable[[str], str]) -> None:
     assert judged(here)[0] == first
 
 
-def test_what_depends_on_more_than_files_is_not_kept(place: Path) -> None:
+def test_fact_from_a_started_program_is_not_recorded(place: Path) -> None:
     @collector(kept=True)
     def hasty(machine: Machine, weather: Weather, target: Target) -> Things:
         """Start a program."""
@@ -359,7 +359,7 @@ def test_what_depends_on_more_than_files_is_not_kept(place: Path) -> None:
     assert judged(replace(here, registry=registry))[1] is None
 
 
-def test_what_is_unknown_is_not_kept(place: Path) -> None:
+def test_unknown_fact_is_not_recorded(place: Path) -> None:
     """A slow disk may be the reason. What does not exist is known."""
     answers: list[Unknown] = [Unknown("too slow"), Absent("none")]
 
@@ -379,7 +379,7 @@ def test_what_is_unknown_is_not_kept(place: Path) -> None:
     assert judged(here)[1] == 2
 
 
-def test_selected_rules_use_the_record_and_do_not_replace_it(place: Path) -> None:
+def test_selected_rules_use_the_record_without_replacing_it(place: Path) -> None:
     here = session(place)
     first, _ = judged(here)
     assert judged(here.narrowed(("HOST901",))) == (first[:1], 1)

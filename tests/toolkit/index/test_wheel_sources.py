@@ -73,7 +73,7 @@ def content(unpacked: Unpacked) -> dict[str, bytes]:
     }
 
 
-def test_only_what_is_needed_of_a_large_wheel_is_fetched(index: IndexServer) -> None:
+def test_only_the_needed_part_of_a_large_wheel_is_fetched(index: IndexServer) -> None:
     reader = Reader(index)
     found = content(reader.read())
     assert found["vllm/__init__.py"] == b"x = 1\n"
@@ -84,7 +84,7 @@ def test_only_what_is_needed_of_a_large_wheel_is_fetched(index: IndexServer) -> 
     assert reader.told == []
 
 
-def test_a_compiled_module_is_there_without_its_content_when_it_is_large(index: IndexServer) -> None:
+def test_large_compiled_module_is_listed_without_its_content(index: IndexServer) -> None:
     name, whole = wheel("other", "1.0", {"other/__init__.py": "", "other/_C.so": os.urandom(400_000)})
     index.wheels[name] = whole
     found = content(Reader(index).read("other"))
@@ -93,7 +93,7 @@ def test_a_compiled_module_is_there_without_its_content_when_it_is_large(index: 
 
 
 @pytest.mark.parametrize("hashes", [True, False])
-def test_files_that_were_read_are_not_requested_again(index: IndexServer, hashes: bool) -> None:
+def test_cached_files_are_not_requested_again(index: IndexServer, hashes: bool) -> None:
     index.hashes = hashes
     first = Reader(index).read()
     before = len(index.asked)
@@ -104,20 +104,20 @@ def test_files_that_were_read_are_not_requested_again(index: IndexServer, hashes
     assert Reader(index, offline=True).read().folder == first.folder
 
 
-def test_a_cache_that_lost_a_file_is_read_again(index: IndexServer) -> None:
+def test_damaged_cache_entry_is_fetched_again(index: IndexServer) -> None:
     unpacked = Reader(index).read()
     whole = content(unpacked)
     (unpacked.folder / "vllm" / "__init__.py").write_bytes(b"")
     assert content(Reader(index).read()) == whole
 
 
-def test_offline_without_the_wheel_has_a_remedy(index: IndexServer) -> None:
+def test_missing_wheel_offline_has_a_remedy(index: IndexServer) -> None:
     found = PackageIndex(IndexSettings(indexes=(index.url,)), web(IndexSettings())).listing("vllm").wheels[0]
     with pytest.raises(WheelError, match="run once without --offline"):
         Reader(index, offline=True).sources.of(found)
 
 
-def test_a_server_that_refuses_ranges_sends_the_wheel_once_and_it_is_announced(index: IndexServer) -> None:
+def test_server_without_range_support_sends_the_whole_wheel_with_a_notice(index: IndexServer) -> None:
     index.ranges = False
     reader = Reader(index)
     assert content(reader.read())["vllm/__init__.py"] == b"x = 1\n"
@@ -128,13 +128,13 @@ def test_a_server_that_refuses_ranges_sends_the_wheel_once_and_it_is_announced(i
     assert not list(home().glob(".download-*"))
 
 
-def test_no_download_leaves_it_there(index: IndexServer) -> None:
+def test_no_download_option_refuses_whole_wheels(index: IndexServer) -> None:
     index.ranges = False
     with pytest.raises(WheelError, match="--no-download"):
         Reader(index, download=False).read()
 
 
-def test_a_download_that_is_another_file_is_refused(index: IndexServer) -> None:
+def test_download_with_another_hash_is_refused(index: IndexServer) -> None:
     index.ranges = False
     reader = Reader(index)
     (found,) = PackageIndex(reader.settings, reader.web).listing("vllm").wheels
@@ -144,7 +144,7 @@ def test_a_download_that_is_another_file_is_refused(index: IndexServer) -> None:
     assert not list(home().glob("[0-9a-f]*"))
 
 
-def test_a_server_without_suffix_ranges_is_queried_for_the_length(index: IndexServer) -> None:
+def test_length_is_queried_without_suffix_ranges(index: IndexServer) -> None:
     index.suffixes = False
     assert content(Reader(index).read())["vllm/__init__.py"] == b"x = 1\n"
     assert index.sent < BIG / 4
@@ -161,7 +161,7 @@ def test_a_server_without_suffix_ranges_is_queried_for_the_length(index: IndexSe
         ("hang up", "broke off|cannot be fetched|bytes"),
     ],
 )
-def test_a_server_that_lies_is_not_believed(index: IndexServer, lie: str, said: str) -> None:
+def test_inconsistent_server_response_is_refused(index: IndexServer, lie: str, said: str) -> None:
     reader = Reader(index)
     (found,) = PackageIndex(reader.settings, reader.web).listing("vllm").wheels
     index.lie = lie
@@ -170,7 +170,7 @@ def test_a_server_that_lies_is_not_believed(index: IndexServer, lie: str, said: 
     assert list(home().iterdir()) == []
 
 
-def test_a_wheel_that_is_gone_is_one_sentence(index: IndexServer) -> None:
+def test_missing_wheel_is_one_sentence(index: IndexServer) -> None:
     reader = Reader(index)
     (found,) = PackageIndex(reader.settings, reader.web).listing("vllm").wheels
     index.wheels.clear()
@@ -178,7 +178,7 @@ def test_a_wheel_that_is_gone_is_one_sentence(index: IndexServer) -> None:
         reader.sources.of(found)
 
 
-def test_a_wheel_in_a_folder_is_read_from_there(tmp_path: Path) -> None:
+def test_wheel_in_a_local_folder_is_read_in_place(tmp_path: Path) -> None:
     (tmp_path / VLLM[0]).write_bytes(VLLM[1])
     settings = IndexSettings(find_links=(str(tmp_path),))
     (found,) = PackageIndex(settings, web(settings)).listing("vllm").wheels
@@ -215,13 +215,13 @@ def _link() -> zipfile.ZipInfo:
         _zip(lambda archive: archive.writestr(_link(), "/etc/passwd")),
     ],
 )
-def test_a_member_that_would_be_written_elsewhere_is_refused(tmp_path: Path, whole: bytes) -> None:
+def test_member_with_a_path_outside_is_refused(tmp_path: Path, whole: bytes) -> None:
     with pytest.raises(WheelError, match="written elsewhere"):
         WheelSources(web(IndexSettings())).of(local(tmp_path, whole))
     assert not list(tmp_path.rglob("outside.py"))
 
 
-def test_a_file_where_a_folder_should_be_is_one_sentence(tmp_path: Path) -> None:
+def test_file_in_place_of_a_folder_is_one_sentence(tmp_path: Path) -> None:
     def add(archive: zipfile.ZipFile) -> None:
         archive.writestr("vllm.py", "")
         archive.writestr("vllm.py/x.py", "")
@@ -230,7 +230,7 @@ def test_a_file_where_a_folder_should_be_is_one_sentence(tmp_path: Path) -> None
         WheelSources(web(IndexSettings())).of(local(tmp_path, _zip(add)))
 
 
-def test_large_archives_with_a_zip64_directory_are_read(tmp_path: Path) -> None:
+def test_zip64_archives_are_read(tmp_path: Path) -> None:
     def add(archive: zipfile.ZipFile) -> None:
         with archive.open("vllm/__init__.py", "w", force_zip64=True) as file:
             file.write(b"x = 1\n")
@@ -239,7 +239,7 @@ def test_large_archives_with_a_zip64_directory_are_read(tmp_path: Path) -> None:
     assert content(unpacked)["vllm/__init__.py"] == b"x = 1\n"
 
 
-def test_doctors_that_read_one_wheel_at_the_same_time_agree(index: IndexServer) -> None:
+def test_simultaneous_readers_share_one_result(index: IndexServer) -> None:
     found: list[Unpacked] = []
     threads = [threading.Thread(target=lambda: found.append(Reader(index).read())) for _ in range(4)]
     for thread in threads:
@@ -251,7 +251,7 @@ def test_doctors_that_read_one_wheel_at_the_same_time_agree(index: IndexServer) 
     assert [path.name for path in home().iterdir()] == [found[0].digest]
 
 
-def test_what_was_not_used_for_long_makes_room(index: IndexServer) -> None:
+def test_least_recently_used_wheels_are_evicted(index: IndexServer) -> None:
     index.wheels.update([wheel("other", "1.0", {"other/__init__.py": "y = 2\n"})])
     old, new = Reader(index).read(), Reader(index).read("other")
     prune(most=1)

@@ -152,12 +152,12 @@ def remedy(error: str, *places: str, before: str = "") -> str:
         ("ImportError: Apex was not found. Please see the README.", [f"{PACKAGES}/nemo/a.py"], ["install the package that provides the module apex", "nemo requests it"]),
     ],
 )  # fmt: skip
-def test_a_remedy_names_what_the_exception_names(error: str, places: list[str], said: list[str]) -> None:
+def test_remedy_names_the_objects_of_the_exception(error: str, places: list[str], said: list[str]) -> None:
     told = remedy(error, *places)
     assert [words for words in said if words not in told] == [], told
 
 
-def test_a_release_that_the_log_tells_is_named() -> None:
+def test_release_shown_in_the_log_is_named() -> None:
     error = "ImportError: cannot import name 'Old' from 'peft.tuners' (/x/peft/tuners/__init__.py)"
     assert "the installed peft 0.14.0 has no Old" in remedy(
         error, f"{PACKAGES}/art/server.py", before="  + peft==0.14.0\n"
@@ -168,22 +168,22 @@ def test_a_release_that_the_log_tells_is_named() -> None:
     ("error", "package"),
     [("ModuleNotFoundError: No module named 'timm'", "transformers"), ("ModuleNotFoundError: No module named 'wandb'", "trl")],
 )  # fmt: skip
-def test_what_is_to_be_installed_is_named_once(error: str, package: str) -> None:
+def test_package_to_install_is_named_once(error: str, package: str) -> None:
     told = remedy(error, f"{PACKAGES}/{package}/a.py")
     assert told.count("install ") == 1, told
 
 
-def test_an_assertion_with_a_message_explains_itself() -> None:
+def test_assertion_with_a_message_explains_itself() -> None:
     told = remedy("AssertionError: seven is odd", f"{PACKAGES}/vllm/scheduler.py")
     assert told.startswith("the exception states what is wrong")
 
 
-def test_where_nothing_is_named_nothing_is_computed() -> None:
+def test_exception_without_names_gets_the_general_remedy() -> None:
     told = remedy("RuntimeError: it does not work", f"{PACKAGES}/art/data.py")
     assert told.startswith("the exception states what is wrong")
 
 
-def test_a_package_whose_absence_was_only_logged_is_to_be_installed() -> None:
+def test_package_logged_as_missing_is_to_be_installed() -> None:
     told = remedy(
         "NameError: name 'fast_saver' is not defined",
         "/job/run.py",
@@ -208,17 +208,17 @@ def test_a_package_whose_absence_was_only_logged_is_to_be_installed() -> None:
         ("RuntimeError: This requires ragged >= 1.2.", "ragged>=1.2"),
     ],
 )
-def test_the_release_that_a_message_requires_is_to_be_installed(message: str, requirement: str) -> None:
+def test_release_required_by_a_message_is_to_be_installed(message: str, requirement: str) -> None:
     assert f"pip install '{requirement}'" in remedy(message, f"{PACKAGES}/vllm/envs.py")
 
 
-def test_a_recipe_of_another_release_of_verl_is_named_as_such() -> None:
+def test_recipe_of_another_verl_release_is_recognised() -> None:
     error = "AttributeError: 'Loop' object has no attribute 'tools'"
     assert "another release of verl" in remedy(error, "/src/verl/recipe/agents/loop.py")
     assert "another release of verl" not in remedy(error, "/job/loop.py")
 
 
-def test_sizes_of_tensors_are_no_demand() -> None:
+def test_tensor_sizes_are_not_a_demand() -> None:
     told = remedy(
         "RuntimeError: The size of tensor a (8) must match the size of tensor b (9) at non-singleton dimension 0",
         "/src/Megatron-LM/tools/checkpoint/schema_base.py",
@@ -226,13 +226,13 @@ def test_sizes_of_tensors_are_no_demand() -> None:
     assert "do what the message requests" not in told
 
 
-def test_a_variable_that_a_message_requests_must_reach_the_workers() -> None:
+def test_variable_requested_by_a_message_must_reach_the_workers() -> None:
     told = remedy("ValueError: Please set VLLM_FAST_PATH=1 for this model.", f"{PACKAGES}/vllm/engine.py")
     assert "set VLLM_FAST_PATH before ray start" in told
     assert "before ray start" not in remedy("ValueError: Please set max_len.", f"{PACKAGES}/vllm/engine.py")
 
 
-def test_what_is_supported_is_to_be_chosen() -> None:
+def test_supported_values_are_suggested() -> None:
     told = remedy(
         "ValueError: torch.bfloat16 is not supported for awq. Supported dtypes: [torch.float16]",
         f"{PACKAGES}/vllm/loader.py",
@@ -253,7 +253,7 @@ def test_what_is_supported_is_to_be_chosen() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_key_that_the_data_lacks_is_named_with_what_reads_it(
+def test_key_missing_from_the_data_is_named_with_its_reader(
     places: list[str], code: str, error: str, said: str
 ) -> None:
     frames = "".join(f'  File "{place}", line 12, in run\n    {code}\n' for place in places)
@@ -265,13 +265,13 @@ def test_a_key_that_the_data_lacks_is_named_with_what_reads_it(
     assert said in remedy_of(first)
 
 
-def test_a_module_of_a_source_tree_may_be_a_submodule() -> None:
+def test_module_of_a_source_tree_may_be_a_submodule() -> None:
     error = "ModuleNotFoundError: No module named 'own_part'"
     assert "git submodule update" in remedy(error, "/src/RL/nemo_rl/worker.py")
     assert "git submodule update" not in remedy(error, f"{PACKAGES}/nemo_rl/worker.py")
 
 
-def test_an_assertion_on_settings_is_a_condition_for_them() -> None:
+def test_assertion_on_settings_states_a_condition() -> None:
     code = "assert config.data.train_batch_size >= config.actor_rollout_ref.actor.ppo_mini_batch_size"
     log = f'Traceback (most recent call last):\n  File "/src/verl/verl/trainer/ppo/ray_trainer.py", line 9, in _validate\n    {code}\nAssertionError\n'
     first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
@@ -282,7 +282,7 @@ def test_an_assertion_on_settings_is_a_condition_for_them() -> None:
     assert "newer release" not in remedy_of(first)
 
 
-def test_a_process_of_verl_that_has_no_gpu_is_named() -> None:
+def test_verl_process_without_a_gpu_is_named() -> None:
     log = "(TaskRunner pid=3) Traceback (most recent call last):\n" + "".join(
         f'(TaskRunner pid=3)   File "{place}", line 12, in run\n'
         for place in ("/job/rewards.py", f"{PACKAGES}/torch/cuda/__init__.py")
@@ -293,7 +293,7 @@ def test_a_process_of_verl_that_has_no_gpu_is_named() -> None:
     assert "do not use a GPU in TaskRunner" in remedy_of(first)
 
 
-def test_what_resolved_a_complaint_replaces_what_is_computed() -> None:
+def test_known_remedy_replaces_the_computed_one() -> None:
     told = remedy(
         "TypeError: SFTTrainer.__init__() got an unexpected keyword argument 'tokenizer'", "/job/train.py"
     )
@@ -301,14 +301,14 @@ def test_what_resolved_a_complaint_replaces_what_is_computed() -> None:
     assert "correct the call" not in told
 
 
-def test_a_value_that_a_table_lacks_is_named() -> None:
+def test_value_missing_from_a_table_is_named() -> None:
     log = f'Traceback (most recent call last):\n  File "{PACKAGES}/swift/loss.py", line 9, in get\n    return LOSS_MAPPING[loss_type]["func"]\nKeyError: \'grpo\'\n'
     first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
     assert first is not None
     assert "choose a loss_type that swift has in LOSS_MAPPING: grpo is not among them" in remedy_of(first)
 
 
-def test_the_package_that_crashed_is_named() -> None:
+def test_crashed_package_is_named() -> None:
     log = (
         "Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f2 (most recent call first):\n"
         f'  File "{PACKAGES}/aiter/ops/sampling.py", line 60 in sample\n  File "{PACKAGES}/vllm/sampler.py", line 3 in run\n'
@@ -318,7 +318,7 @@ def test_the_package_that_crashed_is_named() -> None:
     assert "it crashed in aiter (sampling.py:60, in sample)" in remedy_of(first)
 
 
-def test_a_source_file_of_a_library_is_no_file_of_the_job() -> None:
+def test_library_source_is_not_a_file_of_the_job() -> None:
     told = remedy("RuntimeError: Error at /src/kernels/gpu/pool.cu:5: it broke", f"{PACKAGES}/art/a.py")
     assert "look at" not in told
 
@@ -345,7 +345,7 @@ def test_a_source_file_of_a_library_is_no_file_of_the_job() -> None:
         ("AssertionError: a state that was unheard of", "vllm/a.py", "assert state", "the exception states what is wrong, a check in vllm at a.py:12; if nothing that the job gave it explains this, install a newer release"),
     ],
 )  # fmt: skip
-def test_what_an_exception_shows_of_its_cause_is_used(error: str, place: str, code: str, said: str) -> None:
+def test_cause_shown_in_an_exception_is_used(error: str, place: str, code: str, said: str) -> None:
     log = f'Traceback (most recent call last):\n  File "{PACKAGES}/{place}", line 12, in run\n    {code}\n{error}\n'
     first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
     assert first is not None
@@ -362,7 +362,7 @@ def test_the_name_of_a_weight_is_no_setting() -> None:
     assert "correct model" not in remedy("KeyError: 'model.layers.0.self_attn.attn'", f"{PACKAGES}/vllm/a.py")
 
 
-def test_a_part_that_cannot_be_left_out_is_not_named() -> None:
+def test_indispensable_part_is_not_suggested_for_removal() -> None:
     assert "do without" not in remedy("RuntimeError: it broke", "/job/flashinfer_test.py")
     assert "do without" not in remedy(
         "ModuleNotFoundError: No module named 'flashinfer.x'", f"{PACKAGES}/vllm/a.py"

@@ -55,7 +55,7 @@ FIT = f"{SITE}/verl/trainer/ppo/ray_trainer.py fit"
         (("/home/u/model.py forward", f"{SITE}/torch/nn/modules/module.py _call_impl"), "code", "/home/u/model.py:7, in forward"),
     ],
 )  # fmt: skip
-def test_the_deepest_place_outside_of_packages_tells_whose_code_it_is(
+def test_deepest_frame_outside_packages_determines_the_fault(
     places: tuple[str, ...], fault: str, place: str
 ) -> None:
     found, _, where = blamed(JOB + raised("JudgeError: no", *places))
@@ -74,18 +74,18 @@ def test_the_deepest_place_outside_of_packages_tells_whose_code_it_is(
         ("omegaconf.errors.InterpolationKeyError: Interpolation key 'x' not found\n    full_key: trainer.default_local_dir", ("trainer.default_local_dir",)),
     ],
 )  # fmt: skip
-def test_an_exception_that_names_a_setting_or_its_value_is_a_fault_of_the_configuration(
+def test_exception_that_names_a_setting_is_a_configuration_fault(
     error: str, settings: tuple[str, ...]
 ) -> None:
     assert blamed(JOB + raised(error, FIT))[:2] == ("configuration", settings)
 
 
 @pytest.mark.parametrize("error", ["ValueError: 1 is not enough", "OSError: /job/reward.py is too long"])
-def test_numbers_and_names_of_files_are_no_settings(error: str) -> None:
+def test_numbers_and_file_names_are_not_settings(error: str) -> None:
     assert blamed(JOB + raised(error, FIT))[:2] == ("program", ())
 
 
-def test_an_assertion_without_a_message_is_quoted_and_its_setting_named() -> None:
+def test_assertion_without_a_message_is_quoted_with_its_setting() -> None:
     log = JOB + raised("AssertionError", FIT, code="assert self.pad_mode in KNOWN")
     assert blamed(log)[:2] == ("configuration", ("data.pad_mode",))
     first = first_of(log)
@@ -94,7 +94,7 @@ def test_an_assertion_without_a_message_is_quoted_and_its_setting_named() -> Non
     assert "    assert self.pad_mode in KNOWN" in first.lines
 
 
-def test_what_only_follows_is_not_named_when_something_before_explains_it() -> None:
+def test_consequence_is_not_named_after_its_cause() -> None:
     worker = spoken(
         raised("AttributeError: no function score", f"{SITE}/verl/utils/import_utils.py load"), RAY
     )
@@ -119,7 +119,7 @@ def test_what_only_follows_is_not_named_when_something_before_explains_it() -> N
         ("Cannot find primary config 'g'. Check it.\n\nConfig search path:\n\tprovider=hydra\n\nSet the environment variable HYDRA_FULL_ERROR=1\n", "configuration", "composition", "Cannot find primary config 'g'."),
     ],
 )  # fmt: skip
-def test_what_is_refused_without_a_traceback_counts(log: str, fault: str, phase: str, words: str) -> None:
+def test_refusal_without_a_traceback_counts(log: str, fault: str, phase: str, words: str) -> None:
     first = first_of(log)
     assert first is not None
     assert first.blame is not None
@@ -127,7 +127,7 @@ def test_what_is_refused_without_a_traceback_counts(log: str, fault: str, phase:
     assert first.words.startswith(words)
 
 
-def test_an_argument_that_the_parser_of_a_server_refused_explains_its_end() -> None:
+def test_argument_refused_by_a_server_explains_its_exit() -> None:
     said = spoken(
         "usage: w.py [-h]\nw.py: error: argument --dtype: invalid choice: 'float17'",
         "(vLLMHttpServer pid=7) ",
@@ -157,7 +157,7 @@ def test_no_cause_is_given_without_a_failure_or_evidence(log: str) -> None:
     assert first_of(log) is None
 
 
-def test_an_exception_without_its_traceback_is_the_cause_all_the_same() -> None:
+def test_exception_without_a_traceback_is_still_the_cause() -> None:
     alone = first_of("JudgeError: the judge did not answer\n")
     assert alone is not None
     assert alone.blame is not None
@@ -173,13 +173,11 @@ def test_an_exception_without_its_traceback_is_the_cause_all_the_same() -> None:
         ("ValueError: the shapes are strange", f"{SITE}/transformers/models/a.py forward", "program"),
     ],
 )  # fmt: skip
-def test_a_library_that_checks_its_arguments_refuses_a_configuration(
-    error: str, place: str, fault: Fault
-) -> None:
+def test_argument_check_of_a_library_is_a_configuration_fault(error: str, place: str, fault: Fault) -> None:
     assert blamed(raised(error, "/home/u/train.py <module>", place))[0] == fault
 
 
-def test_an_attribute_that_the_code_reads_is_no_setting() -> None:
+def test_attribute_read_by_code_is_not_a_setting() -> None:
     log = raised(
         "AttributeError: 'Generation' object has no attribute 'client'",
         "/home/u/train.py <module>",
@@ -189,7 +187,7 @@ def test_an_attribute_that_the_code_reads_is_no_setting() -> None:
     assert blamed(log)[:2] == ("program", ())
 
 
-def test_an_undefined_name_whose_package_is_reported_as_missing_is_a_missing_package() -> None:
+def test_undefined_name_of_a_missing_package_is_a_missing_package() -> None:
     announced = (
         "WARNING saver.py:3] fast-saver is not installed. Please install it via `pip3 install fast-saver`.\n"
     )
@@ -208,7 +206,7 @@ def test_an_undefined_name_whose_package_is_reported_as_missing_is_a_missing_pac
         assert not found.blame.missing, other
 
 
-def test_the_key_of_a_store_is_no_file() -> None:
+def test_store_key_is_not_a_file() -> None:
     first = first_of(
         raised(
             "torch.distributed.DistStoreError: keys: /from/0/0 are missing",

@@ -26,7 +26,7 @@ SPOKEN = [
 ]
 
 
-def test_a_remedy_fits_the_examples_of_its_own_signature() -> None:
+def test_remedy_fits_the_examples_of_its_signature() -> None:
     wrong = [
         (signature.code, log)
         for signature, log in SPOKEN
@@ -36,7 +36,7 @@ def test_a_remedy_fits_the_examples_of_its_own_signature() -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_no_remedy_demands_another_machine_than_the_log_shows(machine: str) -> None:
+def test_remedy_never_contradicts_the_machine_in_the_log(machine: str) -> None:
     traits = traits_of(log_lines(MACHINES[machine]))
     assert traits == {machine}
     for signature, _ in SPOKEN:
@@ -44,7 +44,7 @@ def test_no_remedy_demands_another_machine_than_the_log_shows(machine: str) -> N
             assert not contradicts(part, traits), (signature.code, part)
 
 
-def test_a_log_among_others_is_not_contradicted_by_them() -> None:
+def test_other_logs_do_not_contradict_a_remedy() -> None:
     for _, log in SPOKEN[::4]:
         reading = read(excerpt(io.BytesIO(log.encode()).read).lines, "run.log")
         traits = traits_of(log_lines(log))
@@ -67,7 +67,7 @@ def test_an_empty_remedy_is_reported() -> None:
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 79.15 GiB of which 41.25 GiB is free.\n", "LOG116", "limit"),
     ],
 )  # fmt: skip
-def test_the_old_and_the_full_gpu_get_advice_of_their_own(log: str, code: str, word: str) -> None:
+def test_old_and_full_gpus_get_different_advice(log: str, code: str, word: str) -> None:
     (cause,) = read(excerpt(io.BytesIO(log.encode()).read).lines, "run.log").causes
     assert cause.signature is not None
     assert cause.signature.code == code

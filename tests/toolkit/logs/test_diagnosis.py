@@ -65,7 +65,7 @@ def test_errors_without_tracebacks_are_judged_from_the_last(
         ((UNKNOWN, DIED), UNKNOWN, 2),
     ],
 )
-def test_of_a_chain_the_innermost_that_is_known_is_taken_and_none_behind_it_is_judged(
+def test_innermost_known_error_of_a_chain_is_taken(
     errors: Sequence[str], taken: str, looked_at: int, judged: list[str]
 ) -> None:
     joint = "\nThe above exception was the direct cause of the following exception:\n\n"
@@ -86,11 +86,11 @@ def test_of_a_chain_the_innermost_that_is_known_is_taken_and_none_behind_it_is_j
         (["[E socket.cpp:1] [c10d] The client socket has timed out after 60s while trying to connect to (10.0.0.1, 1).\n", "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has failed. See inner exception for details.\n"], "client socket has timed out"),
     ],
 )  # fmt: skip
-def test_what_tells_the_reason_is_named_before_what_follows_from_it(lines: list[str], words: str) -> None:
+def test_reason_is_named_before_its_consequences(lines: list[str], words: str) -> None:
     assert words in first_cause("".join(lines))
 
 
-def test_a_process_that_aborted_for_a_collective_is_no_crash() -> None:
+def test_abort_after_a_collective_timeout_is_not_a_crash() -> None:
     log = (
         "[rank5]:[E602 11:17:52.1 ProcessGroupNCCL.cpp:632] [Rank 5] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)\n"
         "E0602 11:18:10.1 9911 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -6) local_rank: 5 (pid: 9)\n"
@@ -100,7 +100,7 @@ def test_a_process_that_aborted_for_a_collective_is_no_crash() -> None:
     assert "Watchdog caught" in reading.consequences[0].words
 
 
-def test_a_warning_of_nccl_is_not_why_a_rank_was_waited_for() -> None:
+def test_unrelated_nccl_warning_does_not_explain_a_timeout() -> None:
     log = (
         "n:1:2 [0] misc/odd.cc:200 NCCL WARN something odd\n"
         "[rank5]:[E602 11:17:52.1 ProcessGroupNCCL.cpp:632] [Rank 5] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)\n"
@@ -111,7 +111,7 @@ def test_a_warning_of_nccl_is_not_why_a_rank_was_waited_for() -> None:
 RELAYED = "2026-11-20 10:00:00,123 - launcher - INFO - "
 
 
-def test_a_traceback_that_a_logger_passes_on_line_by_line_ends_the_run_that_it_passes_on() -> None:
+def test_traceback_relayed_line_by_line_ends_the_relayed_run() -> None:
     passed_on = "".join(
         f"{RELAYED}{line}\n" for line in f"step one\n{traceback(FILES)}".splitlines() if line.strip()
     )
@@ -125,21 +125,21 @@ def test_a_traceback_that_a_logger_passes_on_line_by_line_ends_the_run_that_it_p
     assert first_cause(as_one_message) == FILES
 
 
-def test_what_a_compiler_prints_below_the_exception_explains_it() -> None:
+def test_compiler_output_after_the_exception_explains_it() -> None:
     failed = traceback("torch._inductor.exc.InductorError: CppCompileError: C++ compile error")
     output = "\n\nCommand:\ng++ a.cpp\n\nOutput:\n/usr/include/a.h:2:10: fatal error: stddef.h: No such file or directory\n"
     assert "stddef.h" in first_cause(failed + output)
     assert "stddef.h" not in first_cause(traceback(UNKNOWN) + output)
 
 
-def test_an_exception_that_quotes_an_earlier_one_is_not_the_first() -> None:
+def test_exception_quoting_an_earlier_one_is_not_the_first() -> None:
     inner = "AttributeError: the layer of the adapter has no weight"
     outer = traceback(f"Exception: request 7 failed: {inner.partition(': ')[2]}")
     assert first_cause(f"{traceback(inner)}\nnext line of the log\n{outer}") == inner
     assert first_cause(outer).startswith("Exception: request 7 failed")
 
 
-def test_the_further_lines_of_a_message_count_for_the_place_that_raised_it() -> None:
+def test_continuation_lines_of_a_message_belong_to_its_frame() -> None:
     place = "/env/lib/python3.10/site-packages/trl/trainer/dpo_trainer.py"
     lost = "cannot import name 'MAPPING' from 'transformers.models.auto' (/env/lib/python3.10/site-packages/transformers/a.py)"
     log = f"""Traceback (most recent call last):

@@ -45,7 +45,7 @@ LIMITS = [
 
 
 @pytest.mark.parametrize(("said", "code"), LIMITS)
-def test_a_limit_that_ended_the_run_is_its_cause(said: str, code: str) -> None:
+def test_limit_that_ended_the_run_is_its_cause(said: str, code: str) -> None:
     (cause,) = judged(f"{STEP}{said}\n").causes
     assert cause.signature is not None
     assert (cause.signature.code, cause.number) == (code, 2)
@@ -53,7 +53,7 @@ def test_a_limit_that_ended_the_run_is_its_cause(said: str, code: str) -> None:
 
 
 @pytest.mark.parametrize("said", ENDS)
-def test_the_cause_of_a_stopped_run_is_reported_with_its_line(said: str) -> None:
+def test_cause_of_a_stopped_run_is_reported_with_its_line(said: str) -> None:
     reading = judged(f"{STEP}{said}\n")
     answer = Answer(reading, ("run.log",), 100)
     assert reading.error is not None
@@ -63,12 +63,12 @@ def test_the_cause_of_a_stopped_run_is_reported_with_its_line(said: str) -> None
 
 
 @pytest.mark.parametrize("said", [*ENDS, *(said for said, _ in LIMITS)])
-def test_a_run_that_had_finished_or_went_on_was_not_ended(said: str) -> None:
+def test_run_that_finished_or_continued_was_not_ended(said: str) -> None:
     for log in (f"{DONE}{said}\n", f"{said}\n{STEP}{STEP}{STEP}"):
         assert Answer(judged(log), ("run.log",), 100).exit_code == 0, log
 
 
-def test_a_fault_logged_before_the_end_stays_the_first_cause() -> None:
+def test_fault_logged_before_the_end_remains_the_first_cause() -> None:
     disk = "OSError: [Errno 28] No space left on device"
     for fault in (f"{disk}\n", spoken(traceback(disk), RUNNER)):
         (cause,) = judged(f"{STEP}{fault}{ENDS[0]}\n").causes
@@ -78,7 +78,7 @@ def test_a_fault_logged_before_the_end_stays_the_first_cause() -> None:
     assert (late.causes, late.error and late.error.number) == ((), 2)
 
 
-def test_a_death_before_the_end_is_not_put_down_to_who_cleared_up() -> None:
+def test_crash_before_a_stop_message_is_not_explained_by_it() -> None:
     first = judged(f"{ENDS[0]}\n{DRIVER_SAW_IT}").error
     assert first is not None
     assert first.kind == "ended"
@@ -90,11 +90,11 @@ def test_a_death_before_the_end_is_not_put_down_to_who_cleared_up() -> None:
 @pytest.mark.parametrize(
     "said", ["INFO the episode was Terminated", "sandbox: process exited with code 1", "answers: CANCELLED"]
 )
-def test_words_of_an_end_within_others_are_none(said: str) -> None:
+def test_stop_words_inside_other_text_are_ignored(said: str) -> None:
     assert judged(f"{STEP}{said}\n").error is None
 
 
-def test_workers_that_were_stopped_when_all_was_done_did_not_end_the_run() -> None:
+def test_workers_stopped_after_completion_did_not_end_the_run() -> None:
     worker = judged(f"{ENDS[1]}\n")
     assert together({"a": judged(STEP), "b": worker}).error is not None
     assert together({"a": judged(DONE), "b": worker}).error is None

@@ -33,15 +33,13 @@ def bars(times: int) -> str:
         (f"{'failed: 0 of 9 ' * 400}\r{MEMORY}\n", "LOG110", MEMORY),
     ],
 )
-def test_the_proof_is_the_message_and_not_the_progress_bar_before_it(
-    text: str, code: str, proof: str
-) -> None:
+def test_proof_excludes_a_preceding_progress_bar(text: str, code: str, proof: str) -> None:
     (cause,) = judged(text).causes
     assert cause.signature is not None
     assert (cause.signature.code, cause.number, cause.lines) == (code, 1, (proof,))
 
 
-def test_a_traceback_that_ends_behind_a_bar_has_its_own_lines_as_proof() -> None:
+def test_traceback_ending_after_a_progress_bar_keeps_its_own_lines() -> None:
     frame = '  File "/venv/flash.py", line 3, in forward'
     (cause,) = judged(
         f"Traceback (most recent call last):\n{frame}\n    forward()\n{bars(100)}{AMPERE}\n"
@@ -49,7 +47,7 @@ def test_a_traceback_that_ends_behind_a_bar_has_its_own_lines_as_proof() -> None
     assert (cause.number, cause.lines) == (4, (frame, AMPERE))
 
 
-def test_a_line_written_over_a_bar_belongs_to_the_bars_process() -> None:
+def test_line_written_over_a_progress_bar_has_its_process() -> None:
     (cause,) = judged(f"(WorkerDict pid=7) {bars(1)}{MEMORY}\n").causes
     assert cause.process == "WorkerDict pid=7"
 
@@ -64,7 +62,7 @@ def test_a_line_written_over_a_bar_belongs_to_the_bars_process() -> None:
         ),
     ],
 )
-def test_a_telling_line_is_found_in_the_middle_of_thousands(said: str, code: str) -> None:
+def test_relevant_line_among_thousands_is_found(said: str, code: str) -> None:
     quiet = "".join(f"(TaskRunner pid=7) moved {at} blocks of the cache\n" for at in range(1500))
     (cause,) = judged(f"{quiet}{said}\n{quiet}").causes
     assert cause.signature is not None
@@ -72,7 +70,7 @@ def test_a_telling_line_is_found_in_the_middle_of_thousands(said: str, code: str
 
 
 @pytest.mark.parametrize("behind", [b"", b"\r" + b"x" * 3_000_000])
-def test_a_line_that_never_ends_is_read_around_its_first_complaint_and_at_its_end(behind: bytes) -> None:
+def test_endless_line_is_read_around_its_first_error_and_at_its_end(behind: bytes) -> None:
     raw = b"x" * 5_000_000 + b"\r" + MEMORY.encode() + behind + b"\n"
     found = excerpt(io.BytesIO(raw).read)
     (cause,) = read(found.lines, "run.log").causes
@@ -80,7 +78,7 @@ def test_a_line_that_never_ends_is_read_around_its_first_complaint_and_at_its_en
     assert (found.shortened, found.total, found.size) == (1, 1, len(raw))
 
 
-def test_what_there_is_of_a_line_counts_when_the_rest_cannot_be_read() -> None:
+def test_readable_part_of_a_truncated_line_counts() -> None:
     parts = [f"fine\n{MEMORY}".encode()]
 
     def broken(_: int) -> bytes:

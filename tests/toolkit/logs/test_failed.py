@@ -41,7 +41,7 @@ def answered(text: str) -> Answer:
         "[ERROR|trainer.py:12] 2026-11-20 10:00:01,100 >> it gave up",
     ],
 )
-def test_what_shows_a_failure_is_never_success(words: str) -> None:
+def test_failure_message_is_never_success(words: str) -> None:
     answer = answered(f"{STARTED}{words}\n")
     assert (headline(answer)[0], answer.verdict, answer.exit_code) == ("NOT DETERMINED", "not_determined", 3)
     assert answer.reading.error is not None
@@ -68,7 +68,7 @@ def test_a_clean_log_is_ok(words: str) -> None:
     assert (headline(answer)[0], answer.verdict, answer.exit_code) == ("OK", "ok", 0)
 
 
-def test_an_error_behind_which_the_run_went_on_is_no_failure() -> None:
+def test_error_before_further_steps_is_not_a_failure() -> None:
     late = "(raylet) ERROR 11-20 10:00:00 [x.py:1] something odd\n"
     assert answered(f"{STARTED}{late}{STEP}").exit_code == 0
     assert answered(f"{STARTED}{STEP}{late}").exit_code == 3
@@ -76,7 +76,7 @@ def test_an_error_behind_which_the_run_went_on_is_no_failure() -> None:
     assert answered(f"{STARTED}{DONE}Job 'raysubmit_1' failed\n").exit_code == 3
 
 
-def test_workers_without_earlier_output_belong_to_the_run_that_ended() -> None:
+def test_unlabelled_workers_belong_to_the_run_that_ended() -> None:
     killed = "(WorkerDict pid=512) RuntimeError: DataLoader worker (pid 912) is killed by signal: Killed.\n"
     died = "(raylet) A worker died or was killed while executing a task by an unexpected system error.\n"
     assert answered(f"{DONE}{killed}{died}").exit_code == 0

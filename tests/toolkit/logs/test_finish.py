@@ -45,13 +45,13 @@ def test_messages_during_teardown_are_not_the_cause(between: str) -> None:
         f"{DONE}{RUNNER}Training Progress:  10%|#     | 1/10\n{TORN_DOWN}",
     ],
 )
-def test_another_error_is_still_the_first(text: str) -> None:
+def test_other_error_before_teardown_is_still_the_first(text: str) -> None:
     first = judged(text).first
     assert first is not None
     assert first.words.startswith(KILLED)
 
 
-def test_what_was_complained_of_before_the_end_is_a_note() -> None:
+def test_error_before_a_successful_end_is_a_note() -> None:
     missing = spoken(traceback("ImportError: cannot import name 'a' from 'vllm.b'"), RUNNER)
     for text in (f"{FULL}{DONE}{TORN_DOWN}", f"{TORN_DOWN}{DONE}", f"{CONNECTS}{STEP}{missing}{DONE}"):
         answer = Answer(judged(text), ("run.log",), len(text))
@@ -60,7 +60,7 @@ def test_what_was_complained_of_before_the_end_is_a_note() -> None:
         assert answer.reading.hints
 
 
-def test_an_earlier_run_of_the_log_that_failed_is_still_named() -> None:
+def test_earlier_failed_run_in_the_same_log_is_still_named() -> None:
     failed = f"{CONNECTS}{OVERRIDES}[]\n{traceback('OSError: [Errno 28] No space left on device')}"
     (cause,) = judged(f"{failed}{CONNECTS}{DONE}").causes
     assert cause.signature is not None

@@ -164,7 +164,7 @@ LOGS = {
 
 
 @pytest.mark.parametrize(("text", "words", "number"), LOGS.values(), ids=LOGS)
-def test_the_first_cause_is_named_with_its_line(text: str, words: str, number: int) -> None:
+def test_first_cause_is_named_with_its_line(text: str, words: str, number: int) -> None:
     cause = first_cause(text)
     assert cause is not None
     assert cause.words.startswith(words)
@@ -173,11 +173,11 @@ def test_the_first_cause_is_named_with_its_line(text: str, words: str, number: i
 
 
 @pytest.mark.parametrize("text", ["", "loading\n", "step:1 reward:0.5\nstep:2 reward:0.7\n"])
-def test_a_log_that_tells_nothing_gives_no_cause(text: str) -> None:
+def test_uninformative_log_gives_no_cause(text: str) -> None:
     assert first_cause(text) is None
 
 
-def test_process_and_place_of_an_error_are_reported() -> None:
+def test_process_and_frame_of_an_error_are_reported() -> None:
     cause = first_cause(ENGINE)
     assert cause is not None
     assert (cause.process, cause.frame) == ("EngineCore_DP0 pid=5", 'File "core.py", line 690, in run')
@@ -187,7 +187,7 @@ def test_process_and_place_of_an_error_are_reported() -> None:
     ]
 
 
-def test_the_same_error_is_shown_where_it_was_met_first() -> None:
+def test_repeated_error_is_shown_at_its_first_occurrence() -> None:
     worker = '(W pid=12) Traceback (most recent call last):\n(W pid=12)   File "w.py", line 1\n(W pid=12) OSError: no disk\n'
     driver = 'Traceback (most recent call last):\n  File "d.py", line 1\nray.exceptions.RayTaskError(OSError): ray::W.f() (pid=12)\n'
     cause = first_cause(f"{worker}{driver}OSError: no disk\n")
@@ -195,7 +195,7 @@ def test_the_same_error_is_shown_where_it_was_met_first() -> None:
     assert (cause.process, cause.number) == ("W pid=12", 3)
 
 
-def test_a_long_message_is_shortened_and_a_long_log_is_read_once() -> None:
+def test_long_message_is_shortened() -> None:
     long = (
         "Traceback (most recent call last):\n"
         + '  File "x.py", line 1\n' * 20_000

@@ -44,7 +44,7 @@ def written(folder: Path, name: str, text: str | bytes) -> Path:
     return path
 
 
-def test_the_verdict_comes_first_then_the_proof_and_the_next_step(here: Doctor, tmp_path: Path) -> None:
+def test_verdict_is_followed_by_proof_and_next_step(here: Doctor, tmp_path: Path) -> None:
     done = here("logs", written(tmp_path, "run.log", LCUDA), cwd=tmp_path)
     lines = done.stdout.splitlines()
     at = LCUDA.split("\n").index(f"{RAY}/usr/bin/ld: cannot find -lcuda: No such file or directory") + 1
@@ -55,7 +55,7 @@ def test_the_verdict_comes_first_then_the_proof_and_the_next_step(here: Doctor, 
     assert "The actor died unexpectedly" in done.stdout.partition("Consequences:")[2]
 
 
-def test_the_document_names_the_first_cause_first(here: Doctor, tmp_path: Path) -> None:
+def test_first_cause_comes_first_in_the_document(here: Doctor, tmp_path: Path) -> None:
     done = here("logs", written(tmp_path, "run.log", LCUDA), "--format", "json", cwd=tmp_path)
     found = json.loads(done.stdout)
     validate(found, schema_text("logs"))
@@ -88,13 +88,13 @@ def test_without_a_cause_the_verdict_is_ok_or_not_determined(
     assert done.returncode == code
 
 
-def test_markdown_has_the_same(here: Doctor, tmp_path: Path) -> None:
+def test_markdown_matches_the_text(here: Doctor, tmp_path: Path) -> None:
     done = here("logs", written(tmp_path, "run.log", LCUDA), "--format", "markdown", cwd=tmp_path)
     assert done.stdout.startswith("## First cause: CUDA105")
     assert "    verl-doctor explain CUDA105" in done.stdout
 
 
-def test_packed_logs_folders_and_several_ranks_are_read_together(here: Doctor, tmp_path: Path) -> None:
+def test_compressed_logs_folders_and_several_ranks_are_read_together(here: Doctor, tmp_path: Path) -> None:
     folder = tmp_path / "session" / "logs"
     written(folder, "job-driver-1.log.gz", gzip.compress(DRIVER_SAW_IT.encode()))
     worker = written(
@@ -113,7 +113,7 @@ def _at(clock: str, said: str) -> str:
     return f"2026-11-20 {clock},000 INFO worker.py:1 -- fine\n{said}"
 
 
-def test_of_several_logs_the_earliest_tells_the_first_cause(here: Doctor, tmp_path: Path) -> None:
+def test_earliest_of_several_logs_has_the_first_cause(here: Doctor, tmp_path: Path) -> None:
     files = _at("10:00:09", traceback("OSError: [Errno 24] Too many open files"))
     disk = _at("10:00:01", traceback("OSError: [Errno 28] No space left on device"))
     logs = [written(tmp_path, "a.log", files), written(tmp_path, "b.log", disk)]
@@ -142,7 +142,7 @@ def test_standard_input_is_read(here: Doctor, tmp_path: Path, monkeypatch: pytes
         ("empty", "", "no log in this folder", ExitCode.WRONG_USAGE),
     ],
 )
-def test_what_cannot_be_read_is_one_sentence(
+def test_unreadable_input_is_one_sentence(
     here: Doctor, tmp_path: Path, name: str, content: str | bytes | None, words: str, code: ExitCode
 ) -> None:
     if isinstance(content, bytes):
@@ -154,7 +154,7 @@ def test_what_cannot_be_read_is_one_sentence(
     assert words in done.stderr
 
 
-def test_of_a_log_that_was_cut_off_while_packed_what_there_is_counts(here: Doctor, tmp_path: Path) -> None:
+def test_readable_part_of_a_truncated_gzip_counts(here: Doctor, tmp_path: Path) -> None:
     noise = "".join(f"{random.Random(at).random()}\n" for at in range(5000))
     packed = gzip.compress((LCUDA + noise).encode())
     done = here("logs", written(tmp_path, "run.log.gz", packed[: len(packed) * 2 // 3]), cwd=tmp_path)
@@ -187,7 +187,7 @@ def test_an_empty_log_is_not_reported_as_fine(
     assert here("logs", "run.log", "other.log", cwd=tmp_path).returncode == 0
 
 
-def test_the_line_that_names_the_address_is_shown_with_the_failure() -> None:
+def test_line_with_the_address_is_shown_with_the_failure() -> None:
     said = "[2026-11-20 10:00:00,000 E 1 1] gcs_rpc_client.h:179: Failed to connect to GCS at address 10.0.0.1:6379 within 5 seconds."
     raised = traceback("ray.exceptions.RpcError: Timed out while waiting for GCS to become available.")
     (cause,) = read(list(log_lines(f"{said}\n{raised}")), "run.log").causes
@@ -196,7 +196,7 @@ def test_the_line_that_names_the_address_is_shown_with_the_failure() -> None:
 
 
 @pytest.mark.parametrize(("said", "code"), [("torch.OutOfMemoryError", 3), ("fine", 0)])
-def test_a_line_that_never_ends_is_fine_only_where_nothing_in_it_complains(
+def test_endless_line_is_fine_only_without_an_error(
     here: Doctor, tmp_path: Path, said: str, code: int
 ) -> None:
     written(tmp_path, "run.log", f"{'step 1 ' * 400_000}{said}\n")
@@ -210,7 +210,7 @@ def test_utf16_of_powershell_is_read(tmp_path: Path, encoding: str) -> None:
         assert any("-lcuda" in line.text for line in excerpt(content).lines)
 
 
-def test_of_a_folder_only_files_are_read_and_links_in_a_circle_end(here: Doctor, tmp_path: Path) -> None:
+def test_only_files_of_a_folder_are_read_and_circular_links_end(here: Doctor, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     written(logs, "run.log", LCUDA)
     os.mkfifo(logs / "pipe.log")
@@ -221,9 +221,7 @@ def test_of_a_folder_only_files_are_read_and_links_in_a_circle_end(here: Doctor,
     assert "no such file" in here("logs", "logs/round.log", cwd=tmp_path).stderr
 
 
-def test_of_very_many_logs_those_of_ray_and_the_largest_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_largest_and_ray_logs_of_very_many_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "_MOST", 2)
     for name, text in (("worker-1.err", "a"), ("worker-2.err", "abc"), ("raylet.out", "")):
         written(tmp_path, name, text)
@@ -236,7 +234,7 @@ def test_of_very_many_logs_those_of_ray_and_the_largest_are_read(
 
 
 @pytest.mark.skipif(shutil.which("zstd") is None, reason="there is no program zstd here")
-def test_of_a_log_that_zstd_cannot_unpack_to_its_end_what_there_is_counts(tmp_path: Path) -> None:
+def test_readable_part_of_a_truncated_zstd_counts(tmp_path: Path) -> None:
     noise = "".join(f"{random.Random(at).random()}\n" for at in range(20_000))
     packed = subprocess.run(
         ["zstd", "-cq"], input=(LCUDA + noise).encode(), capture_output=True, check=True
@@ -249,12 +247,12 @@ def test_of_a_log_that_zstd_cannot_unpack_to_its_end_what_there_is_counts(tmp_pa
     assert any("-lcuda" in line.text for line in found.lines)
 
 
-def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+def test_file_named_twice_is_read_once(tmp_path: Path) -> None:
     path = written(tmp_path, "run.log", LCUDA)
     assert len(sources_of([str(path), str(tmp_path), str(tmp_path / "." / "run.log")])) == 1
 
 
-def test_hostile_bytes_and_secrets_do_not_reach_the_terminal(here: Doctor, tmp_path: Path) -> None:
+def test_escapes_and_secrets_do_not_reach_the_terminal(here: Doctor, tmp_path: Path) -> None:
     error = "\x1b]0;gotcha\x07\x1b[2J/usr/bin/ld: cannot find -lcuda \x9b31m HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz0123456789\n"
     done = here("logs", written(tmp_path, "run.log", error), cwd=tmp_path)
     assert "CUDA105" in done.stdout
@@ -273,23 +271,23 @@ def test_hostile_bytes_and_secrets_do_not_reach_the_terminal(here: Doctor, tmp_p
         ("max_num_batched_tokens=123456", "max_num_batched_tokens=123456"),
     ],
 )
-def test_values_of_secrets_are_blanked(text: str, shown: str) -> None:
+def test_secrets_are_masked(text: str, shown: str) -> None:
     assert without_secrets(text) == shown
 
 
-def test_the_options_of_verify_need_it(here: Doctor, tmp_path: Path) -> None:
+def test_target_options_require_verify(here: Doctor, tmp_path: Path) -> None:
     done = here("logs", written(tmp_path, "a.log", NOISE), "--verl", tmp_path, cwd=tmp_path)
     assert (done.returncode, "--verify" in done.stderr) == (2, True)
 
 
 @pytest.mark.slow
-def test_verify_asks_the_rules_concerned(here: Doctor, tmp_path: Path) -> None:
+def test_verify_runs_the_related_rules(here: Doctor, tmp_path: Path) -> None:
     log = written(tmp_path, "a.log", traceback("OSError: [Errno 24] Too many open files"))
     found = json.loads(here("logs", log, "--verify", "--format", "json", cwd=tmp_path).stdout)
     assert found["results"][0]["reason"]
 
 
-def test_a_fault_of_logs_alone_has_a_page_and_rules_that_may_confirm_it(here: Doctor, tmp_path: Path) -> None:
+def test_log_fault_has_a_page_and_rules_that_may_confirm_it(here: Doctor, tmp_path: Path) -> None:
     log = written(
         tmp_path, "a.log", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
     )
@@ -305,14 +303,14 @@ def test_a_fault_of_logs_alone_has_a_page_and_rules_that_may_confirm_it(here: Do
     assert "explain LOG for those of that family" in here("explain", "LOG999", cwd=tmp_path).stderr
 
 
-def test_a_rule_describes_how_logs_show_its_fault(here: Doctor, tmp_path: Path) -> None:
+def test_rule_describes_how_its_fault_appears_in_logs(here: Doctor, tmp_path: Path) -> None:
     page = here("explain", "CUDA105", cwd=tmp_path).stdout
     assert "`cannot find -lcuda`" in page.partition("## In logs")[2]
     assert "(less than 20) GB" in here("explain", "HOST106", cwd=tmp_path).stdout
 
 
 @pytest.mark.slow
-def test_verify_takes_the_script_of_the_job(here: Doctor, tmp_path: Path) -> None:
+def test_verify_accepts_the_launch_script(here: Doctor, tmp_path: Path) -> None:
     log = written(tmp_path, "a.log", "Could not override 'trainer.nodes'.\nKey 'nodes' is not in struct\n")
     tree = written(tmp_path, "verl/__init__.py", "").parent
     written(
@@ -332,20 +330,20 @@ def test_verify_takes_the_script_of_the_job(here: Doctor, tmp_path: Path) -> Non
 # The excerpt
 
 
-def test_a_line_is_found_across_blocks_with_its_number() -> None:
+def test_line_is_found_across_blocks_with_its_number() -> None:
     padding = "step:1 fine\n" * 200_000  # more than two blocks
     kept = said(padding + "ValueError: no\n" + padding)
     assert (200_001, "ValueError: no") in kept
     assert len(kept) < 3000
 
 
-def test_a_traceback_is_kept_whole_between_what_others_say() -> None:
+def test_traceback_interleaved_with_other_output_is_kept_whole() -> None:
     own = spoken(traceback("ValueError: no"), "(W pid=1) ")
     mixed = "\n".join(f"{line}\n(W pid=2) step:7 fine" for line in own.splitlines())
     assert [text for _, text in said("x\n" * 50_000 + mixed + "\n" + "x\n" * 50_000) if "_build" in text]
 
 
-def test_a_complaint_that_goes_on_in_the_next_lines_is_kept_with_them() -> None:
+def test_error_message_is_kept_with_its_continuation_lines() -> None:
     padding = "step:1 fine\n" * 50_000
     kept = [
         text
@@ -357,14 +355,14 @@ def test_a_complaint_that_goes_on_in_the_next_lines_is_kept_with_them() -> None:
     assert "c" not in kept
 
 
-def test_a_line_repeated_ten_thousand_times_hides_nothing_and_is_not_kept() -> None:
+def test_repeated_lines_hide_nothing_and_are_not_kept() -> None:
     chatter = "".join(f"request {at} failed, error {at % 7}\n" for at in range(10_000))
     kept = said(chatter + "OSError: [Errno 24] Too many open files\n" + chatter)
     assert any("Too many open" in text for _, text in kept)
     assert len(kept) < 2000
 
 
-def test_a_log_that_is_all_complaint_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_full_of_errors_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs_excerpt, "_FIRST", 200)
     monkeypatch.setattr(logs_excerpt, "_LAST", 100)
     words = random.Random(3)
@@ -374,7 +372,7 @@ def test_a_log_that_is_all_complaint_takes_bounded_memory(monkeypatch: pytest.Mo
     assert 300 <= len(found.lines) < 2000
 
 
-def test_a_line_without_an_end_is_cut_around_what_matters() -> None:
+def test_endless_line_is_cut_around_the_relevant_part() -> None:
     found = said(b"x" * 5_000_000 + b" OSError: [Errno 24] Too many open files " + b"y" * 1000)
     assert any("Too many open files" in text for _, text in found)
     assert max(len(text) for _, text in found) < 5000
@@ -430,9 +428,7 @@ def test_a_line_without_an_end_is_cut_around_what_matters() -> None:
         ("> (W pid=7) no", "W pid=7", "", "no"),
     ],
 )
-def test_the_writer_of_a_line_is_read_from_labels_of_all_kinds(
-    line: str, process: str, level: str, text: str
-) -> None:
+def test_process_is_read_from_labels_of_all_kinds(line: str, process: str, level: str, text: str) -> None:
     (one,) = log_lines(line)
     assert (one.process, one.level, one.text) == (process, level, text)
 
@@ -454,7 +450,7 @@ def test_the_writer_of_a_line_is_read_from_labels_of_all_kinds(
         "Error: *",
     ],
 )
-def test_hostile_lines_take_no_longer_than_others(unit: str) -> None:
+def test_hostile_lines_are_read_in_linear_time(unit: str) -> None:
     """Each would take hours with a pattern that goes back and forth. Seconds of a processor, not of the clock."""
     raw = f"Traceback (most recent call last):\n{unit * 2000}\nValueError: {unit * 2000}\n".encode() * 2
     began = time.process_time()
@@ -463,7 +459,7 @@ def test_hostile_lines_take_no_longer_than_others(unit: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_arbitrary_bytes_give_an_answer(seed: int) -> None:
+def test_arbitrary_bytes_are_read_without_a_crash(seed: int) -> None:
     chance = random.Random(seed)
     raw = bytearray((LCUDA + told_by("KeyError: 'a'", RAY)).encode())
     for _ in range(60):
@@ -478,7 +474,7 @@ def test_arbitrary_bytes_give_an_answer(seed: int) -> None:
 
 
 @pytest.mark.parametrize("begin", [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xff\xfe", b""])
-def test_what_only_looks_packed_is_passed_over_or_read(tmp_path: Path, begin: bytes) -> None:
+def test_fake_archive_is_skipped_or_read(tmp_path: Path, begin: bytes) -> None:
     path = written(tmp_path, "run.log", begin + random.Random(1).randbytes(3000))
     try:
         with opened(Source("run.log", path)) as content:
@@ -499,7 +495,7 @@ def test_what_only_looks_packed_is_passed_over_or_read(tmp_path: Path, begin: by
         '[[signature]]\ntitle = "x"\ncode = "A101"\npatterns = ["y"]\nleads_to = ["A102"]',
     ],
 )
-def test_a_signature_that_is_written_wrongly_is_named(text: str) -> None:
+def test_invalid_signature_is_named(text: str) -> None:
     with pytest.raises(ValueError, match=r"x\.toml: x"):
         list(signatures_in(text, "x.toml"))
 
@@ -515,6 +511,6 @@ def test_a_signature_that_is_written_wrongly_is_named(text: str) -> None:
         ("took 1e99 s", False),
     ],
 )
-def test_a_number_in_a_pattern_has_a_bound(text: str, *, speaks: bool) -> None:
+def test_quantifiers_in_patterns_are_bounded(text: str, *, speaks: bool) -> None:
     (one,) = signatures_in('[[signature]]\ntitle = "x"\ncode = "A101"\npatterns = ["took {>60} s"]', "x.toml")
     assert one.matches([text]) is speaks

@@ -63,13 +63,13 @@ LOGS = {
 
 
 @pytest.mark.parametrize(("log", "phase"), LOGS.values(), ids=LOGS)
-def test_the_frames_show_the_phase(log: str, phase: str | None) -> None:
+def test_frames_determine_the_phase(log: str, phase: str | None) -> None:
     first = read(list(log_lines(log)), "run.log").first
     assert first is not None
     assert first.phase == phase
 
 
-def test_the_answer_has_it_in_json_and_in_words(here: Doctor, tmp_path: Path) -> None:
+def test_phase_is_shown_in_json_and_text(here: Doctor, tmp_path: Path) -> None:
     (tmp_path / "run.log").write_text(LOGS["verl validates"][0])
     found = json.loads(here("logs", "run.log", "--format", "json", cwd=tmp_path).stdout)
     validate(found, schema_text("logs"))
@@ -86,7 +86,7 @@ def test_the_answer_has_it_in_json_and_in_words(here: Doctor, tmp_path: Path) ->
     assert "Next:\n  verl-doctor explain LOG160\n" in done.stdout
 
 
-def test_nothing_strikes_at_the_start_once_a_step_was_logged(here: Doctor, tmp_path: Path) -> None:
+def test_failure_after_the_first_step_is_not_at_the_start(here: Doctor, tmp_path: Path) -> None:
     for name, phase in (("an update", None), ("a checkpoint", "checkpoint")):
         (tmp_path / "run.log").write_text(f"step:1 - a:1\n{LOGS[name][0]}")
         found = json.loads(here("logs", "run.log", "--format", "json", cwd=tmp_path).stdout)

@@ -38,7 +38,7 @@ def answer(log: str) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("part", range(20))
-def test_an_example_behind_any_prefix_is_judged_as_without_it(part: int) -> None:
+def test_prefixed_example_is_judged_like_the_plain_one(part: int) -> None:
     chance = random.Random()
     for example in chance.sample(EXAMPLES, 3):
         log = (NOISE + example).replace("\r", "\n")
@@ -60,12 +60,12 @@ def test_an_example_behind_any_prefix_is_judged_as_without_it(part: int) -> None
         "3> ",
     ],
 )
-def test_a_traceback_shows_its_prefix(before: str) -> None:
+def test_prefix_is_recognised_from_a_traceback(before: str) -> None:
     for log in (FILES, NOISE + FILES + NOISE):
         assert answer(spoken(log, before))[0] == ("HOST103",)
 
 
-def test_levels_and_processes_are_taken_from_what_is_learnt() -> None:
+def test_levels_and_processes_follow_from_the_learnt_prefix() -> None:
     own = traceback("KeyError: 'answer'", place="/home/u/reward.py").splitlines()
     other = traceback("OSError: [Errno 28] No space left on device").splitlines()
     mixed = "".join(f"alpha~ ERROR {a}\nbeta~ INFO {b}\n" for a, b in zip(own, other, strict=True))
@@ -77,12 +77,12 @@ def test_levels_and_processes_are_taken_from_what_is_learnt() -> None:
     assert answer(mixed)[2] == "code"
 
 
-def test_what_a_program_repeats_itself_is_no_prefix() -> None:
+def test_text_repeated_by_a_program_is_not_a_prefix() -> None:
     steps = "".join(f"step:{at} - actor/pg_loss:0.{at} - critic/score/mean:0.25\n" for at in range(20))
     assert [line.text for line in unprefixed(list(log_lines(steps)))] == steps.split("\n")
 
 
-def test_a_message_in_json_keeps_its_level_and_its_traceback() -> None:
+def test_json_message_keeps_its_level_and_traceback() -> None:
     raised = {"level": "error", "msg": "step failed", "exc_info": FILES}
     assert answer(json.dumps(raised) + "\n")[0] == ("HOST103",)
     nested = {"record": {"level": {"name": "INFO"}, "message": "OSError: [Errno 24] Too many open files"}}
@@ -104,11 +104,11 @@ def test_other_encodings_are_read() -> None:
     assert "文件打不开" in found.words
 
 
-def test_consequences_behind_a_prefix_stay_consequences() -> None:
+def test_prefixed_consequences_remain_consequences() -> None:
     assert judged(spoken(DRIVER_SAW_IT, "gpu-7 :: ")).causes == ()
 
 
-def test_a_traceback_that_another_program_indents_is_read() -> None:
+def test_indented_traceback_of_another_program_is_read() -> None:
     log = (
         "  error: building `x` failed\n      [stderr]\n      Traceback (most recent call last):\n"
         '        File "/job/setup.py", line 3, in <module>\n          call()\n      JudgeError: no\n\n  help: try again\n'

@@ -42,25 +42,25 @@ def word(log: str) -> str:
 
 
 @pytest.mark.parametrize("quotation", QUOTATIONS.values(), ids=QUOTATIONS)
-def test_a_quotation_proves_nothing(quotation: str) -> None:
+def test_quoted_error_proves_nothing(quotation: str) -> None:
     assert word(NOISE + quotation) == "OK"
     assert word(NOISE + quotation + STEP) == "OK"
     assert word(NOISE + quotation + DRIVER_SAW_IT) == "NOT DETERMINED"
 
 
 @pytest.mark.parametrize("quotation", QUOTATIONS.values(), ids=QUOTATIONS)
-def test_what_comes_behind_a_quotation_counts(quotation: str) -> None:
+def test_error_after_a_quotation_counts(quotation: str) -> None:
     own = traceback("KeyError: 'a'", place="/home/u/reward.py")
     assert word(NOISE + quotation + own) == "YOUR CODE"
     files = spoken(traceback("OSError: [Errno 24] Too many open files"), RUNNER)
     assert word(NOISE + quotation + files) == "FIRST CAUSE"
 
 
-def test_of_many_quotations_each_end_is_kept() -> None:
+def test_end_of_each_of_many_quotations_is_kept() -> None:
     padding = f"{RUNNER}fine\n" * 300
     log = "".join(QUOTATIONS["a reward manager"] + padding for _ in range(20))
     assert word(log + STEP) == "OK"
 
 
-def test_a_quotation_that_has_no_end_hides_nothing() -> None:
+def test_unterminated_quotation_hides_nothing() -> None:
     assert word(spoken(f"[response] it is\n{DISK}", RUNNER)) == "FIRST CAUSE"

@@ -27,7 +27,7 @@ def content(path: Path | None) -> bytes:
 
 
 @pytest.mark.parametrize("nuls", [1, 8192, 3_000_000])
-def test_a_log_that_was_emptied_while_it_was_written_is_read_behind_its_nuls(
+def test_leading_nul_bytes_of_a_truncated_log_are_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nuls: int
 ) -> None:
     path = tmp_path / "run.log"
@@ -37,7 +37,7 @@ def test_a_log_that_was_emptied_while_it_was_written_is_read_behind_its_nuls(
     assert content(None) == SAID
 
 
-def test_a_hole_is_passed_over_without_reading_it(tmp_path: Path) -> None:
+def test_sparse_hole_is_skipped_without_reading_it(tmp_path: Path) -> None:
     path = tmp_path / "run.log"
     with path.open("wb") as file:
         file.seek(200 << 30)
@@ -45,7 +45,7 @@ def test_a_hole_is_passed_over_without_reading_it(tmp_path: Path) -> None:
     assert content(path) == SAID
 
 
-def test_a_file_that_holds_nothing_else_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_of_nul_bytes_is_not_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "_NULS", 1 << 24)
     for path, size in ((tmp_path / "run.log", 20_000), (Path("/dev/zero"), 0)):
         if size:
@@ -67,14 +67,14 @@ def packed_with_zstd(text: bytes) -> bytes:
     ],
     ids=["bzip2", "xz", "gzip twice"],
 )
-def test_what_is_packed_otherwise_is_no_text(tmp_path: Path, packed: bytes) -> None:
+def test_unsupported_compression_is_not_text(tmp_path: Path, packed: bytes) -> None:
     (tmp_path / "run.log").write_bytes(packed)
     with pytest.raises(UnreadableError, match="not text"):
         content(tmp_path / "run.log")
 
 
 @pytest.mark.skipif(shutil.which("zstd") is None, reason="there is no zstd here")
-def test_of_a_truncated_zst_the_whole_blocks_are_read(tmp_path: Path) -> None:
+def test_complete_blocks_of_a_truncated_zst_are_read(tmp_path: Path) -> None:
     lines = random.Random(1).randbytes(1 << 20).hex().encode()
     log = tmp_path / "run.zst"
     log.write_bytes(packed_with_zstd(b"ValueError: first\n" + lines)[:-1000])
@@ -87,7 +87,7 @@ def test_of_a_truncated_zst_the_whole_blocks_are_read(tmp_path: Path) -> None:
     assert len(content) > 1 << 20
 
 
-def test_a_bomb_is_left_before_it_fills_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decompression_bomb_is_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "_UNSUSPICIOUS", 1 << 20)
     log = tmp_path / "run.log.gz"
     log.write_bytes(gzip.compress(b"ValueError: first\n" + b"\0" * (16 << 20)))
@@ -98,7 +98,7 @@ def test_a_bomb_is_left_before_it_fills_days(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.slow
-def test_a_log_that_shrinks_well_is_no_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_highly_compressible_log_is_not_a_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "_UNSUSPICIOUS", 1 << 20)
     log = tmp_path / "run.log.gz"
     log.write_bytes(
@@ -107,7 +107,7 @@ def test_a_log_that_shrinks_well_is_no_bomb(tmp_path: Path, monkeypatch: pytest.
     assert diagnose([Source("run.log.gz", log)]).unread == ()
 
 
-def test_a_writer_that_never_ends_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_pipe_is_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "MOST_READ", 4 << 20)
     os.mkfifo(tmp_path / "pipe")
     with subprocess.Popen(["bash", "-c", f"yes 'ValueError: x' > {tmp_path / 'pipe'}"]) as writer:
@@ -117,9 +117,7 @@ def test_a_writer_that_never_ends_is_left(tmp_path: Path, monkeypatch: pytest.Mo
     assert answer.unread == ("pipe",)
 
 
-def test_of_a_pipe_the_first_word_is_waited_for_but_not_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pipe_is_waited_for_with_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "_PIPE_TIMEOUT", 0.05)
     os.mkfifo(tmp_path / "pipe")
     source = Source("pipe", tmp_path / "pipe")

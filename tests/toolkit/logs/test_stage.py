@@ -39,19 +39,19 @@ def raised_in(*functions: str) -> str:
         (("forward",), "", "a smaller batch size"),
     ],
 )
-def test_out_of_memory_is_advised_by_its_stage(functions: tuple[str, ...], stage: str, word: str) -> None:
+def test_out_of_memory_advice_depends_on_the_stage(functions: tuple[str, ...], stage: str, word: str) -> None:
     cause = cause_of(raised_in(*functions))
     assert cause.stage == stage
     assert word in remedy_of(cause)
 
 
-def test_the_method_that_ray_names_shows_the_stage_too() -> None:
+def test_method_named_by_ray_shows_the_stage() -> None:
     told_by_ray = "ray.exceptions.RayTaskError(OutOfMemoryError): ray::WorkerDict.actor_rollout_update_actor() (pid=8, ip=10.0.0.2)\n"
     frame = '  File "/src/verl/trainer/ppo/ray_trainer.py", line 1, in fit\n    self.x()\n'
     assert cause_of(f"Traceback (most recent call last):\n{frame}{told_by_ray}").stage == "update"
 
 
-def test_the_last_line_of_code_shows_the_error_of_a_truncated_traceback() -> None:
+def test_last_code_line_of_a_truncated_traceback_shows_the_error() -> None:
     cut = (
         'Traceback (most recent call last):\n  File "/v/vllm/v1/core/kv_cache_utils.py", line 699, in check\n'
         '    raise ValueError("No available memory for the cache blocks. "\n                     "Try increasing it.")\n'

@@ -36,35 +36,35 @@ def codes(reading: Reading) -> list[str]:
 @pytest.mark.parametrize(
     "end", [CTRL_C, "slurmstepd: error: *** STEP 1.0 ON n CANCELLED AT 2026-11-20T10:00:00 ***\n"]
 )
-def test_a_sandbox_that_raises_around_every_step_did_not_end_the_run(steps: int, end: str) -> None:
+def test_recurring_sandbox_error_did_not_end_the_run(steps: int, end: str) -> None:
     log = "".join(f"{SANDBOX}{step(at)}" for at in range(steps))
     found = judged(f"{log}{SANDBOX}{end}")
     assert (found.causes, found.error and found.error.kind) == ((), "ended")
     assert [one.words for one in found.hints] == ["ModuleNotFoundError: No module named 'vllm'"]
 
 
-def test_what_the_driver_saw_is_not_explained_by_it() -> None:
+def test_recurring_error_does_not_explain_a_dead_worker() -> None:
     log = "".join(f"{SANDBOX}{step(at)}" for at in range(4))
     assert judged(f"{log}{SANDBOX}{DRIVER_SAW_IT}").causes == ()
 
 
-def test_without_steps_it_is_the_cause() -> None:
+def test_error_without_steps_is_the_cause() -> None:
     assert codes(judged(f"{SANDBOX}{SANDBOX}{DRIVER_SAW_IT}")) == ["LOG102"]
 
 
-def test_the_last_word_of_the_program_counts_though_it_was_survived_before() -> None:
+def test_final_error_counts_even_if_survived_before() -> None:
     memory = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {} GiB."
     caught = spoken(traceback(memory.format("2.00")), "(WorkerDict pid=4711) ")
     log = f"{caught}{step(1)}{step(2)}{step(3)}{traceback(memory.format('3.00'))}"
     assert codes(judged(log)) == ["LOG110"]
 
 
-def test_what_was_raised_once_may_still_be_why_another_process_died() -> None:
+def test_error_raised_once_may_explain_a_dead_process() -> None:
     disk = spoken(traceback("OSError: [Errno 28] No space left on device"), "(Rollouter pid=12) ")
     assert codes(judged(f"{disk}{step(1)}{step(2)}{DRIVER_SAW_IT}")) == ["HOST106"]
 
 
-def test_a_line_outside_of_tracebacks_that_was_survived_is_no_cause_later() -> None:
+def test_survived_line_outside_tracebacks_is_not_a_later_cause() -> None:
     said = f"{REWARD}write failed: No space left on device\n"
     found = judged(f"{said}{step(1)}{step(2)}{said}{DRIVER_SAW_IT}")
     assert found.causes == ()
@@ -79,7 +79,7 @@ def test_a_line_outside_of_tracebacks_that_was_survived_is_no_cause_later() -> N
         ("gcc: internal compiler error: Segmentation fault signal terminated program cc1", "LOG113"),
     ],
 )
-def test_the_compilers_message_counts_also_after_its_command(said: str, code: str) -> None:
+def test_compiler_message_counts_after_its_command(said: str, code: str) -> None:
     failed = "subprocess.CalledProcessError: Command '['gcc', 'main.c', '-lcuda']' returned non-zero exit status 1."
     command = spoken(traceback(failed), "(EngineCore_DP0 pid=5512) ")
     assert codes(judged(f"{command}{said}\n")) == [code]
@@ -87,7 +87,7 @@ def test_the_compilers_message_counts_also_after_its_command(said: str, code: st
     assert codes(judged(command)) == ["CUDA105"]
 
 
-def test_however_much_was_survived_no_complaint_is_compared_with_all_the_others(
+def test_many_survived_errors_are_compared_in_linear_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compared: list[LoggedError] = []
@@ -104,7 +104,7 @@ def test_however_much_was_survived_no_complaint_is_compared_with_all_the_others(
 
 
 @pytest.mark.parametrize(("waited", "named"), [("90s", []), ("1m30s", []), ("10s", ["LOG221"])])
-def test_a_pod_that_was_scheduled_later_did_not_fail(waited: str, named: list[str]) -> None:
+def test_pod_scheduled_later_did_not_fail(waited: str, named: list[str]) -> None:
     events = (
         "Normal  Scheduled  60s  default-scheduler  Successfully assigned rl/head to gpu1\n"
         f"Warning FailedScheduling {waited} default-scheduler 0/4 nodes are available: 4 Insufficient nvidia.com/gpu.\n"
@@ -125,5 +125,5 @@ REFUSED = "ERROR 11-11 10:00:10 [serving_chat.py:200] ValueError: This model's c
         (f"INFO:     Application startup complete.\n{RUNNER}it trains\n{REFUSED}{SERVED}{SERVED}", True),
     ],
 )
-def test_a_server_that_answers_again_bore_a_request_that_it_refused(log: str, *, is_named: bool) -> None:
+def test_server_that_responds_again_survived_a_refused_request(log: str, *, is_named: bool) -> None:
     assert (judged(log).first is not None) is is_named

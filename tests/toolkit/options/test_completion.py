@@ -28,7 +28,7 @@ def values(*words: str) -> list[str]:
     return [item.value for item in completed(*words) if item.type == "plain"]
 
 
-def test_the_codes_are_those_of_the_registry() -> None:
+def test_completed_codes_are_those_of_the_registry() -> None:
     codes = [code for code, _ in codes_with_titles()]
     ours = [check.code for check in registry.load().checks]
     of_logs = set(of_logs_alone())
@@ -37,20 +37,20 @@ def test_the_codes_are_those_of_the_registry() -> None:
     assert all(title for _, title in codes_with_titles())
 
 
-def test_codes_and_families_complete_behind_commas() -> None:
+def test_codes_and_families_complete_after_commas() -> None:
     assert values("check", "--select", "VLLM10")[:2] == ["VLLM101", "VLLM102"]
     assert values("fix", "--ignore", "PY100,vll")[:2] == ["PY100,VLLM", "PY100,VLLM101"]
     assert "PY100,PY100" not in values("check", "--select", "PY100,PY10")
 
 
-def test_topics_and_codes_complete_behind_explain() -> None:
+def test_topics_and_codes_complete_after_explain() -> None:
     assert values("explain", "var") == ["variables"]
     assert "VLLM101" in values("explain", "vllm1")
     assert values("explain", "--schema", "sm") == ["smoke"]
     assert values("explain", "--completion", "") == ["bash", "zsh", "fish"]
 
 
-def test_commands_complete_beside_files() -> None:
+def test_commands_complete_along_with_files() -> None:
     assert values("che") == ["check", "checklist"]
     assert "demo" not in values("")
     assert [item.type for item in completed("run") if item.type != "plain"] == ["file"]
@@ -61,7 +61,7 @@ def test_commands_complete_beside_files() -> None:
     "words",
     [("check", ""), ("logs", "run"), ("check", "--python", ""), ("compare", ""), ("fix", "run.sh", "")],
 )
-def test_files_complete_where_files_are_named(words: tuple[str, ...]) -> None:
+def test_files_complete_where_files_are_expected(words: tuple[str, ...]) -> None:
     assert "file" in {item.type for item in completed(*words)}
 
 
@@ -72,7 +72,7 @@ def test_trees_and_options_complete() -> None:
 
 
 @pytest.mark.parametrize("shell", completion.SHELLS)
-def test_a_script_is_sound_for_its_shell(shell: str, tmp_path: Path) -> None:
+def test_script_is_valid_for_its_shell(shell: str, tmp_path: Path) -> None:
     script = completion.script(shell, cli)
     assert "verl-doctor" in script
     assert "%(" not in script

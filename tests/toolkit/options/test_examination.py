@@ -28,11 +28,11 @@ def test_each_option_names_its_source(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "several"), [([], False), (["a"], False), (["a", "b"], True), (["."], True)]
 )
-def test_a_folder_and_two_files_are_several(tmp_path: Path, names: list[str], several: bool) -> None:
+def test_folder_or_two_files_count_as_several(tmp_path: Path, names: list[str], several: bool) -> None:
     assert are_several([tmp_path / name for name in names]) is several
 
 
-def test_this_machine_is_examined_without_what_judges_many() -> None:
+def test_local_examination_imports_no_cluster_modules() -> None:
     statement = (
         "import sys; from verl_doctor.toolkit.commands.check import command; "
         "command.source_of((), None); print(*sys.modules)"

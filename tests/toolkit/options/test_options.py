@@ -32,7 +32,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("command", REFUSED)
-def test_what_does_nothing_is_refused_in_a_sentence(command: str, here: Doctor, tmp_path: Path) -> None:
+def test_option_without_effect_is_refused_in_one_sentence(command: str, here: Doctor, tmp_path: Path) -> None:
     for words, sentence in REFUSED[command]:
         done = here(command, *words, cwd=tmp_path)
         assert (done.returncode, done.stdout) == (2, "")
@@ -54,7 +54,7 @@ def test_what_does_nothing_is_refused_in_a_sentence(command: str, here: Doctor, 
         ("watch", "--verl --path", "--vllm --sglang --ray --ray-address --model --data"),
     ],
 )
-def test_help_shows_what_acts(
+def test_help_lists_only_options_with_an_effect(
     command: str, offered: str, left_out: str, here: Doctor, tmp_path: Path
 ) -> None:
     words = set(here(command, "--help", cwd=tmp_path).stdout.split())
@@ -65,5 +65,5 @@ def test_help_shows_what_acts(
 @pytest.mark.parametrize(
     ("said", "found"), [("80GiB", 80 << 30), ("80G", 80 << 30), ("81559 MiB", 81559 << 20), ("1.5t", 3 << 39)]
 )
-def test_an_amount_is_read_in_binary_units(said: str, found: int) -> None:
+def test_amount_is_read_in_binary_units(said: str, found: int) -> None:
     assert Size().convert(said, None, None) == found

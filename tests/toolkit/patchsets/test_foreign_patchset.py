@@ -19,7 +19,7 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-def test_one_of_ours_is_read_also_from_a_folder_such_as_tmp(file: Path) -> None:
+def test_own_file_is_read_from_a_sticky_folder_too(file: Path) -> None:
     assert patchset.load(file) == []
     file.parent.chmod(0o1777)
     assert patchset.load(file) == []
@@ -27,7 +27,7 @@ def test_one_of_ours_is_read_also_from_a_folder_such_as_tmp(file: Path) -> None:
 
 @pytest.mark.parametrize("linked", [False, True])
 @pytest.mark.parametrize("place", ["file", "folder"])
-def test_one_that_anybody_may_write_is_refused(file: Path, place: str, linked: bool) -> None:
+def test_world_writable_file_is_refused(file: Path, place: str, linked: bool) -> None:
     (file if place == "file" else file.parent).chmod(0o777)
     if linked:
         (file.parent / "mine").mkdir(mode=0o700)
@@ -37,7 +37,7 @@ def test_one_that_anybody_may_write_is_refused(file: Path, place: str, linked: b
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_one_of_another_user_is_refused(file: Path) -> None:
+def test_file_of_another_user_is_refused(file: Path) -> None:
     os.chown(file, NOBODY, NOBODY)
     with pytest.raises(UsageError, match=f"belongs to user {NOBODY} .*mode 0644"):
         patchset.load(file)

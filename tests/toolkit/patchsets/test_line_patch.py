@@ -61,14 +61,14 @@ PATCHED = {
 
 
 @pytest.mark.parametrize("shape", PATCHED)
-def test_a_patch_of_lines_makes_the_patched_text_of_the_other(shape: str) -> None:
+def test_line_patch_reproduces_the_patched_text(shape: str) -> None:
     patched, before, words = PATCHED[shape]
     patch = only(patched, *words)
     assert brought(patch, before) == patched
 
 
 @pytest.mark.parametrize("shape", PATCHED)
-def test_it_takes_the_indentation_and_blank_lines_that_are_there(shape: str) -> None:
+def test_line_patch_keeps_indentation_and_blank_lines(shape: str) -> None:
     patched, before, words = PATCHED[shape]
     other = "".join(f"    {line}\n\n" for line in before.splitlines())
     after = brought(only(patched, *words), other)
@@ -86,16 +86,16 @@ def test_it_takes_the_indentation_and_blank_lines_that_are_there(shape: str) -> 
         ("b: auto\nx: 1\nb: auto\n", "it fits in 2 places, in lines 1, 3"),
     ],
 )
-def test_it_is_refused_where_the_lines_are_others(other: str, reason: str) -> None:
+def test_line_patch_is_refused_for_other_lines(other: str, reason: str) -> None:
     assert place_of(only(PATCHED["at the end"][0]), other.splitlines()) == reason
 
 
-def test_an_addition_is_refused_where_something_stands_in_its_place() -> None:
+def test_addition_is_refused_if_its_place_is_occupied() -> None:
     patch = only("a=1\nb=3  # Uky\nc=3\n", "Uky")
     assert place_of(patch, ["a=1", "b=2", "c=3"]) == "the lines around it are not adjacent"
 
 
-def test_the_one_place_with_the_same_lines_around_it_counts() -> None:
+def test_only_place_with_the_same_context_is_used() -> None:
     patch = only("one:\n# b: auto  # Uky\nb: flash  # Uky\ntwo:\n")
     assert brought(patch, "zero:\nb: auto\none:\nb: auto\ntwo:\n").splitlines()[3:5] == [
         "# b: auto  # Uky",
@@ -110,7 +110,7 @@ def test_the_one_place_with_the_same_lines_around_it_counts() -> None:
         ("a=1\nexport HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz0123456789  # Uky\n", "held a secret"),
     ],
 )
-def test_what_cannot_be_carried_has_a_reason(text: str, reason: str) -> None:
+def test_unsupported_edit_has_a_reason(text: str, reason: str) -> None:
     (left,) = found(text, "Uky")
     assert isinstance(left, NoLinePatch)
     assert reason in left.reason
@@ -121,7 +121,7 @@ LINES = st.lists(st.sampled_from(["a=1", "b: 2", "c", "- d"]), min_size=1, max_s
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=50)
 @given(LINES, LINES, st.integers(0, 8))
-def test_whatever_is_added_comes_back_or_is_refused(before: list[str], new: list[str], at: int) -> None:
+def test_addition_is_reproduced_or_refused(before: list[str], new: list[str], at: int) -> None:
     at = min(at, len(before))
     added = [*before[:at], *(f"{line}  # Uky" for line in new), *before[at:]]
     patch = only("\n".join(added), "Uky")

@@ -72,14 +72,14 @@ CALL = dedent(
 )
 
 
-def test_what_was_replaced_stands_there_again() -> None:
+def test_taking_out_a_patch_restores_the_original() -> None:
     patched = replaced(CALL, "old=args.old", "new=not args.old")
     found = taken_out(patched)
     assert found.text == CALL
     assert [line for _, line in found.hunks] == [5]
 
 
-def test_a_patch_states_where_it_belongs_and_what_it_does() -> None:
+def test_patch_records_its_place_and_effect() -> None:
     (patch,) = told(replaced(CALL, "old=args.old", "new=not args.old"))
     assert (patch.path, patch.scope, patch.line) == ("a.py", "Server.start", 5)
     assert (patch.old, patch.new) == ("old=args.old", "new=not args.old")
@@ -87,7 +87,7 @@ def test_a_patch_states_where_it_belongs_and_what_it_does() -> None:
     assert patch.steps == ("value", "keywords", 0)
 
 
-def test_it_fits_where_lines_moved_and_the_formatting_differs() -> None:
+def test_patch_fits_moved_and_reformatted_code() -> None:
     (patch,) = told(replaced(CALL, "old=args.old", "new=not args.old"))
     other = (
         "import os\n\nclass Server:\n  def start(self, args):\n    # why\n"
@@ -109,14 +109,14 @@ def test_it_fits_where_lines_moved_and_the_formatting_differs() -> None:
         ("x = 1\n", "not in Server.start there"),
     ],
 )
-def test_it_is_refused_where_the_code_is_another(other: str, said: str) -> None:
+def test_patch_is_refused_for_different_code(other: str, said: str) -> None:
     (patch,) = told(replaced(CALL, "old=args.old", "new=not args.old"))
     answer = edit_for(patch, SourceText(other.encode(), "a.py"))
     assert isinstance(answer, NoPlace)
     assert said in answer.reason
 
 
-def test_several_lines_in_place_of_one_take_the_indentation_that_is_there() -> None:
+def test_several_replacement_lines_take_the_existing_indentation() -> None:
     before = "def f():\n    from a import b\n    return b\n"
     (patch,) = told(
         replaced(
@@ -129,7 +129,7 @@ def test_several_lines_in_place_of_one_take_the_indentation_that_is_there() -> N
     )
 
 
-def test_a_patch_of_a_patch_is_one_patch_of_what_was_there_first() -> None:
+def test_patch_of_a_patch_is_one_patch_of_the_original() -> None:
     before = "from a import b, c\nx = 1\n"
     once = replaced(
         before,
@@ -143,7 +143,7 @@ def test_a_patch_of_a_patch_is_one_patch_of_what_was_there_first() -> None:
         assert same(brought(patch, before), twice)
 
 
-def test_neighbours_are_patches_of_their_own() -> None:
+def test_adjacent_patches_stay_separate() -> None:
     before = "from a import b\nfrom c import d\n"
     patched = replaced(
         replaced(before, "from c import d", "from c2 import d"), "from a import b", "from a2 import b"
@@ -161,7 +161,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("form", FOREIGN)
-def test_what_people_patch_by_hand_is_carried_too(form: str) -> None:
+def test_patches_written_by_hand_are_carried(form: str) -> None:
     before = "def f(a):\n    x = g(a, 1)\n    return x\n"
     (patch,) = told(FOREIGN[form])
     assert patch.marker == "Uky"
@@ -169,19 +169,19 @@ def test_what_people_patch_by_hand_is_carried_too(form: str) -> None:
     assert same(brought(patch, before), FOREIGN[form])
 
 
-def test_an_override_that_replaces_nothing_is_undetermined() -> None:
+def test_marked_line_without_an_original_is_undetermined() -> None:
     text = FOREIGN["kept above"] + "x = 1\ny = 2  # Uky\n"
     assert taken_out(text).undetermined == (6,)
 
 
-def test_a_line_that_may_hold_a_secret_is_not_carried() -> None:
+def test_line_that_may_contain_a_secret_is_not_carried() -> None:
     text = replaced("login(1)\n", "login(1)", 'login(password="hunter2!")')
     (left,) = patches_of("a.py", taken_out(text))
     assert isinstance(left, NotCarried)
     assert "secret" in left.reason
 
 
-def test_a_file_of_patches_can_be_read_again(tmp_path: Path) -> None:
+def test_patch_file_survives_a_round_trip(tmp_path: Path) -> None:
     patches = told(replaced(CALL, "old=args.old", "new=not args.old"))
     path = tmp_path / "patches.json"
     path.write_text(dump(patches, "0.6.1", "1.0"))
@@ -212,7 +212,7 @@ def document(**changed: object) -> str:
         ("[" * 100_000, "is no file of patches"),
     ],
 )
-def test_a_damaged_patch_file_is_reported_in_one_sentence(tmp_path: Path, content: str, said: str) -> None:
+def test_damaged_patch_file_is_reported_in_one_sentence(tmp_path: Path, content: str, said: str) -> None:
     path = tmp_path / "patches.json"
     path.write_text(content)
     with pytest.raises(UsageError, match=said):
@@ -221,7 +221,7 @@ def test_a_damaged_patch_file_is_reported_in_one_sentence(tmp_path: Path, conten
         load(tmp_path / "none")
 
 
-def test_steps_that_lead_nowhere_are_refused(tmp_path: Path) -> None:
+def test_invalid_steps_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "patches.json"
     for steps in (["value", "keywords", 7], ["nothing"], ["value", 0], ["value", "func", "ctx"]):
         path.write_text(document(steps=steps))
@@ -277,7 +277,7 @@ def _stored(node: ast.AST) -> bool:
 @pytest.mark.slow
 @settings(max_examples=cases(37), deadline=None)
 @given(SOURCES, st.data())
-def test_any_patch_is_taken_out_and_brought_back(text: str, data: st.DataObject) -> None:
+def test_any_patch_can_be_taken_out_and_reapplied(text: str, data: st.DataObject) -> None:
     source = SourceText(text.encode(), "a.py")
     parts = _parts(source.tree)
     assume(parts)

@@ -65,13 +65,13 @@ LEAVES_A_CHILD = (
 
 
 @pytest.mark.parametrize("detached", [False, True])
-def test_it_answers_and_its_folder_is_gone(tmp_path: Path, detached: bool) -> None:
+def test_node_program_responds_and_removes_its_folder(tmp_path: Path, detached: bool) -> None:
     with running(tmp_path, ECHO, detached=detached) as process:
         assert answer(process) == {"facts": {"word": "hi"}}
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_break_states_how(tmp_path: Path) -> None:
+def test_error_is_reported_with_its_message(tmp_path: Path) -> None:
     with running(tmp_path, "raise ValueError('no such thing')") as process:
         assert answer(process) == {
             "missing": "the doctor's program ended with status 1: ValueError: no such thing"
@@ -80,7 +80,7 @@ def test_a_break_states_how(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+def test_hanging_program_is_ended_with_its_children(tmp_path: Path) -> None:
     for seconds in (0.5, *LIMITS):
         with running(tmp_path, LEAVES_A_CHILD + "time.sleep(600)", seconds=seconds) as process:
             assert answer(process) == {"missing": "its facts were not collected in time"}
@@ -90,14 +90,14 @@ def test_what_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["pids"]
 
 
-def test_what_an_answer_leaves_running_is_ended(tmp_path: Path) -> None:
+def test_children_left_after_a_response_are_ended(tmp_path: Path) -> None:
     with running(tmp_path, LEAVES_A_CHILD + ECHO) as process:
         assert "facts" in answer(process)
     wait_until_gone([int(pid) for pid in (tmp_path / "pids").read_text().split()])
 
 
 @pytest.mark.parametrize("detached", [False, True])
-def test_the_result_is_no_longer_needed(tmp_path: Path, detached: bool) -> None:
+def test_closed_pipe_ends_the_program(tmp_path: Path, detached: bool) -> None:
     """The other side may end in any way: the system closes the pipe."""
     with running(tmp_path, LEAVES_A_CHILD + "time.sleep(600)", detached=detached) as process:
         while not (tmp_path / "pids").exists() or not (tmp_path / "pids").read_text():
@@ -112,7 +112,7 @@ def test_the_result_is_no_longer_needed(tmp_path: Path, detached: bool) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["pids"]
 
 
-def test_an_order_that_is_cut_off_is_no_order(tmp_path: Path) -> None:
+def test_truncated_request_is_ignored(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", TEXT, "TOKEN "], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
@@ -120,7 +120,7 @@ def test_an_order_that_is_cut_off_is_no_order(tmp_path: Path) -> None:
     assert said == b""
 
 
-def test_the_program_is_one_that_old_pythons_read() -> None:
+def test_program_is_valid_for_old_pythons() -> None:
     """Python 3.7 is the oldest that knows annotations as they are written here."""
     compile(TEXT, "child_node", "exec", dont_inherit=True)
     import ast
@@ -128,7 +128,7 @@ def test_the_program_is_one_that_old_pythons_read() -> None:
     ast.parse(TEXT, feature_version=(3, 7))
 
 
-def test_a_killed_worker_takes_nothing_along_that_would_stay(tmp_path: Path) -> None:
+def test_killing_the_worker_still_cleans_up(tmp_path: Path) -> None:
     """Ray kills a worker's children and process group with it. What clears away is none of them any more."""
     worker = (
         "import subprocess, sys, time\n"

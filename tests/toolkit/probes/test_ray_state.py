@@ -20,7 +20,7 @@ def resource(name: str, *indices: int) -> Any:
     )
 
 
-def test_the_gpus_of_an_actor() -> None:
+def test_gpus_of_an_actor() -> None:
     given = [
         resource("CPU", 0),
         resource("GPU_group_ab", 3, 1),
@@ -41,7 +41,7 @@ def test_the_gpus_of_an_actor() -> None:
         (json.dumps({"env_vars": {"RANK": 1, "WANDB_API_KEY": "secret", "WG_PREFIX": "x" * 200}}), {"RANK": "1", "WG_PREFIX": "x" * 100}),
     ],
 )  # fmt: skip
-def test_only_the_place_in_a_process_group_is_shown_of_the_variables(text: str, told: dict[str, str]) -> None:
+def test_only_process_group_variables_are_reported(text: str, told: dict[str, str]) -> None:
     assert variables(SimpleNamespace(serialized_runtime_env=text)) == told
 
 
@@ -50,7 +50,7 @@ class Evil:
         return os.mkdir, ("made by a pickle",)
 
 
-def test_nothing_pickled_is_run(tmp_path, monkeypatch) -> None:
+def test_pickled_code_is_never_run(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert Plain(io.BytesIO(pickle.dumps({"names": b"[]"}))).load() == {"names": b"[]"}
     with pytest.raises(pickle.UnpicklingError):

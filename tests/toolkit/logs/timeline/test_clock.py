@@ -37,16 +37,16 @@ TEN = NOVEMBER_21 + 10 * HOUR
         ("", None),
     ],
 )
-def test_the_clocks_of_loggers(labels: str, seconds: float | None) -> None:
+def test_logger_clocks_are_read(labels: str, seconds: float | None) -> None:
     assert Clock().read(labels) == seconds
 
 
-def test_a_time_in_the_words_of_a_line_is_none_of_its_own() -> None:
+def test_time_inside_a_message_is_not_its_timestamp() -> None:
     words = "the checkpoint of step 200 was written by another job on 2025-01-01 00:00:00"
     assert Clock().read("(TaskRunner pid=1) ", words) is None
 
 
-def test_a_day_and_a_year_pass() -> None:
+def test_clock_passes_midnight_and_new_year() -> None:
     clock = Clock()
     evening = clock.read("INFO 12-31 23:00:00 [a.py:1] ")
     morning = clock.read("INFO 01-01 01:00:00 [a.py:1] ")
@@ -56,7 +56,7 @@ def test_a_day_and_a_year_pass() -> None:
     assert clock.read("INFO 12-31 22:00:00 [a.py:1] ") == evening - HOUR  # a line that came late
 
 
-def test_seconds_since_the_start_count_where_the_first_line_has_them() -> None:
+def test_elapsed_seconds_are_used_if_the_first_line_has_them() -> None:
     clock = Clock()
     assert clock.split_elapsed("   0.00 + python3 x.py") == (0.0, "+ python3 x.py")
     assert clock.split_elapsed(" 12.25 (TaskRunner pid=1) a") == (12.25, "(TaskRunner pid=1) a")

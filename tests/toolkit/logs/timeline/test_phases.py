@@ -36,13 +36,13 @@ TEXTS = [
 
 
 @pytest.mark.parametrize(("kind", "phase", "text"), TEXTS)
-def test_each_text_is_heard(kind: str, phase: str, text: str) -> None:
+def test_each_phase_message_is_recognised(kind: str, phase: str, text: str) -> None:
     said = f"INFO {text.replace('*', 'some words').replace('{s}', '12.5')} 100% [00:12<00:00"
     assert (phase, kind) in {(one.phase, one.kind) for one in phase_reports(said)}
     assert phase_report_offsets(f"before\n{said}\nafter".encode()) == {len("before\n")}
 
 
-def test_phases_are_known_and_whole() -> None:
+def test_phases_are_consistent() -> None:
     assert {phase for _, phase, _ in TEXTS} | {"start", "step", "silence"} == set(PHASES)
     for phase in PHASES.values():
         assert set(phase.within) <= set(PHASES)
@@ -50,7 +50,7 @@ def test_phases_are_known_and_whole() -> None:
         assert 1 <= phase.colour <= svg.COLOURS
 
 
-def test_what_is_advised_exists(here: Doctor, tmp_path: Path) -> None:
+def test_advised_codes_and_options_exist(here: Doctor, tmp_path: Path) -> None:
     advice = " ".join(phase.helps for phase in PHASES.values())
     codes = {check.code for check in registry.load().checks}
     named = re.findall(r"\b[A-Z]{2,5}\d{2,3}\b|(?<=--select )[A-Z]+\b", advice)
@@ -64,13 +64,13 @@ def test_what_is_advised_exists(here: Doctor, tmp_path: Path) -> None:
         )
 
 
-def test_a_bar_that_was_drawn_wide_is_read() -> None:
+def test_wide_progress_bar_is_read() -> None:
     (bar,) = phase_reports(
         f"Capturing CUDA graphs (decode, FULL):  97%|{'█' * 400}| 65/67 [00:15<00:00,  4.58it/s]"
     )
     assert (bar.phase, bar.seconds, bar.is_whole) == ("capture", 15, False)
 
 
-def test_the_parts_of_a_step() -> None:
+def test_parts_of_a_step_are_read() -> None:
     line = b"step:1 - timing_s/gen:10.5 - timing_s/step:np.float64(29.25) - timing_per_token_ms/gen:1.0 - perf/time_per_step:29.2 - timing_s/adv:2e-05"
     assert phases.parts_of_step(line) == {"gen": 10.5, "step": 29.25, "adv": 2e-05}

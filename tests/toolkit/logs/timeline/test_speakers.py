@@ -27,7 +27,7 @@ from verl_doctor.toolkit.logs.timeline.speakers import LogFile, file_of, kind_of
         ("x", ("", "driver"), "driver", None),
     ],
 )  # fmt: skip
-def test_the_writer_of_a_line(
+def test_process_of_a_line_is_read(
     line: str, key: tuple[str, str], kind: str, parent: tuple[str, str] | None
 ) -> None:
     (read,) = read_line(1, line)
@@ -36,7 +36,7 @@ def test_the_writer_of_a_line(
 
 
 @pytest.mark.parametrize("number", ["   118\t", "1234567\t"], ids=["cat -n", "many lines"])
-def test_a_line_number_is_not_part_of_its_text(number: str) -> None:
+def test_line_number_is_not_part_of_the_text(number: str) -> None:
     (read,) = read_line(1, f'{number}(WorkerDict pid=7)   File "a.py", line 3')
     assert (read.process, read.text) == ("WorkerDict pid=7", '  File "a.py", line 3')
 
@@ -51,7 +51,7 @@ def test_a_line_number_is_not_part_of_its_text(number: str) -> None:
         ("TaskRunnerV1 pid=3", "TaskRunnerV1"),
     ],
 )
-def test_ranks_are_of_one_kind(name: str, kind: str) -> None:
+def test_ranks_have_one_kind(name: str, kind: str) -> None:
     assert kind_of(name) == kind
 
 
@@ -66,5 +66,5 @@ def test_ranks_are_of_one_kind(name: str, kind: str) -> None:
         ("worker-3.log", LogFile()),
     ],
 )
-def test_files_of_ray(path: str, found: LogFile) -> None:
+def test_ray_log_files_are_recognised(path: str, found: LogFile) -> None:
     assert file_of(path) == found

@@ -64,7 +64,7 @@ def phases(line: Timeline, kind: str) -> list[tuple[str, float | None, float | N
     ]
 
 
-def test_an_engine_tells_what_it_did() -> None:
+def test_engine_phases_are_read() -> None:
     line = told(ENGINE)
     found = {phase: (seconds, start) for phase, seconds, start in phases(line, "EngineCore")}
     assert found["start"] == (25.0, 0.0)
@@ -77,13 +77,13 @@ def test_an_engine_tells_what_it_did() -> None:
     assert ("shards", 11.0, None) in phases(line, "driver")  # bars bear no name
 
 
-def test_parts_do_not_count_beside_the_whole() -> None:
+def test_nested_phases_are_not_counted_twice() -> None:
     engine = next(one for one in told(ENGINE).workers if one.kind == "EngineCore")
     assert [one.phase for one in engine.outer] == ["start", "model", "engine"]
     assert engine.seconds == pytest.approx(25 + 12.200673 + 23.39)
 
 
-def test_each_phase_is_proved_by_its_lines() -> None:
+def test_each_phase_has_its_lines_as_proof() -> None:
     line = told(ENGINE)
     engine = next(one for one in line.workers if one.kind == "EngineCore")
     model = next(one for one in engine.spans if one.phase == "model")
@@ -92,7 +92,7 @@ def test_each_phase_is_proved_by_its_lines() -> None:
     assert [one.number for one in begun.proof] == [1, 2]
 
 
-def test_a_job_from_ray_to_its_first_step() -> None:
+def test_job_from_ray_to_its_first_step() -> None:
     line = told(GRPO)
     assert phases(line, "driver") == [("ray", 4.5, 0.0)]
     assert phases(line, "TaskRunner") == [("start", 15.5, 4.5), ("step", 70.25, None)]
@@ -129,18 +129,18 @@ def stamped(second: float, words: str, who: str = "") -> str:
         ("Filtering prompts longer than 1024 tokens (num_proc=4): 100%|###| 7473/7473 [00:12<00:00, 8 examples/s]", "data", 12),
     ],
 )  # fmt: skip
-def test_what_a_single_line_tells_counts_without_any_other(line: str, phase: str, seconds: float) -> None:
+def test_single_informative_line_suffices(line: str, phase: str, seconds: float) -> None:
     assert [(one.phase, one.seconds, one.is_open) for one in told(line).workers[0].spans] == [
         (phase, seconds, False)
     ]
 
 
-def test_sglang_before_it_logged_seconds() -> None:
+def test_sglang_without_logged_seconds() -> None:
     log = "[2026-11-21 10:00:00 TP0] Load weight begin. avail mem=9 GB\n[2026-11-21 10:00:07 TP0] Load weight end. type=Q\n"
     assert phases(told(log), "TP0") == [("model", 7, 0)]
 
 
-def test_a_load_that_never_ends_took_at_least_so_long() -> None:
+def test_unfinished_load_took_at_least_the_observed_time() -> None:
     log = stamped(0, "Starting to load model m...", "(Worker pid=5) ")
     log += "Loading safetensors checkpoint shards:  25% Completed | 1/4 [09:40<29:00,  580s/it]\n"
     log += stamped(
@@ -151,14 +151,14 @@ def test_a_load_that_never_ends_took_at_least_so_long() -> None:
     assert (spans["shards"].seconds, spans["shards"].is_open) == (580, True)
 
 
-def test_a_first_step_that_does_not_end_is_reported() -> None:
+def test_unfinished_first_step_is_reported() -> None:
     log = "2026-11-21 10:00:00,000\tINFO x.py:1 -- a\nTraining Progress:   0%|   | 0/9 [00:00<?, ?it/s]\n"
     log += "2026-11-21 10:10:00,000\tINFO x.py:1 -- b\n"
     (step,) = [one for worker in told(log).workers for one in worker.spans if one.phase == "step"]
     assert (step.seconds, step.is_open) == (None, True)  # the line with which it began has no time
 
 
-def test_lines_without_times_prove_no_length() -> None:
+def test_lines_without_times_give_no_duration() -> None:
     log = GRPO.replace("INFO:2026-11-21 ", "INFO:").replace("2026-11-21 ", "")
     log = "\n".join(line for line in log.split("\n") if "INFO" not in line)
     line = told(log)
@@ -166,7 +166,7 @@ def test_lines_without_times_prove_no_length() -> None:
     assert [one.phase for worker in line.workers for one in worker.spans] == ["step"]
 
 
-def test_processes_that_start_in_one_stretch_without_times_share_it_unknown() -> None:
+def test_simultaneous_starts_without_times_share_an_unknown_duration() -> None:
     log = stamped(0, "a") + "(TaskRunner pid=2) begins\n(WorkerDict pid=3) begins\n" + stamped(60, "b")
     line = told(log)
     assert phases(line, "TaskRunner") == phases(line, "WorkerDict") == [("start", None, None)]
@@ -176,7 +176,7 @@ def test_processes_that_start_in_one_stretch_without_times_share_it_unknown() ->
     )
 
 
-def test_seconds_since_the_start_before_each_line() -> None:
+def test_elapsed_seconds_at_the_start_of_lines_are_read() -> None:
     log = "   0.0 + python3 -m verl.trainer.main_ppo x=1\n  12.1 validated\n  12.2 ray init kwargs: {}\n"
     log += "  20.2 Started a local Ray instance.\n  42.2 (TaskRunner pid=5) begins\n"
     line = told(log)
@@ -184,7 +184,7 @@ def test_seconds_since_the_start_before_each_line() -> None:
     assert phases(line, "TaskRunner") == [("start", 22, 20.2)]
 
 
-def test_names_that_ray_sets_later_and_nested_processes() -> None:
+def test_renamed_and_nested_processes_are_matched() -> None:
     log = (
         stamped(0, "a", "(TaskRunner pid=1) ")
         + stamped(9, "b", "(pid=2) ")
@@ -196,7 +196,7 @@ def test_names_that_ray_sets_later_and_nested_processes() -> None:
     assert phases(line, "EngineCore") == [("start", 21, 9)]
 
 
-def test_bars_begin_a_line_behind_the_name_of_their_process() -> None:
+def test_progress_bar_after_a_process_label_is_read() -> None:
     log = "(Worker_TP0 pid=5) \nLoading safetensors checkpoint shards:  50% Completed | 1/2 [00:07<00:07]\n"
     log += "(Worker_TP0 pid=5) \nLoading safetensors checkpoint shards: 100% Completed | 2/2 [00:15<00:00]\n(Worker_TP0 pid=5) \n"
     log += "Loading checkpoint shards: 100%|###| 2/2 [00:03<00:00]\nLoading checkpoint shards: 100%|###| 2/2 [00:02<00:00]\n"
@@ -205,7 +205,7 @@ def test_bars_begin_a_line_behind_the_name_of_their_process() -> None:
     assert phases(line, "driver") == [("shards", 2, None)]
 
 
-def test_what_collects_logs_may_put_its_own_clock_and_name_before_them() -> None:
+def test_clock_and_name_added_by_a_log_collector_are_read() -> None:
     log = "2025-02-22 12:25:00 | my-job-0/pytorch | (LLMActor pid=6, ip=10.4.4.30)  Loading weights took 9.0 seconds [repeated 12x across cluster]\n"
     log += "2025-02-22 12:25:06 | my-job-0/pytorch | (LLMActor pid=6, ip=10.4.4.31)  Loading weights took 12.0 seconds\n"
     assert phases(told(log), "LLMActor") == [("weights", 9, -9), ("weights", 12, -6)]
@@ -214,14 +214,14 @@ def test_what_collects_logs_may_put_its_own_clock_and_name_before_them() -> None
     assert phases(told(log.split("\n", 1)[1]), "WorkerDict") == [("weights", 2, -2)]
 
 
-def test_the_end_of_a_year_and_midnight_are_passed() -> None:
+def test_timeline_passes_new_year_and_midnight() -> None:
     log = "INFO 12-31 23:59:50 [a.py:1] a\n(EngineCore pid=3) INFO 01-01 00:00:20 [a.py:1] b\n"
     assert phases(told(log), "EngineCore") == [("start", 30, 0)]
     log = "[23:59:50] a\n[00:00:20] Load weight begin.\n[00:00:25] Load weight end.\n"
     assert ("model", 5, 30) in phases(told(log), "driver")
 
 
-def test_clocks_that_disagree_are_reported_and_not_subtracted() -> None:
+def test_disagreeing_clocks_are_reported_and_not_subtracted() -> None:
     log = stamped(7200, "a", "(TaskRunner pid=1) ") + stamped(3600, "b", "(WorkerDict pid=2, ip=10.0.0.9) ")
     log += stamped(7300, "Loading weights took 5.0 seconds", "(TaskRunner pid=1) ")
     line = told(log)
@@ -229,7 +229,7 @@ def test_clocks_that_disagree_are_reported_and_not_subtracted() -> None:
     assert "clocks" in line.notes[0]
 
 
-def test_of_several_starts_in_one_log_the_last_counts() -> None:
+def test_last_of_several_starts_in_one_log_counts() -> None:
     once = "ray init kwargs: {}\n" + GRPO + "step:2 - timing_s/step:9.0\n" * 300
     again = once + once.replace("70.25", "30.5")
     line = told(again)
@@ -239,7 +239,7 @@ def test_of_several_starts_in_one_log_the_last_counts() -> None:
     assert again.split("\n")[line.moments[-1].proof.number - 1].endswith("timing_s/step:30.5")
 
 
-def test_the_files_of_ray_tell_when_a_worker_was_made() -> None:
+def test_ray_log_files_show_when_a_worker_was_created() -> None:
     core = "[2026-11-21 10:00:02,000 I 40 40] core_worker_process.cc:872: Constructing CoreWorkerProcess. pid: 40\n"
     core += (
         "[2026-11-21 10:00:14,500 I 40 40] task_receiver.cc:117: Actor creation task finished, task_id: ab\n"
@@ -250,7 +250,7 @@ def test_the_files_of_ray_tell_when_a_worker_was_made() -> None:
     assert phases(line, "WorkerDict") == [("start", 12.5, 0), ("weights", 2.5, 25.5)]
 
 
-def test_many_ranks_are_one_row_of_the_slowest() -> None:
+def test_many_ranks_share_one_row_of_the_slowest() -> None:
     log = stamped(0, "a", "(TaskRunner pid=1) ")
     for rank in range(64):
         log += stamped(
@@ -261,7 +261,7 @@ def test_many_ranks_are_one_row_of_the_slowest() -> None:
     assert "m 73.0 s" in rows[0]
 
 
-def test_the_chart_fits_a_terminal(here: Doctor, tmp_path: Path) -> None:
+def test_chart_fits_the_terminal(here: Doctor, tmp_path: Path) -> None:
     (tmp_path / "run.log").write_text(GRPO + ENGINE)
     done = here("logs", "run.log", "--timeline", cwd=tmp_path)
     assert done.returncode == 0
@@ -273,7 +273,7 @@ def test_the_chart_fits_a_terminal(here: Doctor, tmp_path: Path) -> None:
     )
 
 
-def test_a_sentence_reports_that_it_exists(here: Doctor, tmp_path: Path) -> None:
+def test_start_up_time_is_mentioned_in_one_sentence(here: Doctor, tmp_path: Path) -> None:
     (tmp_path / "run.log").write_text(ENGINE)
     done = here("logs", "run.log", cwd=tmp_path)
     assert (
@@ -284,7 +284,7 @@ def test_a_sentence_reports_that_it_exists(here: Doctor, tmp_path: Path) -> None
     assert "start-up" not in here("logs", "run.log", cwd=tmp_path).stdout
 
 
-def test_a_picture_is_written_and_its_predecessor_reported(here: Doctor, tmp_path: Path) -> None:
+def test_picture_is_written_and_overwriting_reported(here: Doctor, tmp_path: Path) -> None:
     (tmp_path / "run.log").write_text(ENGINE)
     first = here("logs", "run.log", "--svg", "start.svg", "--format", "json", cwd=tmp_path)
     again = here("logs", "run.log", "--svg", "start.svg", cwd=tmp_path)
@@ -299,13 +299,13 @@ def test_a_picture_is_written_and_its_predecessor_reported(here: Doctor, tmp_pat
     assert not (tmp_path / "none.svg").exists()
 
 
-def test_a_process_began_after_the_last_line_of_the_process_whose_output_it_shares() -> None:
+def test_nested_process_starts_after_the_last_line_of_its_parent() -> None:
     log = stamped(9, "a", "(Server pid=2) ") + stamped(20, "b", "(TaskRunner pid=1) ")
     log += stamped(30, "c", "(Server pid=2) (EngineCore pid=3) ")
     assert phases(told(log), "EngineCore") == [("start", 21, 0)]
 
 
-def test_output_before_a_process_has_its_name_does_not_shorten_its_start() -> None:
+def test_output_before_a_process_is_named_does_not_shorten_its_start() -> None:
     log = stamped(10, "a", "(Server pid=2) ") + stamped(40, "a warning", "(Server pid=2) ")
     log += stamped(41, "b", "(Server pid=2) (EngineCore pid=3) ")
     line = told(log)
@@ -313,31 +313,31 @@ def test_output_before_a_process_has_its_name_does_not_shorten_its_start() -> No
     assert phases(line, "Server") == []
 
 
-def test_a_server_imports_vllm_before_the_first_line_in_its_words() -> None:
+def test_server_imports_vllm_before_its_first_log_line() -> None:
     log = "(Server pid=2) INFO:2026-11-21 10:00:00,000:mine\n"
     log += stamped(36040, "first", "(Server pid=2) ") + stamped(36080, "second", "(Server pid=2) ")
     assert phases(told(log), "Server") == [("start", 40, 0), ("silence", 40, 40)]
 
 
-def test_lines_without_a_name_are_no_process_that_starts() -> None:
+def test_unlabelled_lines_are_not_a_starting_process() -> None:
     log = stamped(0, "a", "(MainProcess pid=2) ") + stamped(50, "b") + stamped(60, "c", "(EngineCore pid=3) ")
     line = told(log)
     assert phases(line, "EngineCore") == [("start", 60, 0)]
     assert phases(line, "driver") == []
 
 
-def test_a_process_that_went_on_to_something_else_is_not_loading_any_more() -> None:
+def test_later_phase_ends_an_open_load() -> None:
     log = stamped(0, "Starting to load model m...") + stamped(9, "Loading weights took 8.0 seconds")
     assert phases(told(log), "driver") == [("weights", 8, 1)]
 
 
-def test_what_an_engine_does_when_it_is_ready_is_no_part_of_its_start() -> None:
+def test_work_after_the_engine_is_ready_is_not_part_of_its_start() -> None:
     line = told(ENGINE + stamped(19 * 3600 + 40 * 60, "a request", "(EngineCore pid=9) "))
     assert line.seconds == 64
     assert "silence" not in [one.phase for worker in line.workers for one in worker.spans if one.seconds != 2]
 
 
-def test_logs_that_count_from_their_own_beginning_have_no_time_in_common() -> None:
+def test_logs_with_separate_elapsed_clocks_are_not_aligned() -> None:
     line = told(
         "0.5 a\n9.0 Loading weights took 3.0 seconds\n", "0.5 b\n30.0 Graph capturing finished in 4 secs\n"
     )
@@ -349,13 +349,13 @@ def test_logs_that_count_from_their_own_beginning_have_no_time_in_common() -> No
     ]
 
 
-def test_a_reduced_log_level_of_vllm_is_mentioned_if_it_hides_something() -> None:
+def test_reduced_vllm_log_level_is_mentioned_if_it_hides_something() -> None:
     quiet = "ray init kwargs: {'runtime_env': {'env_vars': {'VLLM_LOGGING_LEVEL': 'WARN'}}}\n"
     assert "VLLM_LOGGING_LEVEL=INFO" in told(quiet + GRPO).notes[0]
     assert told(quiet + GRPO.replace("saved", "Loading weights took 3.0 seconds")).notes == ()
 
 
-def test_what_goes_on_side_by_side_counts_once() -> None:
+def test_parallel_phases_count_once() -> None:
     line = told(GRPO)
     assert (
         line.together("start") == 35.5
@@ -373,7 +373,7 @@ PIECES = (
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whatever_a_log_holds_times_are_sound(seed: int) -> None:
+def test_times_are_consistent_for_any_log(seed: int) -> None:
     chance = random.Random(seed)
     log = "\n".join(
         "".join(chance.choices(PIECES, k=chance.choice((1, 1, 2)))) for _ in range(chance.randrange(1, 80))

@@ -61,7 +61,7 @@ for name in detected():
     ("cuda", "printed"),
     [("return None", "AssumedGpu cuda 9 0 True\n"), ("return 'vllm.platforms.own.Found'", "Found own 0 0 False\n")],
 )  # fmt: skip
-def test_platform_where_vllm_detects_none(tmp_path: Path, cuda: str, printed: str) -> None:
+def test_platform_is_assumed_if_vllm_detects_none(tmp_path: Path, cuda: str, printed: str) -> None:
     files = {
         **_VLLM,
         "vllm/platforms/own.py": _OWN,
@@ -83,7 +83,7 @@ _POINT = "[vllm.platform_plugins]\nnpu = npu:platform\n"
     ],
     ids=["active", "inactive", "broken"],
 )  # fmt: skip
-def test_platform_of_another_plug_in(tmp_path: Path, files: dict[str, str], printed: str) -> None:
+def test_platform_of_another_plugin_is_kept(tmp_path: Path, files: dict[str, str], printed: str) -> None:
     """vLLM refuses two that are active: Ascend's is wherever it is installed."""
     metadata = {
         "npu-1.dist-info/METADATA": "Name: npu\nVersion: 1\n",
@@ -92,15 +92,15 @@ def test_platform_of_another_plug_in(tmp_path: Path, files: dict[str, str], prin
     assert _run(tmp_path, _PROGRAM, {**_NONE, "vllm/platforms/own.py": _OWN, **metadata, **files}) == printed
 
 
-def test_platform_beside_the_plug_ins_that_the_job_names(tmp_path: Path) -> None:
+def test_platform_is_added_to_plugins_named_by_the_job(tmp_path: Path) -> None:
     assert _run(tmp_path, _PROGRAM, _NONE, VLLM_PLUGINS="mine") == "AssumedGpu cuda 9 0 True\n"
 
 
-def test_no_platform_where_torch_is_for_other_hardware(tmp_path: Path) -> None:
+def test_platform_is_not_assumed_for_torch_on_other_hardware(tmp_path: Path) -> None:
     assert _run(tmp_path, _PROGRAM, {**_NONE, "torch/version.py": "cuda = None\n"}) == ""
 
 
-def test_library_of_the_driver_can_be_loaded(tmp_path: Path) -> None:
+def test_driver_library_can_be_loaded(tmp_path: Path) -> None:
     """Where the machine has a driver, its own library is the one that is loaded."""
     program = (
         _PROGRAM.partition("from vllm")[0]

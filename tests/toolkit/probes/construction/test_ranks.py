@@ -36,22 +36,22 @@ class Rows:
         (3, 1024, 1023, Rows(3, 0)),
     ],
 )
-def test_a_part_is_as_chunk_makes_it(rows: int, ranks_: int, index: int, found: Rows) -> None:
+def test_part_matches_torch_chunk(rows: int, ranks_: int, index: int, found: Rows) -> None:
     chunks = ranks._Chunks(Rows(0, rows), ranks_, 0)
     assert (len(chunks), chunks[index]) == (ranks_, found)
 
 
 @pytest.mark.parametrize(("sizes", "found"), [([], 0), ([5], 5), ([3, 4, 2, 5], 9)])
-def test_the_outermost_unit_stays_while_the_others_come_and_go(sizes: list[int], found: int) -> None:
+def test_outermost_unit_stays_while_others_are_gathered_in_turn(sizes: list[int], found: int) -> None:
     assert ranks._at_once(sizes) == found
 
 
-def test_without_a_type_of_its_own_a_model_computes_in_sixteen_bits() -> None:
+def test_model_without_a_dtype_computes_in_sixteen_bits() -> None:
     assert ranks._width(None) == 2
     assert ranks._width(SimpleNamespace(param_dtype=SimpleNamespace(itemsize=4))) == 4
 
 
-def test_a_mesh_is_kept_by_its_dimensions() -> None:
+def test_mesh_is_cached_by_its_dimensions() -> None:
     recorder = ranks.Recorder()
     mesh = SimpleNamespace(mesh_dim_names=("ddp", "fsdp"), ndim=2, size=lambda dim: (16, 8)[dim])
     recorder.mesh("actor", mesh)
