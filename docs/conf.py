@@ -19,6 +19,7 @@ highlight_language = "none"
 nitpicky = True
 
 myst_heading_anchors = 3
+smartquotes = False  # commands, messages and versions are copied from these pages
 myst_enable_extensions = ["colon_fence", "deflist"]
 
 html_theme = "furo"

@@ -1,4 +1,4 @@
-"""A world for examples, and its presentation."""
+"""Shared by the rules about one rank of all GPUs: whether there is one, its presentation, and examples."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ def a_world(
     meshes = (Mesh("actor", (Dimension("fsdp", gpus),)),)
     world = World(gpus, 1, "verl's workers and engines", meshes, (reference, actor), rollout)
     return replace(Construction((Built("world", "ok"),)), world=world)
+
+
+def without_world(construction: Construction) -> str | None:
+    """Return why rules about the GPUs of the whole job do not apply, None if they do."""
+    return "no rank of the job was built" if construction.world is None else None
 
 
 def parts_of(share: Share) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.construction import SOUND, broken, findings, unjudged
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.checks.shared.construction import SOUND, broken, findings, reached, unjudged
 from verl_doctor.toolkit.collectors.construction.construction import Construction
-from verl_doctor.toolkit.rule import Example, Finding, Phase, Unjudged, check
+from verl_doctor.toolkit.rule import Example, Finding, Phase, check
 
 _STAGES = {
     "data sets": "making the data sets",
@@ -17,15 +16,12 @@ _STAGES = {
 _PHASES: dict[str, Phase] = {"first batch": "first batch", "first validation batch": "first validation"}
 
 
-def _unjudged(construction: Construction, configuration: Configuration) -> tuple[Unjudged, ...]:
-    return unjudged(construction, configuration, *_STAGES)
-
-
 @check(
     "BUILD104",
     cost="live",
     requires=("DATA101", "DATA102", "DATA103", "DATA104", "DATA105", "DATA107"),
-    unjudged=_unjudged,
+    unjudged=unjudged(_STAGES),
+    applies=reached(_STAGES),
     examples=lambda: [
         Example("the stage succeeds", (SOUND,)),
         Example("the stage fails", (broken("first batch", "KeyError", "'prompt'"),), "'prompt'"),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.construction import SOUND, broken, findings, unjudged
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.checks.shared.construction import SOUND, broken, findings, reached, unjudged
 from verl_doctor.toolkit.collectors.construction.construction import Construction
-from verl_doctor.toolkit.rule import Example, Finding, Unjudged, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 _STAGES = {
     "rollout classes": "loading the rollout",
@@ -16,15 +15,12 @@ _STAGES = {
 }
 
 
-def _unjudged(construction: Construction, configuration: Configuration) -> tuple[Unjudged, ...]:
-    return unjudged(construction, configuration, *_STAGES)
-
-
 @check(
     "BUILD109",
     cost="live",
     requires=("CFG113", "CFG119", "CFG120", "CFG123", "LOAD103", "LOAD108", "ATT101", "ATT102", "ATT103", "ATT104", "ATT105", "ATT106", "VLLM101", "VLLM102", "VLLM103", "VLLM104", "VLLM105", "VLLM106", "VLLM108", "VLLM112"),
-    unjudged=_unjudged,
+    unjudged=unjudged(_STAGES),
+    applies=reached(_STAGES),
     examples=lambda: [
         Example("the stage succeeds", (SOUND,)),
         Example("the stage fails", (broken("engine", "ValidationError", "max_num_seqs must be at least 1"),), "max_num_seqs must be at least 1"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import ceil
 
-from verl_doctor.checks.construction._world import GIB, a_world, parts_of
+from verl_doctor.checks.construction._world import GIB, a_world, parts_of, without_world
 from verl_doctor.checks.shared.configuration import SHARE, configured, place
 from verl_doctor.checks.shared.construction import SOUND
 from verl_doctor.checks.shared.corrections import healed
@@ -26,15 +26,11 @@ _FREE_OF_SHARE = 6 * GIB
 _A100 = GpuMemory(80 * GIB, "--gpu-memory")
 
 
-def _irrelevant(construction: Construction) -> str | None:
-    return "no rank of the job was built" if construction.world is None else None
-
-
 @check(
     "BUILD130",
     cost="live",
     requires=("CUDA157",),
-    applies=_irrelevant,
+    applies=without_world,
     examples=lambda: [
         Example("everything fits", (a_world(), _A100, *configured())),
         Example("no world was made", (SOUND, _A100, *configured())),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.construction import SOUND, broken, findings, unjudged
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.checks.shared.construction import SOUND, broken, findings, reached, unjudged
 from verl_doctor.toolkit.collectors.construction.construction import Construction
-from verl_doctor.toolkit.rule import Example, Finding, Unjudged, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 _STAGES = {
     "model": "loading the model's configuration and tokenizer",
@@ -16,15 +15,12 @@ _STAGES = {
 }
 
 
-def _unjudged(construction: Construction, configuration: Configuration) -> tuple[Unjudged, ...]:
-    return unjudged(construction, configuration, *_STAGES)
-
-
 @check(
     "BUILD103",
     cost="live",
     requires=("LOAD101", "LOAD102", "LOAD118", "LOAD119", "CFG114"),
-    unjudged=_unjudged,
+    unjudged=unjudged(_STAGES),
+    applies=reached(_STAGES),
     examples=lambda: [
         Example("the stage succeeds", (SOUND,)),
         Example("the stage fails", (broken("critic's model", "OSError", "Repo id must be in the form 'repo_name'"),), "Repo id must be in the form"),

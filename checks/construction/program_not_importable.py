@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.construction import SOUND, broken, findings, unjudged
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.checks.shared.construction import SOUND, broken, findings, reached, unjudged
 from verl_doctor.toolkit.collectors.construction.construction import Construction
-from verl_doctor.toolkit.rule import Example, Finding, Phase, Unjudged, check
+from verl_doctor.toolkit.rule import Example, Finding, Phase, check
 
 _STAGES = {
     "import": "importing the program",
@@ -16,15 +15,12 @@ _STAGES = {
 }
 
 
-def _unjudged(construction: Construction, configuration: Configuration) -> tuple[Unjudged, ...]:
-    return unjudged(construction, configuration, *_STAGES)
-
-
 @check(
     "BUILD101",
     cost="live",
     requires=("CFG101", "CFG102", "CFG103", "CFG104", "CFG105", "CFG116", "API101", "PY112", "CFG119"),
-    unjudged=_unjudged,
+    unjudged=unjudged(_STAGES),
+    applies=reached(_STAGES),
     examples=lambda: [
         Example("the stage succeeds", (SOUND,)),
         Example("the stage fails", (broken("import", "AttributeError", "module 'datasets' has no attribute 'Dataset'"),), "module 'datasets' has no attribute"),

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.construction import SOUND, broken, findings, unjudged
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.checks.shared.construction import SOUND, broken, findings, reached, unjudged
 from verl_doctor.toolkit.collectors.construction.construction import Construction
-from verl_doctor.toolkit.rule import Example, Finding, Unjudged, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 _STAGES = {
     "agent loops": "the agent loop of a first row",
 }
 
 
-def _unjudged(construction: Construction, configuration: Configuration) -> tuple[Unjudged, ...]:
-    return unjudged(construction, configuration, *_STAGES)
-
-
 @check(
     "BUILD105",
     cost="live",
     requires=("LOAD117", "DATA104", "DATA105"),
-    unjudged=_unjudged,
+    unjudged=unjudged(_STAGES),
+    applies=reached(_STAGES),
     examples=lambda: [
         Example("the stage succeeds", (SOUND,)),
         Example("the stage fails", (broken("agent loops", "ValueError", "Prompt length (40) leaves no room to generate"),), "leaves no room to generate"),

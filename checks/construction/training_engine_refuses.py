@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.construction import SOUND, broken, findings, unjudged
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.checks.shared.construction import SOUND, broken, findings, reached, unjudged
 from verl_doctor.toolkit.collectors.construction.construction import Construction
-from verl_doctor.toolkit.rule import Example, Finding, Unjudged, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 _STAGES = {
     "weights": "building the model",
@@ -15,15 +14,12 @@ _STAGES = {
 }
 
 
-def _unjudged(construction: Construction, configuration: Configuration) -> tuple[Unjudged, ...]:
-    return unjudged(construction, configuration, *_STAGES)
-
-
 @check(
     "BUILD108",
     cost="live",
     requires=("ATT109", "ATT110", "LOAD101", "LOAD104", "LOAD105", "CFG108", "CFG120", "CFG121"),
-    unjudged=_unjudged,
+    unjudged=unjudged(_STAGES),
+    applies=reached(_STAGES),
     examples=lambda: [
         Example("the stage succeeds", (SOUND,)),
         Example("the stage fails", (broken("training engine", "ValueError", "Target modules {'nope'} not found in the base model"),), "not found in the base model"),

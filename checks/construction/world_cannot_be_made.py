@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.construction import SOUND, broken, findings, unjudged
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.checks.shared.construction import SOUND, broken, findings, reached, unjudged
 from verl_doctor.toolkit.collectors.construction.construction import Construction
-from verl_doctor.toolkit.rule import Example, Finding, Unjudged, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 _TRAINER = {"world": "laying the job over its GPUs"}
 _ENGINE = {"engine's world": "dividing the model among the GPUs of an engine"}
 _HEADS = "Total number of attention heads (14) must be divisible by tensor parallel size (4)."
 
 
-def _unjudged(construction: Construction, configuration: Configuration) -> tuple[Unjudged, ...]:
-    return unjudged(construction, configuration, *_TRAINER, *_ENGINE)
-
-
 @check(
     "BUILD131",
     cost="live",
-    unjudged=_unjudged,
+    unjudged=unjudged((*_TRAINER, *_ENGINE)),
+    applies=reached((*_TRAINER, *_ENGINE)),
     examples=lambda: [
         Example("all ranks are created", (SOUND,)),
         Example("a mesh", (broken("world", "ValueError", "the rollout's tensor_model_parallel_size=3 does not divide the 8 GPUs of the job"),), "does not divide the 8 GPUs"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.construction._world import a_world, parts_of
+from verl_doctor.checks.construction._world import a_world, parts_of, without_world
 from verl_doctor.checks.shared.construction import SOUND
 from verl_doctor.toolkit.collectors.construction.construction import Construction
 from verl_doctor.toolkit.collectors.host.gpu_memory import GpuMemory
@@ -19,6 +19,7 @@ _H200 = GpuMemory(143771 << 20, "NVIDIA H200")
     "BUILD132",
     severity="info",
     cost="live",
+    applies=without_world,
     examples=lambda: [
         Example("no world was made", (SOUND, _H200)),
         Example("eight GPUs", (a_world(), _H200), "each of 8 GPUs holds reference: weights 4.0 GiB (in the host's memory); actor: weights 4.0 GiB, gradients 4.0 GiB"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
-from verl_doctor.toolkit.collectors.construction.construction import Built, Construction, Frame
+from verl_doctor.toolkit.collectors.construction.construction import BAD, Built, Construction, Frame
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Finding, Location, Phase, Subject, Unjudged
 
 _LONGEST = 300  # characters of an exception's message that a finding shows
@@ -75,10 +76,31 @@ def _location(built: Built) -> Location | None:
     return Location(user.file, user.line) if user else None
 
 
-def unjudged(construction: Construction, configuration: Configuration, *stages: str) -> tuple[Unjudged, ...]:
-    """The given stages that could not be judged, and why."""
-    return tuple(
-        Unjudged(f"the construction's stage {built.stage}", built.text, Location(configuration.program))
-        for built in construction.stages
-        if built.stage in stages and built.ended in ("not there", "not judged")
-    )
+def reached(stages: Iterable[str]) -> Callable[[Construction], Unknown | None]:
+    """Return the condition under which a rule about these stages can be judged: the construction got to one of them."""
+
+    def applies(construction: Construction) -> Unknown | None:
+        ends = [built.ended for built in construction.stages if built.stage in names]
+        if not ends or any(ended != "not reached" for ended in ends):
+            return None
+        stopped = next(
+            (built.stage for built in construction.stages if built.ended in BAD), "an earlier stage"
+        )
+        return Unknown(f"the construction did not get beyond {stopped}")
+
+    names = frozenset(stages)
+    return applies
+
+
+def unjudged(stages: Iterable[str]) -> Callable[[Construction, Configuration], tuple[Unjudged, ...]]:
+    """Return the function that lists which of these stages could not be judged, and why."""
+
+    def left_open(construction: Construction, configuration: Configuration) -> tuple[Unjudged, ...]:
+        return tuple(
+            Unjudged(f"the construction's stage {built.stage}", built.text, Location(configuration.program))
+            for built in construction.stages
+            if built.stage in names and built.ended in ("not there", "not judged")
+        )
+
+    names = frozenset(stages)
+    return left_open

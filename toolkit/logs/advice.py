@@ -472,6 +472,9 @@ def _place(frames: Sequence[Frame]) -> _Place:
     return _Place(package, package or at, next(callers, ""), deepest.code, at)
 
 
+_WITHOUT_FLASH_ATTENTION = "+actor_rollout_ref.model.override_config.attn_implementation=sdpa"
+
+
 def _at(frame: Frame) -> str:
     return f"{frame.path.rpartition('/')[2]}:{frame.line}"
 
@@ -487,6 +490,8 @@ def _recommended(raised: Raised, place: _Place) -> str:
     if found := _NOT_INSTALLED.search(raised.message):
         name = next(filter(None, found.groups())).strip()
         how = _installing(name, known=True) + (f": {place.words} requests it" if place.words else "")
+        if "FlashAttention" in raised.message:
+            how += f"; or do without it: {_WITHOUT_FLASH_ATTENTION}"
         if raised.name == "PackageNotFoundError":
             how += f"; if {name} is a source tree on PYTHONPATH, which has no metadata, run pip install --no-deps -e . in it, or use a release of {place.words or 'the caller'} that does not query its version"
         return how

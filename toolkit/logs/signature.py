@@ -19,6 +19,7 @@ from ahocorasick_rs import AhoCorasick
 
 from verl_doctor.toolkit.engine.signature_files import entries_of, indexed_entries
 from verl_doctor.toolkit.logs.stage import STAGES
+from verl_doctor.toolkit.text import counted
 
 Kind = Literal["cause", "weak", "hint", "note", "job", "raised", "ended", "consequence"]
 """What a text proves when it is the first in the log.
@@ -252,12 +253,23 @@ def of_code(code: str) -> tuple[Signature, ...]:
 
 
 def of_logs_alone() -> dict[str, str]:
-    """Return the codes of the faults that no rule finds, sorted, with their titles."""
-    titles: dict[str, str] = {}
+    """Return the codes of the faults that no rule finds, sorted, with their titles.
+
+    A code of several faults is called after the one with the most messages.
+    """
+    faults: dict[str, dict[str, int]] = {}
     for entry in chain.from_iterable(indexed_entries().values()):
-        if entry.get("code", "").startswith(OF_LOGS):
-            titles.setdefault(entry["code"], entry["title"])
-    return dict(sorted(titles.items()))
+        if (code := entry.get("code", "")).startswith(OF_LOGS):
+            messages = faults.setdefault(code, {})
+            messages[entry["title"]] = messages.get(entry["title"], 0) + len(entry["patterns"])
+    return {code: _title(faults[code]) for code in sorted(faults)}
+
+
+def _title(faults: Mapping[str, int]) -> str:
+    """Return the title of several faults with these titles and numbers of messages."""
+    first = max(faults, key=lambda title: faults[title])
+    others = len(faults) - 1
+    return f"{first}, or {counted(others, 'related fault')}" if others else first
 
 
 @cache

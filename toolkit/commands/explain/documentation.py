@@ -18,13 +18,13 @@ _COSTS = {
     "slow": "slow: takes minutes; run by verl-doctor smoke",
 }
 _TEXTS = 6  # of a signature that a page quotes
-_CERTAIN = {
-    "cause": "certain",
-    "weak": "certain, unless the log shows another cause",
-    "hint": "likely, if the log shows no other cause",
-    "note": "worth a look",
-    "ended": "certain, if nothing else failed before",
-    "raised": "certain, from where the exception was raised and what it names, whatever its text",
+_PROVES = {
+    "cause": "proves it",
+    "weak": "proves it, unless the log shows another cause",
+    "hint": "suggests it, if the log shows no other cause",
+    "note": "may be related to it",
+    "ended": "proves it, if nothing else failed before",
+    "raised": "proves it: where the exception was raised and what it names, whatever its text",
 }
 
 
@@ -85,34 +85,47 @@ def with_address(page: str, code: str) -> str:
 
 
 def explain_of_logs(code: str, known: Registry) -> str | None:
-    """Return the page of a fault that only logs show, as Markdown; None if the code does not exist."""
+    """Return the page of the faults with this code, which only logs show, as Markdown; None if the code does not exist."""
     found = [signature for signature in of_code(code) if signature.is_of_logs_alone]
     if not found:
         return None
     lines = [
-        f"# {code}: {found[0].title}",
+        f"# {code}: {of_logs_alone()[code]}",
         "",
         "Only `verl-doctor logs` reports it, from the log of a run; no rule looks for it on a machine.",
-        "",
     ]
-    lines += ["## How to fix", ""]
-    lines += [f"* {remedy}" for remedy in dict.fromkeys(fault.remedy for fault in found)]
-    lines += [f"* {STAGES[stage]}: {remedy}" for fault in found for stage, remedy in fault.at.items()]
+    by_title: dict[str, list[Signature]] = {}
+    for signature in sorted(found, key=lambda signature: -len(signature.patterns)):
+        by_title.setdefault(signature.title, []).append(signature)
+    for title, signatures in by_title.items():
+        if len(by_title) > 1:
+            lines += ["", f"## {title}", "", *_remedies(signatures), *_messages(signatures)]
+        else:
+            lines += ["", "## How to fix", "", *_remedies(signatures), *_in_logs(signatures)]
     if rules := [rule for signature in found for rule in signature.rules]:
         titles = {check.code: check.title for check in known.checks}
         lines += ["", "## Rules that may confirm it on a machine", ""]
         lines += [f"* {rule}: {titles.get(rule, '')}" for rule in dict.fromkeys(rules)]
-    return "\n".join([*lines, *_in_logs(found)]) + "\n"
+    return "\n".join(lines) + "\n"
+
+
+def _remedies(found: Sequence[Signature]) -> Iterator[str]:
+    advice = ("; ".join(filter(None, (signature.otherwise, signature.remedy))) for signature in found)
+    yield from dict.fromkeys(f"* do: {text}" for text in advice)
+    for signature in found:
+        yield from (f"* do, {STAGES[stage]}: {remedy}" for stage, remedy in signature.at.items())
 
 
 def _in_logs(found: Sequence[Signature]) -> list[str]:
-    """Return the texts by which a fault is recognised in logs."""
-    lines = ["", "## In logs", ""] if found else []
+    """Return the section about the texts by which a fault is recognised in logs."""
+    return ["", "## In logs", "", *_messages(found)] if found else []
+
+
+def _messages(found: Sequence[Signature]) -> Iterator[str]:
     for signature in found:
         texts = [f"`{pattern_text(parts)}`" for parts in signature.patterns]
         more = f", and {len(texts) - _TEXTS} more" if len(texts) > _TEXTS else ""
-        lines.append(f"* {_CERTAIN[signature.kind]}{': ' if texts else ''}{', '.join(texts[:_TEXTS])}{more}")
-    return lines
+        yield f"* {_PROVES[signature.kind]}{': ' if texts else ''}{', '.join(texts[:_TEXTS])}{more}"
 
 
 def pattern_text(parts: Sequence[str | Limit]) -> str:

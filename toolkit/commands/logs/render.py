@@ -31,6 +31,7 @@ _STYLES = {
     YOUR_CONFIGURATION: "bold red",
     NOT_DETERMINED: "bold magenta",
 }
+_MOST_OF_MESSAGE = 4  # lines
 _MOST = 4  # entries listed besides the cause
 _LONGEST = 200  # characters of such a line in a pipe
 
@@ -88,11 +89,15 @@ def _start(answer: Answer, width: int | None, *, with_timeline: bool) -> Iterato
 def _proof(error: LoggedError, width: int | None) -> Iterator[Text]:
     who = f" ({shown(error.process)})" if error.process else ""
     yield Text(f"  {harmless(error.source)}:{error.number}{who}")
-    for line in error.lines:
-        text = shown(line).expandtabs(4)
+    lines = [shown(line).expandtabs(4) for line in error.lines]
+    for text in lines[:-1]:
         yield Text(
             f"    {text if width is None or len(text) <= width - 4 else text[: max(width - 7, 20)] + '...'}"
         )
+    message = wrapped("".join(lines[-1:]), width, indent="    ", hanging="      ")
+    yield from map(Text, message[:_MOST_OF_MESSAGE])
+    if len(message) > _MOST_OF_MESSAGE:
+        yield Text("      ...")
 
 
 def _others(answer: Answer, width: int | None) -> Iterator[Text]:
