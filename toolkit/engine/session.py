@@ -47,6 +47,8 @@ class Session:
     """Collections begun while the rules were loaded, for the first look."""
     memory: Memory | None = None
     """What an earlier run found, for a look at this machine as it is."""
+    offline: bool = False
+    """Whether the package index is not queried: fixes that need it are refused."""
 
     def look(self, known: Mapping[type, Any] | None = None) -> Collection:
         """Return a fresh collection: nothing from an earlier look is reused, except facts that are `known`."""
@@ -59,6 +61,10 @@ class Session:
             PluginProblems: self.registry.problems,
             **(known or {}),
         }
+        if self.offline:
+            from verl_doctor.toolkit.collectors.packages.resolution import Resolution  # noqa: PLC0415 - only for plans
+
+            given[Resolution] = Unknown("only verl-doctor fix queries the package index")
         if self.begun:
             given[Interpreter] = self.begun.pop().get(Interpreter)
         if self.facts_file is not None:

@@ -88,13 +88,14 @@ def check(
                 "--each judges launch files on this machine: name at least one, without --facts or nodes"
             )
         return _check_each(options, rules, view, strict=strict)
+    planned = view.form == "sarif" and nodes is None and not facts
     as_usual = nodes is None and not facts and not rules.deep and save_facts is None and view.form != "sarif"
     with nothing_on_stdout(), Progress() as progress:
         run = announced_session(options, rules, view, facts)
+        run = replace(run, offline=planned)
         with remembering(run) if as_usual else nullcontext(run) as run:
             found = examine(Request(run, source_of(facts, nodes)), progress.show)
         taken = all_facts(run, found.facts) if save_facts is not None else ""
-        planned = view.form == "sarif" and nodes is None and not facts
         report = _with_plans(found) if planned else found.report
     if save_facts is not None:
         output.write(save_facts, taken, private=True)

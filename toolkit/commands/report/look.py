@@ -47,6 +47,7 @@ def look(run: Session, request: LookRequest, watch: Watch) -> Seen:
 def _judged(run: Session, request: LookRequest, watch: Watch) -> tuple[Report, Facts, str]:
     """Return the report, with plans if possible; the facts of one machine, and its name if there are several."""
     source = source_of(request.facts, request.nodes, with_kept_nodes=False)
+    run = replace(run, offline=True)
     found = examine(Request(run, source), watch)
     report = found.report if request.facts else repair.show(run, found.facts, found.report)
     return report, found.facts, found.facts_of

@@ -16,13 +16,18 @@ from support.running import Doctor
 from support.schemas import validate
 
 from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.packages.resolution import Resolution
 from verl_doctor.toolkit.commands.explain.schemas import schema_text
 from verl_doctor.toolkit.commands.report import render_html, render_markdown, render_text, view
 from verl_doctor.toolkit.commands.report.network import try_indexes
 from verl_doctor.toolkit.commands.report.page import Mark
 from verl_doctor.toolkit.commands.report.seen import Seen
 from verl_doctor.toolkit.commands.report.view import PageAnswer
+from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.repair import repair
+from verl_doctor.toolkit.result import Report
 
 SECRET = "hf_" + "Zz9" * 12
 HOST = "gpu-a100-007"
@@ -269,3 +274,19 @@ def test_several_machines_share_one_page(here: Doctor, tmp_path: Path, laptop: P
     refused = here("report", "--facts", tmp_path, "--from", laptop, cwd=tmp_path)
     assert refused.returncode == 2
     assert "name one file with --facts" in refused.stderr
+
+
+@pytest.mark.parametrize("arguments", [("report",), ("check", "--format", "sarif")])
+def test_plans_are_made_without_the_package_index(
+    here: Doctor, tmp_path: Path, monkeypatch, arguments
+) -> None:
+    requested: list[Session] = []
+
+    def shown(session: Session, _facts: object, report: Report, **_options: object) -> Report:
+        requested.append(session)
+        return report
+
+    monkeypatch.setattr(repair, "show", shown)
+    here(*arguments, cwd=tmp_path)
+    (session,) = requested
+    assert isinstance(session.look().get(Resolution), Unknown)
