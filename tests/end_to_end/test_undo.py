@@ -248,13 +248,16 @@ def test_one_run_is_taken_back_whole(
     done = here("undo", *said, "--python", environment, cwd=cwd)
     assert done.returncode == 0, done.stderr
     assert contents(run_of_two) == [b"old\n", b"old\n"]
-    assert done.stdout.count("undone ") == 1
+    assert done.stdout.count("undone: ") == 1
 
 
-def test_one_run_has_one_number_in_the_list(
-    here: Doctor, environment: Path, run_of_two: tuple[Path, Path], tmp_path: Path
+@pytest.mark.parametrize("names_it", [True, False])
+def test_list_shows_all_files_of_one_run_under_one_number(
+    here: Doctor, environment: Path, run_of_two: tuple[Path, Path], tmp_path: Path, names_it: bool
 ) -> None:
-    listed = here("undo", "--list", "--python", environment, cwd=tmp_path).stdout
+    """Also where the target is another environment, whose journals hold only a part of the run."""
+    named = ("--python", environment) if names_it else ()
+    listed = here("undo", "--list", *named, cwd=tmp_path).stdout
     assert listed.count("mend") == 1
     assert "0001  " in listed
     assert "0002" not in listed

@@ -87,12 +87,22 @@ def history(target: Target, machine: Machine) -> History:
     beside = "" if target.arguments else os.path.realpath(machine.cwd)
     changes: list[tuple[Path, Transaction, bool]] = []
     damaged = []
-    for home in dict.fromkeys(homes):
+    runs: set[str] = set()  # those of which a part was found
+    waiting = list(dict.fromkeys(homes))
+    read: set[Path] = set()
+    while waiting:
+        home = waiting.pop(0)
+        read.add(home)
         try:
             found = apply.history(home)
         except apply.Refused as error:
             damaged.append(str(error))
             continue
+        if home not in homes:
+            found = [transaction for transaction in found if transaction.run.token in runs]
+        runs.update(transaction.run.token for transaction in found if transaction.run.token)
+        others = (Path(other) for transaction in found for other in transaction.run.homes)
+        waiting += [other for other in dict.fromkeys(others) if other not in read and other not in waiting]
         is_targets = home == own and os.path.realpath(target.prefix) in roots
         for transaction in found:
             paths = [path for change in transaction.changes for path in change.paths]
@@ -184,9 +194,13 @@ def undo_runs(
 
 def undone_lines(transaction: Transaction) -> Iterator[str]:
     """Describe what was undone, and the current state of each of its files."""
-    about = f"{transaction.fix} for {transaction.code} of {transaction.time}"
-    yield f"undone {transaction.id}: {about}"
+    yield f"undone: repair {transaction.id} ({transaction.code}), applied {moment(transaction.time)}"
     yield from (f"  {change.path}: {change.now}" for change in transaction.changes)
+
+
+def moment(time: str) -> str:
+    """Format the time of a transaction to the minute: "2026-11-28 22:18 UTC"."""
+    return f"{time[:16].replace('T', ' ')} UTC"
 
 
 def _roots(target: Target, machine: Machine) -> Iterator[Path]:

@@ -51,7 +51,7 @@ def test_node_undoes_the_transactions_of_its_environment(
         told = json.loads(facts[node_program.UNDONE])
         assert (missing, told["refused"]) == ("", [])
         if more:
-            assert told["lines"][0].startswith("undone 0002: second for HOST950 of ")
+            assert told["lines"][0].startswith("undone: repair 0002 (HOST950), applied ")
             assert [one for one in ("first", "second") if (environment / one).exists()] == left
     assert ("there is nothing to undo" in told["lines"]) == everything
 
@@ -85,7 +85,7 @@ def test_one_node_per_other_environment_is_queried(
 ) -> None:
     n1, n2, n3, n4, n5 = (NodeResponse(f"n{number}") for number in range(1, 6))
     nodes = Nodes(
-        undone_there("n2", "undone 0001: one for X"), NodeResponse("n4", missing="its disk is full")
+        undone_there("n2", "undone: repair 0001 (X)"), NodeResponse("n4", missing="its disk is full")
     )
     found = Environments((n1,), ((n2, n3), (n4,)), frozenset(), (n5,))
 
@@ -96,7 +96,7 @@ def test_one_node_per_other_environment_is_queried(
     monkeypatch.setattr(undo, "others", others)
     done = here("undo", "--all", "--cluster", "--python", sys.executable, cwd=tmp_path)
     assert nodes.asked == ["n2", "n4"]
-    assert done.stdout == "n2: undone 0001: one for X\n"
+    assert done.stdout == "n2: undone: repair 0001 (X)\n"
     assert "nothing is undone on n5: the location of its environment is unknown" in done.stderr
     assert "n4 may not have undone it: its disk is full" in done.stderr
     assert done.returncode == 3

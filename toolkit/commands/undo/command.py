@@ -24,6 +24,7 @@ from verl_doctor.toolkit.repair.recorded import (
     Name,
     Recorded,
     history,
+    moment,
     parts_of,
     undo_runs,
     undone_lines,
@@ -214,7 +215,9 @@ def _listing(changes: Iterable[Recorded], of: str = "") -> Iterator[str]:
         yield harmless(f"{of}{home}")
         for transaction in (recorded.transaction for recorded in group):
             about = f"{transaction.state:<11}  {transaction.code}  {transaction.fix}"
-            yield harmless(f"  {transaction.id}  {transaction.time}  {about}")
-            yield from (
-                harmless(f"        {change.description}: {change.now}") for change in transaction.changes
-            )
+            yield harmless(f"  {transaction.id}  {moment(transaction.time)}  {about}")
+            for change in transaction.changes:
+                gone = change.now == "restored" and transaction.state == "applied"
+                yield harmless(
+                    f"        {change.description}: {'no longer in place' if gone else change.now}"
+                )
