@@ -5,8 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from verl_doctor.checks.shared.launch_examples import GOOD
 from verl_doctor.checks.sites._sites_examples import MODEL, RESULTS, missing, sites
+from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.model.sites import SitePlace, SitePlaces
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
 
@@ -16,11 +19,12 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subje
     examples=lambda: [
         Example("a path", (sites(MODEL, RESULTS),)),
         Example("not set yet", (sites(SitePlace("model", "/path/to/model", set=False)),)),
+        Example("a launch script, whose own paths other rules judge", (sites(missing(MODEL)), GOOD), "model: /models/qwen does not exist on this machine"),
         Example("the old cluster's path", (sites(missing(MODEL)),), "model: /models/qwen does not exist on this machine"),
         Example("a results folder that can be created", (sites(missing(RESULTS)),), "/scratch/me does not exist yet"),
     ],
 )  # fmt: skip
-def site_missing(places: SitePlaces) -> Iterator[Finding]:
+def site_missing(places: SitePlaces, launch: Launch | Unknown) -> Iterator[Finding]:
     """A path of this cluster does not exist.
 
     ## Why it matters
@@ -31,8 +35,10 @@ def site_missing(places: SitePlaces) -> Iterator[Finding]:
     ## How to fix
 
     Correct the path in the file that the finding names, mount the file system, or copy the files. A results
-    folder that can be created is only a warning: create it with `mkdir -p`.
+    folder that can be created is only a warning: create it with `mkdir -p`. With a launch script, it is a warning
+    too: LOAD101 and DATA101 judge the paths that the script uses.
     """
+    of_a_job = isinstance(launch, Launch) and launch.command is not None
     for place in places.places:
         if place.state != "missing":
             continue
@@ -47,5 +53,5 @@ def site_missing(places: SitePlaces) -> Iterator[Finding]:
             remedy=f"mkdir -p {shlex.quote(place.path)}"
             if can_be_made
             else f"correct {place.name} in {places.named_in}, mount it, or copy it here",
-            severity="warning" if can_be_made else "error",
+            severity="warning" if can_be_made or of_a_job else "error",
         )
