@@ -30,7 +30,7 @@ _STEADY = (
     (re.compile(r"Python 3\.\d+\.\d+"), "Python 3.11.7"),
     (re.compile(r"python3\.\d+"), "python3.11"),
     (re.compile(r"\d+\.\d s$"), "0.3 s"),
-    (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "2026-11-22T09:00:00Z"),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC"), "2026-11-22 09:00 UTC"),
 )
 _STYLES = (
     (r"^\$ .*", "bold"),

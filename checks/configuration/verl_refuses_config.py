@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.shared.construction import SOUND, broken, findings, unjudged
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.checks.shared.construction import SOUND, broken, findings, reached, unjudged
 from verl_doctor.toolkit.collectors.construction.construction import Construction
-from verl_doctor.toolkit.rule import Example, Finding, Unjudged, check
+from verl_doctor.toolkit.rule import Example, Finding, check
 
 _STAGES = {"validation": "verl's own validation"}
 _MESSAGE = (
@@ -15,16 +14,13 @@ _MESSAGE = (
 )
 
 
-def _unjudged(construction: Construction, configuration: Configuration) -> tuple[Unjudged, ...]:
-    return unjudged(construction, configuration, *_STAGES)
-
-
 @check(
     "CFG114",
     phase="validation",
     cost="live",
     requires=("CFG101", "CFG102", "CFG103", "CFG108", "CFG115", "CFG121", "LOAD118"),
-    unjudged=_unjudged,
+    unjudged=unjudged(_STAGES),
+    applies=reached(_STAGES),
     examples=lambda: [
         Example("verl accepts the configuration", (SOUND,)),
         Example("verl refuses the configuration", (broken("validation", "ValueError", _MESSAGE),), "at least one of"),

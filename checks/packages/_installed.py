@@ -15,7 +15,12 @@ def below_site(path: str) -> str:
 
 
 def reinstall(name: str, version: str, installer: str = "") -> str:
-    """The command that reinstalls a package, in the syntax of the installer that installed it."""
+    """The command that reinstalls a package, in the syntax of the installer that installed it.
+
+    A local version ("0.31.0+cpu") is on no package index, so its wheel must be named.
+    """
+    if "+" in version:
+        return f"pip install --force-reinstall --no-deps WHEEL, with the wheel of {name} {version}"
     if installer.startswith("uv"):
         return f"uv pip install --no-deps --reinstall-package {name} {name}=={version}"
     if installer == "conda":

@@ -51,7 +51,7 @@ _HARMLESS_WHEN_MISSING = (
 )
 _SHOWN = 8
 # The command itself is left out: it needs the options of the target, which the report has.
-_ONE_COMMAND = "verl-doctor fix --select PKG101 shows a single command that does it"
+_ONE_COMMAND = "verl-doctor fix --select PKG101 shows how to do it in a copy of the environment"
 
 _TOKENIZERS = Unmet("transformers", "5.9.0", "tokenizers", "<=0.23.0,>=0.22.0", "0.23.2")
 _TRACING = Unmet("vllm", "0.8.5.post1", "opentelemetry-api", "<1.27.0,>=1.26.0", "1.36.0")
@@ -181,7 +181,7 @@ def _contradictions(serious: Iterable[Unmet]) -> Iterator[Finding]:
                 listed((f"{unmet.name}{unmet.wanted}" for unmet in others), _SHOWN),
                 _read_from(others),
             ),
-            remedy=f"install versions that agree: {_ONE_COMMAND}",
+            remedy=f"install compatible versions: {_ONE_COMMAND}",
             severity="warning",
             subject=Subject("package", ",".join(dict.fromkeys(unmet.name for unmet in others))),
         )
@@ -200,7 +200,7 @@ def _contradiction(requirements: list[Unmet]) -> Finding:
             ", ".join(f"{name}{unmet.wanted}" for unmet in requirements),
             _read_from(requirements),
         ),
-        remedy=f"install versions that agree: {_ONE_COMMAND}",
+        remedy=f"install compatible versions: {_ONE_COMMAND}",
         severity=severity,
         stops=(EVERY_JOB,) if reasons else (),
         subject=Subject("package", name, version),

@@ -24,7 +24,7 @@ _LOCAL_TORCH = re.compile(r"(?:torch|torchvision|torchaudio)==[^+,]*\+(cpu|cu\d+
     restart="Ray and the job, with the environment that has the changed packages",
 )
 def consistent_install(_: Finding, resolution: Resolution) -> list[Change] | Refusal:
-    """Install versions that agree, in a copy of the environment.
+    """Install compatible versions, in a copy of the environment.
 
     verl stays as it is, with the extras that the job needs; so do torch and the engine, if possible. The
     whole closure is resolved in a dry run first, and then installed from a lock file. If no

@@ -205,7 +205,7 @@ def test_an_interpreter_may_be_named_as_one_would_type_it(here: Doctor, tmp_path
 def test_what_was_not_judged_is_not_praised(here: Doctor, tmp_path: Path) -> None:
     done = here("check", "--select", "PKG104", cwd=tmp_path)
     assert done.returncode == 3
-    assert done.stdout.startswith("NOT CHECKED  nothing was judged: needs --deep")
+    assert done.stdout.startswith("NOT CHECKED  nothing was checked: needs --deep")
     fixed = here("fix", "--select", "PY100", cwd=tmp_path)
     assert fixed.stdout.startswith("NOTHING TO REPAIR  nothing wrong found by 1 rule")
 

@@ -206,6 +206,7 @@ def _facts_file(facts: Facts) -> str:
 _SAME_LENGTH = (
     (re.compile(r"/tmp/vd-golden-\w{8}"), "/tmp/vd-golden-00000000"),
     (re.compile(r"\d{4}-\d\d-\d\d([T ])\d\d:\d\d:\d\d(\.\d+)?"), r"2026-01-01\g<1>00:00:00"),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC"), "2026-01-01 00:00 UTC"),
     (re.compile(r"\b\d+\.\d s\b"), "0.0 s"),
     (re.compile(r"\b[0-9a-f]{12,64}\b"), "0" * 12),
     (re.compile(r"(?<=verl-doctor )\d+\.\d+\.\d+\S*"), "0.0.0"),

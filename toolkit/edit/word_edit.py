@@ -18,6 +18,7 @@ from verl_doctor.toolkit.edit.launch_text import continues, first_line, launch_t
 from verl_doctor.toolkit.sources.python.edit import CannotEdit
 from verl_doctor.toolkit.sources.shell.syntax import Node, Parameter, Part, Simple, Text, Written, below
 
+_DOCKERFILE = re.compile(r"(?:[ \t]*(?:#.*)?\n)*[ \t]*(?:ARG|FROM)[ \t]")
 _LEAD = re.compile(r"(?:[ \t\n]|\\\n)*$")
 _REST = re.compile(r"[ \t]*(\n?)")
 _KEY = re.compile(r"(?P<quote>[\"']?)(?P<key>(?:\+{0,2}|~)[\w./@-]+)=")
@@ -47,6 +48,8 @@ def edited_words(source: bytes, path: str, edits: Sequence[WordEdit], comment: s
     text = launch_text(source, path)
     if "\r" in text:
         raise CannotEdit(f"{path} has Windows line endings; correct these first")
+    if _DOCKERFILE.match(text):
+        raise CannotEdit(f"{path} is a Dockerfile: edit line {edits[0].line} by hand")
     nodes = parse(text)
     words = [node for node in below(nodes) if isinstance(node, Written) and node.at >= 0]
     found: list[tuple[WordEdit, Written]] = []

@@ -87,7 +87,7 @@ def judge(
 ) -> tuple[CheckResult, ...]:
     """Run the selected rules and those that they require, and report the selected rules in order of code.
 
-    `watch` receives the title of each rule before it runs.
+    `watch` receives the code of each rule before it runs, and its place among them.
     """
     order = in_order(checks, selection)
     unknown = [
@@ -97,8 +97,8 @@ def judge(
     ]
     collection.start(_references_of(unknown))
     results: dict[str, CheckResult] = {}
-    for check in order:
-        watch(check.title)
+    for number, check in enumerate(order, 1):
+        watch(f"{check.code} ({number} of {len(order)})")
         results[check.code] = judge_one(check, collection, selection, results, today)
     return tuple(results[code] for code in sorted(c.code for c in checks if selection.selects(c)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypedDict
@@ -197,7 +198,7 @@ class Answer:
 
     `notes` list what was skipped; `unread` names logs that may not have been read completely. `confirmed` holds what
     the rules report here, by code, if they were run; `fixes` holds the fix for a fault and its safety, by the fault's
-    code.
+    code. `arguments` are the options that name the target.
     """
 
     reading: Reading
@@ -209,6 +210,7 @@ class Answer:
     seconds: float = 0.0
     timeline: Timeline = field(default_factory=Timeline)
     fixes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Literal["ok", "failures", "not_determined"]:
@@ -467,10 +469,11 @@ def next_steps(answer: Answer) -> Sequence[str]:
         signature = cause.signature
         if signature is None:
             continue
+        named = "".join(f" {shlex.quote(word)}" for word in answer.arguments)
         if confirm := confirming(signature):
-            steps.append(f"{confirm}  # check whether this machine has the fault")
+            steps.append(f"{confirm}{named}  # check whether this machine has the fault")
         if signature.code in answer.fixes:
-            steps.append(f"verl-doctor fix --select {signature.code}  # the repair, as a diff")
+            steps.append(f"verl-doctor fix --select {signature.code}{named}  # the repair, as a diff")
         steps.append(f"verl-doctor explain {signature.code}")
     if not steps and answer.reading.first is not None:
         steps.append(f"verl-doctor explain {name_of(answer.reading.first)[0]}")

@@ -26,7 +26,7 @@ def headline(report: Report) -> tuple[str, str]:
     if verdict == "could_not_check":
         return WORDS[verdict], _not_checked(report)
     warnings = sum(finding.severity == "warning" for _, finding in report.findings())
-    sentence = f"{counted(report.summary['pass'] + report.summary['warn'], 'rule')} judged it"
+    sentence = f"by {counted(report.summary['pass'] + report.summary['warn'], 'rule')}"
     return WORDS[verdict], f"{sentence}; {counted(warnings, 'warning')}" if warnings else sentence
 
 
@@ -77,7 +77,7 @@ def not_judged(report: Report) -> str:
     most = sorted(reasons.items(), key=lambda pair: -pair[1])
     stated = [f"{reason} ({counted(number, 'rule')})" for reason, number in most[:_REASONS]]
     rest = sum(number for _, number in most[_REASONS:])
-    return f"not judged: {', '.join(stated)}" + (f", {rest} more" if rest else "")
+    return f"not checked: {', '.join(stated)}" + (f", {rest} more" if rest else "")
 
 
 def nothing_found(report: Report) -> str:
@@ -86,7 +86,7 @@ def nothing_found(report: Report) -> str:
         return f"nothing wrong found by {counted(passed, 'rule')}"
     reasons = dict.fromkeys(result.reason for result in report.results if result.reason)
     why = "; ".join(list(reasons)[:2]) or "no rule ran"
-    return f"nothing was judged: {why}" + ("; ..." if len(reasons) > 2 else "")
+    return f"nothing was checked: {why}" + ("; ..." if len(reasons) > 2 else "")
 
 
 def target_of(report: Report, *, short: Callable[[str], str] = str) -> str:
@@ -119,14 +119,14 @@ def fate_of(path: PathVerdict) -> tuple[str, str]:
     if path.codes:
         return words, f": {', '.join(path.codes)}"
     more = f"; under some settings: {', '.join(path.may_stop)}" if path.may_stop else ""
-    return words, more + (f"; not judged: {', '.join(path.not_judged)}" if path.not_judged else "")
+    return words, more + (f"; not checked: {', '.join(path.not_judged)}" if path.not_judged else "")
 
 
 def stopped_by(finding: Finding) -> str:
     """Return which paths end here, and when; "" for anything but an error, or when the rule cannot determine when."""
     if finding.severity != "error" or not finding.phase:
         return ""
-    return f"{', '.join(finding.stops) or EVERY_JOB}, {WHEN[finding.phase][0]}"
+    return f"{', '.join(stop for stop in finding.stops if stop != EVERY_JOB) or 'the job'}, {WHEN[finding.phase][0]}"
 
 
 def next_steps(report: Report, *, short: Callable[[str], str] = str) -> Sequence[tuple[str, str]]:
@@ -140,6 +140,9 @@ def next_steps(report: Report, *, short: Callable[[str], str] = str) -> Sequence
     steps = [("verl-doctor fix", "show the repairs as a diff; change nothing")] if fixes else []
     if "safe" in fixes.values():
         steps.append(("verl-doctor fix --apply", "apply the safe repairs; verl-doctor undo reverts them"))
+    if report.unexamined:
+        named = "verl-doctor check --python PATH/TO/bin/python"
+        steps.insert(0, (named, "no verl was found: name the interpreter of the job's environment"))
     first = next((pair for pair in found if pair[1].severity == "error"), None)
     if first is None:
         return for_target(steps, report)

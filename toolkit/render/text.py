@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from rich.text import Text
 
+from verl_doctor.toolkit.change import Safety
 from verl_doctor.toolkit.console.lines import lines
 from verl_doctor.toolkit.console.lines import next_steps as steps_to_take
 from verl_doctor.toolkit.console.paths import short
@@ -27,7 +28,7 @@ from verl_doctor.toolkit.render.result_words import (
     stopped_by,
     target_of,
 )
-from verl_doctor.toolkit.result import JOB, CheckResult, PathVerdict, Repair, Report
+from verl_doctor.toolkit.result import JOB, CheckResult, PathVerdict, Repair, Report, Status
 from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.text import counted, harmless, in_time, listed
 from verl_doctor.toolkit.verdict import WORDS
@@ -141,20 +142,19 @@ def _finding(
         ("note", result.reason),
         ("do", finding.remedy),
     ]
-    if finding.fix is not None and finding.fix in report.fix_safety and (verbose or not finding.remedy):
-        rows.append(("fix", f"{finding.fix} ({report.fix_safety[finding.fix]})"))
+    if finding.fix is not None and finding.fix in report.fix_safety and not from_facts_file(report):
+        rows.append(("fix", _repair_of(result.code, report.fix_safety[finding.fix], report, verbose=verbose)))
     for label, text in rows:
         if text:
             yield from lines(text, width, indent=_LABEL + 2, first=f"  {label:<{_LABEL}}")
-    if (
-        verbose
-        and finding.fix is not None
-        and finding.fix in report.fix_safety
-        and not from_facts_file(report)
-    ):
-        command = f"verl-doctor fix --select {result.code}{options_of(report)}"
-        ((shown, _),) = _from_here([(command, "")], report)
-        yield _line(f"{'':<{_LABEL + 2}}{shown}")
+
+
+def _repair_of(code: str, safety: Safety, report: Report, *, verbose: bool) -> str:
+    """Return that a finding has a repair; with -v the command that shows it."""
+    if not verbose:
+        return f"verl-doctor fix repairs it ({safety})"
+    ((command, _),) = _from_here([(f"verl-doctor fix --select {code}{options_of(report)}", "")], report)
+    return f"{command} ({safety})"
 
 
 def _evidence(finding: Finding, report: Report) -> list[tuple[str, str]]:
@@ -204,10 +204,11 @@ def _rest(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]
     ignored = [result for result in quiet if result.reason_kind == "ignored until a date"]
     if quiet or ignored:
         yield Text()
-    for result in quiet if verbose else ignored:
-        status = result.status.replace("_", " ")
-        row = f"{result.code} {status:<15} {result.title}" + (f" ({result.reason})" if result.reason else "")
-        yield from lines(row, width, indent=26, first="", style="dim")
+    yield from _quiet(report, width) if verbose else ()
+    for result in ignored:
+        yield from lines(
+            f"{result.code} skipped: {result.reason}", width, indent=_LABEL, first="", style="dim"
+        )
     yield from _unjudged(report, width) if verbose else ()
     summary = report.summary
     parts = [counts(report)] if report.verdict == "failures" else []
@@ -221,8 +222,27 @@ def _rest(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]
     more = "" if verbose else "; -v shows them"
     last = f"{WORDS[report.verdict]}: {', '.join(parts)}{more}; {report.seconds:.1f} s"
     if report.unchanged is not None:
-        last += f", {counted(report.unchanged.rules, 'rule')} as found {in_time(report.unchanged.seconds)} ago: nothing they read has changed"
+        last += f", {counted(report.unchanged.rules, 'result')} reused from {in_time(report.unchanged.seconds)} ago: nothing they depend on has changed"
     yield from lines(last, width, indent=2, first="", style="dim")
+
+
+def _quiet(report: Report, width: int | None) -> Iterator[Text]:
+    """Yield the rules that found nothing, and by reason those that did not apply or were skipped."""
+    passed = [result for result in report.results if result.status == "pass" and not result.findings]
+    if passed:
+        yield _line("Looked for, and not found:", "dim")
+    for result in passed:
+        row = f"{result.title} ({result.reason})" if result.reason else result.title
+        yield from lines(row, width, indent=_LABEL + 2, first=f"  {result.code:<{_LABEL}}", style="dim")
+    others: tuple[tuple[str, Status], ...] = (("Not applicable:", "not_applicable"), ("Skipped:", "skipped"))
+    for title, status in others:
+        groups = by_reason(report, status)
+        if groups:
+            yield _line(title, "dim")
+        for reason, results in sorted(groups.items(), key=lambda group: -len(group[1])):
+            if results[0].reason_kind != "ignored until a date":
+                codes = ", ".join(result.code for result in results)
+                yield from lines(f"{reason}: {codes}", width, indent=4, first="  ", style="dim")
 
 
 def _unjudged(report: Report, width: int | None) -> Iterator[Text]:
@@ -238,7 +258,7 @@ def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> 
     yield _repair_verdict(report, repairs)
     if not report.applied:
         yield from _headline(report, width)
-    for repair in repairs:
+    for repair in sorted(repairs, key=_by_outcome(report)):
         yield Text()
         text = f"{repair.code} {repair.title} ({repair.safety})"
         first, *more = lines(text, width, indent=2, first=f"{repair.outcome}  ")
@@ -260,6 +280,12 @@ def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> 
     names = [shlex.quote(name) for name in dict.fromkeys(reversed(undoable)) if name]
     yield from steps_to_take([(f"verl-doctor undo {name}", "revert it") for name in names], width)
     yield from _last_words(report, repairs, width)
+
+
+def _by_outcome(report: Report) -> Callable[[Repair], tuple[bool, bool]]:
+    """Return a sort key: what was done, or repairs what stops the job, comes first."""
+    stopping = {result.code for result, finding in report.findings() if finding.severity == "error"}
+    return lambda repair: (repair.outcome not in {"planned", "repaired"}, repair.code not in stopping)
 
 
 def _use_of_copies(repairs: tuple[Repair, ...]) -> Iterator[tuple[str, str]]:
@@ -288,6 +314,7 @@ def _last_words(report: Report, repairs: tuple[Repair, ...], width: int | None) 
     for forecast in report.forecasts:
         command = f"fix --apply{' --unsafe' if forecast.unsafe else ''}"
         left = f": {', '.join(forecast.left)}" if forecast.left else ""
+        left += " (of the selected rules)" if report.not_asked else ""
         first, *more = lines(f"After {command}: {WORDS[forecast.verdict]}{left}", width, indent=2, first="")
         first.stylize(_STYLES[forecast.verdict], len(f"After {command}: "))
         yield from (first, *more)
@@ -349,7 +376,7 @@ def _repair_verdict(report: Report, repairs: tuple[Repair, ...]) -> Text:
         found = any(finding.severity != "info" for _, finding in report.findings())
         why = "no fix is known for what was found" if found else nothing_found(report)
         if report.verdict == "could_not_check":
-            return Text("NOT JUDGED  whether there is anything to repair", style="bold yellow")
+            return Text("NOT CHECKED  whether there is anything to repair", style="bold yellow")
         return Text(f"NOTHING TO REPAIR  {harmless(why)}", style="bold")
     if not report.applied:
         return Text(
@@ -357,7 +384,7 @@ def _repair_verdict(report: Report, repairs: tuple[Repair, ...]) -> Text:
         )
     attempted = len(outcomes) - outcomes.count("not attempted")
     if not attempted:
-        return Text("NOTHING DONE  the remaining repairs need an option", style="bold yellow")
+        return Text("NOTHING DONE  the remaining repairs need an option, named below", style="bold yellow")
     repaired = outcomes.count("repaired")
     word, style = ("REPAIRED", "bold green") if repaired == attempted else ("NOT ALL REPAIRED", "bold red")
     return Text(f"{word}  {repaired} of {attempted}", style=style)
@@ -375,7 +402,7 @@ def _left(report: Report, width: int | None) -> Iterator[Text]:
     if left or broken:
         yield Text()
         first = list(dict.fromkeys([*(code for code, _ in left), *broken]))
-        text = f"Left, without a fix: {', '.join(first)} (verl-doctor check shows them)"
+        text = f"No automatic repair: {', '.join(first)} (verl-doctor check shows why)"
         yield from lines(text, width, indent=2, first="")
     for code, finding in left[:_EDITED]:
         place = f"{finding.location}: " if finding.location else ""

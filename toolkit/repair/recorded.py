@@ -99,7 +99,7 @@ def history(target: Target, machine: Machine) -> History:
             damaged.append(str(error))
             continue
         if home not in homes:
-            found = [transaction for transaction in found if transaction.run.token in runs]
+            found = tuple(transaction for transaction in found if transaction.run.token in runs)
         runs.update(transaction.run.token for transaction in found if transaction.run.token)
         others = (Path(other) for transaction in found for other in transaction.run.homes)
         waiting += [other for other in dict.fromkeys(others) if other not in read and other not in waiting]

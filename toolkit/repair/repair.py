@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from verl_doctor.toolkit.change import Change, Fix, InstallPackages
+from verl_doctor.toolkit.change import Change, Fix, InstallPackages, RunCommand
 from verl_doctor.toolkit.changes import apply, links
 from verl_doctor.toolkit.changes.apply import Transaction
 from verl_doctor.toolkit.changes.journal import Run, new_run
@@ -35,7 +35,6 @@ _COSTLY = frozenset({"gpu"})
 _SETTLED = "environment-files"
 _NOT_JUDGED = frozenset({"error", "skipped"})
 _LATER = "it only appears after the repairs above"
-_UNSAFE = "it installs packages, cannot be undone, or changes the job; review it with verl-doctor fix, then add --unsafe to apply it"
 
 
 @dataclass(frozen=True)
@@ -130,6 +129,19 @@ def show(
     return replace(shown, forecasts=foreseen.forecasts)
 
 
+def _why_unsafe(changes: Sequence[Change]) -> str:
+    """Return why a repair needs --unsafe."""
+    if any(isinstance(change, InstallPackages) for change in changes):
+        why = "it installs packages"
+    elif any(isinstance(change, RunCommand) for change in changes):
+        why = "it cannot be undone"
+    elif changes:
+        why = "it changes what the job does"
+    else:
+        why = "it installs packages, cannot be undone, or changes what the job does"
+    return f"{why}; review it with verl-doctor fix, then add --unsafe to apply it"
+
+
 def _shown(work: _Work, plan: Plan, planned: Sequence[Plan], seen: Collection) -> tuple[Repair, _Work]:
     if plan.refusal:
         return plan.ended("refused"), work
@@ -188,7 +200,7 @@ def carry_out(
         fix, code = waiting[0]
         done.add((fix, code))
         if fix.safety == "unsafe" and not unsafe:
-            repairs.append(Plan(fix, code).ended("not attempted", _UNSAFE))
+            repairs.append(Plan(fix, code).ended("not attempted", _why_unsafe(())))
         else:
             attempted, report, work = _attempt_all(work, fix, code)
             # What was refused may be possible after a repair.
@@ -261,7 +273,7 @@ def _attempt(
     if plan.safety == "manual":
         return plan.ended("not attempted", "you have to run this command yourself"), work
     if not work.may_do(plan):
-        return plan.ended("not attempted", _UNSAFE), work
+        return plan.ended("not attempted", _why_unsafe(plan.changes)), work
     if plan.variables and work.job is None:
         return plan.ended("not attempted", NO_FOLDER), work
     original = work

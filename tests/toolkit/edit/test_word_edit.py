@@ -134,6 +134,7 @@ def test_old_line_is_kept_as_a_comment_above_its_command() -> None:
         ("train a=1\n", WordEdit(1, "a=1", ("a=$(rm x",)), "not a single shell word"),
         ("train a=1\n", WordEdit(1, "a=1", ("a=1; rm x",)), "not a single shell word"),
         ("train a=1\r\n", WordEdit(1, "a=1"), "Windows line endings"),
+        ("# syntax\nFROM x\nCMD train a=1\n", WordEdit(3, "a=1"), "Dockerfile: edit line 3 by hand"),
         ("x='\n' train \\\n 'b\n c' a=1\n", WordEdit(4, "a=1"), "cannot be edited"),
     ],
 )

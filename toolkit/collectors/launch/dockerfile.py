@@ -1,8 +1,10 @@
-"""The variables that a Dockerfile sets. Format: docs.docker.com/reference/dockerfile (ENV, ARG, escape, here-documents)."""
+"""What a Dockerfile sets and starts. Format: docs.docker.com/reference/dockerfile (ENV, ARG, CMD, ENTRYPOINT, escape, here-documents)."""
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,6 +14,7 @@ from verl_doctor.toolkit.sources.shell.parse import words_of
 
 _INSTRUCTION = re.compile(r"\s*([A-Za-z]+)(?:\s+(.*))?", re.DOTALL)
 _HERE = re.compile(r"<<-?\s*[\"']?([A-Za-z_]\w*)[\"']?")
+_CONTINUED = re.compile(r"[\\`]\n")
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
 
 
@@ -32,6 +35,27 @@ def variables_in(text: str) -> Iterator[Env]:
             scope.state.variables[rest.partition("=")[0].strip()] = None
         elif name == "ENV":
             yield from _env(rest, line, scope)
+
+
+def started_by(text: str) -> tuple[str, int]:
+    """Return what a container of the image starts, as a command line of a shell, and its line; "" and 0 for nothing."""
+    parts: dict[str, tuple[str, int]] = {}
+    for line, name, rest in _instructions(text):
+        if name == "FROM":
+            parts.clear()
+        elif name in {"CMD", "ENTRYPOINT"}:
+            parts[name] = _as_shell(rest), line
+    found = [parts[name] for name in ("ENTRYPOINT", "CMD") if name in parts]
+    return " ".join(command for command, _ in found), found[-1][1] if found else 0
+
+
+def _as_shell(rest: str) -> str:
+    """Return the command of a `CMD`: a JSON list of words, or a line for the shell."""
+    try:
+        words = json.loads(_CONTINUED.sub("", rest))
+    except ValueError:
+        return rest
+    return shlex.join(words) if isinstance(words, list) and all(isinstance(w, str) for w in words) else rest
 
 
 def _env(rest: str, line: int, scope: Scope) -> Iterator[Env]:

@@ -68,7 +68,7 @@ def read_launch(
             named.append(folder_in_file(text, str(path)))
             errors += [_no_runtime_env(str(path), why) for why in reader.unread[followed:]]
         elif kind == "Dockerfile":
-            reader.dockerfile(text, str(path))
+            reader.dockerfile(text, str(path), starts=not scripts and not target.words)
         else:
             followed = len(reader.unread)
             nodes = nodes or _of_batch(text, _SBATCH_NODES)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from verl_doctor.toolkit.collectors.launch.dockerfile import variables_in
+from verl_doctor.toolkit.collectors.launch.dockerfile import started_by, variables_in
 from verl_doctor.toolkit.collectors.launch.environment import is_listed
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, WorkingDir
 from verl_doctor.toolkit.collectors.launch.program import (
@@ -525,9 +525,12 @@ class Reader:
             self.unread.append(f"{path}: this is {problem}")
             return []
 
-    def dockerfile(self, text: str, path: str) -> None:
-        """Record the variables that an image sets."""
+    def dockerfile(self, text: str, path: str, *, starts: bool) -> None:
+        """Record the variables that an image sets, and with `starts` the command that it starts."""
         self.given += [Given(env.name, env.value, path, env.line) for env in variables_in(text)]
+        command, line = started_by(text) if starts else ("", 0)
+        if command:
+            self.script("\n" * (line - 1) + f"docker run IMAGE {command}", path, ())
 
     @property
     def training(self) -> Program | None:

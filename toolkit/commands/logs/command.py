@@ -62,8 +62,8 @@ def logs(
     """Find the first cause of a failed run in its logs.
 
     FILE is a log of any size, possibly compressed with gzip or zstd, or a folder of logs such as
-    /tmp/ray/session_latest/logs; - is standard input. Several files are read as the logs of one run. With
-    --verify, --script and the other options that name the job select what is examined on this machine.
+    /tmp/ray/session_latest/logs; - is standard input. Several files are read as the logs of one run. The
+    options that name the job or its environment require --verify, which examines them.
     """
     from verl_doctor.toolkit.commands.logs.answer import LogsAnswer  # noqa: PLC0415 - only this command needs them
     from verl_doctor.toolkit.logs import reading  # noqa: PLC0415 - only this command needs them
@@ -86,7 +86,8 @@ def logs(
         with nothing_on_stdout():
             run = open_session(options, deep=True) if verify else None
             confirmed = None if run is None else _confirmed(answer, run)
-            answer = replace(answer, fixes=_fixes(answer, run), confirmed=confirmed)
+            arguments = () if run is None else run.target.arguments
+            answer = replace(answer, fixes=_fixes(answer, run), confirmed=confirmed, arguments=arguments)
     code = show(LogsAnswer(answer, with_timeline=with_timeline), form, file)
     if svg is not None:
         _draw(answer, svg)

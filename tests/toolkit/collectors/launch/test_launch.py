@@ -458,6 +458,35 @@ def test_a_runtime_env_file(tmp_path: Path) -> None:
     assert read(tmp_path, "a: [", name="runtime_env.yaml").unread
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('CMD ["python3", "-m", "verl.trainer.main_ppo", \\\n  "a=1"]\n', 2),
+        ('ENTRYPOINT ["python3"]\nCMD ["-m", "verl.trainer.main_ppo", "a=1"]\n', 3),
+        ("CMD exec python3 -m verl.trainer.main_ppo a=1\n", 2),
+        (
+            "CMD python3 -m verl.trainer.main_ppo b=2\nFROM there\nCMD python3 -m verl.trainer.main_ppo a=1\n",
+            4,
+        ),
+    ],
+)
+def test_a_dockerfile_alone_starts_its_command_in_a_container(tmp_path: Path, text: str, line: int) -> None:
+    found = read(tmp_path, f"FROM here\n{text}", name="Dockerfile")
+    assert words_of(found) == ["a=1"]
+    assert found.command is not None
+    assert (found.command.line, found.command.names[0]) == (line, "docker")
+
+
+def test_a_dockerfile_beside_a_script_starts_nothing(tmp_path: Path) -> None:
+    image, script = tmp_path / "Dockerfile", tmp_path / "run.sh"
+    image.write_text("FROM here\nCMD python3 -m verl.trainer.main_ppo b=2\n", encoding="utf-8")
+    script.write_text("python3 -m verl.trainer.main_ppo a=1\n", encoding="utf-8")
+    target = Target(Path("/env/bin/python"), "--python", files=(image, script))
+    found = launch.collect(target, Machine(environ=ENVIRON, cwd=tmp_path))
+    assert isinstance(found, Launch)
+    assert words_of(found) == ["a=1"]
+
+
 def test_a_command_line(tmp_path: Path) -> None:
     target = Target(
         Path("/env/bin/python"), "--python", words=("A=1", "python3", "-m", "verl.trainer.main_ppo", "a=$x")
@@ -483,7 +512,7 @@ def test_a_broken_script_is_reported(script: str, tmp_path: Path) -> None:
 def test_any_text_is_read_without_a_crash(text: str) -> None:
     reader = Reader(lambda _: None, ENVIRON, "/")
     reader.script(text, "/run.sh", ())
-    reader.dockerfile(text, "/Dockerfile")
+    reader.dockerfile(text, "/Dockerfile", starts=True)
     reader.runtime_env(text, "/env.yaml")
 
 

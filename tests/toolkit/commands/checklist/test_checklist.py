@@ -93,7 +93,7 @@ def test_terminal_lines_fit_and_escapes_are_neutralised() -> None:
     assert sum(line.startswith("    -> ") for line in lines) == 3
     assert "\x1b" not in "".join(lines)
     assert lines[0] == "1 of 4 steps done, compared with OLD.json"
-    assert lines[1] == "NOT CHECKED  nothing was judged: no rule ran"
+    assert lines[1] == "NOT CHECKED  nothing was checked: no rule ran"
     assert "[x] 1. The tree is whole: done" in lines
 
 

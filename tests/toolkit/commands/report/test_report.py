@@ -168,7 +168,7 @@ def test_failed_run_on_a_healthy_machine_is_not_reported_as_healthy() -> None:
     well = replace(look, report=replace(look.report, results=look.report.results[1:2], nodes=None))
     page = made(well).page
     assert (page.word, page.mark) == ("FIRST CAUSE", Mark.BAD)
-    assert page.sentence == "CUDA102: libcuda is a stub; this machine: NO FAULT FOUND, 1 rule judged it"
+    assert page.sentence == "CUDA102: libcuda is a stub; this machine: NO FAULT FOUND, by 1 rule"
     assert made(replace(well, log=None)).page.word == "NO FAULT FOUND"
     assert made(look).page.word == "WILL FAIL"
     assert made(look).page.sentence.endswith("; the logs: FIRST CAUSE, CUDA102: libcuda is a stub")
