@@ -19,7 +19,7 @@ from verl_doctor.toolkit.process.collector_lock import TURNS, Turns
 _LONG = 60.0  # seconds: no test waits that long
 
 
-def test_one_works_at_a_time() -> None:
+def test_single_collector_works_at_a_time() -> None:
     turns, inside, most = Turns(_LONG), [], []
 
     def work(number: int) -> None:
@@ -34,7 +34,7 @@ def test_one_works_at_a_time() -> None:
     assert most == [1] * 16
 
 
-def test_waiting_for_something_outside_lets_the_next_begin() -> None:
+def test_waiting_collector_lets_the_next_begin() -> None:
     turns, answered, alone = Turns(_LONG), threading.Event(), []
 
     def asks() -> None:
@@ -53,7 +53,7 @@ def test_waiting_for_something_outside_lets_the_next_begin() -> None:
     assert alone
 
 
-def test_a_waiting_run_is_alone_afterwards() -> None:
+def test_collector_runs_alone_again_after_waiting() -> None:
     turns = Turns(_LONG)
     with turns.turn():
         with turns.waiting():
@@ -66,7 +66,7 @@ def test_a_waiting_run_is_alone_afterwards() -> None:
     other.join(_LONG)
 
 
-def test_one_that_hangs_is_passed_over_and_takes_no_turn_from_anybody_when_it_ends() -> None:
+def test_hanging_collector_is_skipped_and_takes_no_later_turn() -> None:
     turns, first, hangs, third = Turns(0.02), threading.Event(), threading.Event(), threading.Event()
 
     def hanging() -> None:
@@ -87,7 +87,7 @@ def test_one_that_hangs_is_passed_over_and_takes_no_turn_from_anybody_when_it_en
     assert third.wait(_LONG)
 
 
-def test_waiting_means_nothing_to_who_has_no_turn() -> None:
+def test_waiting_without_a_turn_has_no_effect() -> None:
     turns, began = Turns(_LONG), threading.Event()
     with turns.waiting():
         pass
@@ -122,7 +122,7 @@ def quick() -> Quick:
 
 
 @unless_disturbed
-def test_a_time_limit_begins_with_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_limit_begins_with_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collect, "TURNS", Turns(_LONG))
     collection = Collection([slow, quick], {})
     collection.start([Slow])
@@ -130,7 +130,7 @@ def test_a_time_limit_begins_with_the_turn(monkeypatch: pytest.MonkeyPatch) -> N
     assert collection.get(Quick) == Quick(done=True)
 
 
-def test_a_child_runs_while_others_work() -> None:
+def test_child_runs_without_holding_the_turn() -> None:
     free = []
 
     def runner(*_: object) -> Output:
@@ -142,7 +142,7 @@ def test_a_child_runs_while_others_work() -> None:
     assert free == [True]
 
 
-def test_the_heaviest_is_next() -> None:
+def test_heaviest_collector_is_next() -> None:
     turns, order = Turns(_LONG), []
 
     def work(weight: float) -> None:
@@ -175,7 +175,7 @@ class Slowest:
     """Takes long."""
 
 
-def test_what_the_slowest_needs_comes_first() -> None:
+def test_facts_needed_by_the_slowest_collector_come_first() -> None:
     @collector(timeout=5)
     def small() -> Small:
         return Small()

@@ -21,7 +21,7 @@ def said(script: str, order: bytes = b"", seconds: float = 120) -> tuple[list[by
         return lines, dialogue.last_error
 
 
-def test_a_long_request_arrives_whole_while_the_child_prints() -> None:
+def test_long_request_arrives_completely_while_the_child_prints() -> None:
     script = (
         "import sys; print('y' * 1000000, flush=True); print(len(sys.stdin.buffer.read(1000000)), flush=True)"
     )
@@ -30,18 +30,18 @@ def test_a_long_request_arrives_whole_while_the_child_prints() -> None:
 
 
 @pytest.mark.parametrize("script", ["import sys; sys.stdin.close(); print('no')", "print('no')"])
-def test_a_child_that_does_not_read_stdin_is_still_read(script: str) -> None:
+def test_child_that_does_not_read_stdin_is_still_read(script: str) -> None:
     assert said(script, LONG)[0] == [b"no"]
 
 
-def test_the_complaint_is_heard_after_the_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stderr_is_read_after_the_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("verl_doctor.toolkit.process.dialogue._LAST_WORDS", 60.0)
     script = "import os, sys, time; os.close(1); time.sleep(0.05); sys.stderr.write('first\\nlast words\\n')"
     assert said(script) == ([], "last words")
 
 
 @pytest.mark.slow
-def test_a_grandchild_that_holds_the_streams_is_not_waited_for() -> None:
+def test_grandchild_holding_the_streams_is_not_waited_for() -> None:
     script = "import subprocess; print('done', flush=True); subprocess.Popen(['sleep', '600'], stdout=-3)"
     begun = time.monotonic()
     assert said(script)[0] == [b"done"]
@@ -49,7 +49,7 @@ def test_a_grandchild_that_holds_the_streams_is_not_waited_for() -> None:
 
 
 @pytest.mark.slow
-def test_time_is_up() -> None:
+def test_time_limit_ends_the_dialogue() -> None:
     speaks = ["sh", "-c", "echo so far; exec sleep 60"]
     lines = []
     for seconds in (1.0, *LIMITS):
@@ -60,7 +60,7 @@ def test_time_is_up() -> None:
     assert lines == [b"so far"]
 
 
-def test_it_is_stopped_and_may_clean_up(tmp_path: Path) -> None:
+def test_stopped_child_may_clean_up(tmp_path: Path) -> None:
     """The end of its input is the order to stop; only who does not obey is killed."""
     away = tmp_path / "away"
     script = f"import sys; print('ready', flush=True); sys.stdin.read(); open({str(away)!r}, 'w').close()"
@@ -70,12 +70,12 @@ def test_it_is_stopped_and_may_clean_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_process_that_closes_stderr_may_continue() -> None:
+def test_child_that_closes_stderr_may_continue() -> None:
     script = "import os, time; os.close(2); time.sleep(0.5); print('late', flush=True)"
     assert said(script)[0] == [b"late"]
 
 
-def test_a_child_without_pipes_is_none_to_speak_with() -> None:
+def test_process_without_pipes_is_refused() -> None:
     class Deaf:
         stdin = stdout = stderr = None
 
@@ -84,7 +84,7 @@ def test_a_child_without_pipes_is_none_to_speak_with() -> None:
 
 
 @unless_disturbed
-def test_nothing_is_left_open() -> None:
+def test_no_descriptors_are_leaked() -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     said("print(1)", LONG)
     assert len(list(Path("/proc/self/fd").iterdir())) == before

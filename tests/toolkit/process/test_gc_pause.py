@@ -11,13 +11,13 @@ import pytest
 from verl_doctor.toolkit.process.gc_pause import paused_collection
 
 
-def test_no_cycles_are_collected_in_the_block_and_afterwards_they_are():
+def test_collection_is_paused_inside_the_block_only():
     with paused_collection():
         assert not gc.isenabled()
     assert gc.isenabled()
 
 
-def test_what_was_made_in_the_block_is_not_looked_through_at_its_end():
+def test_objects_created_in_the_block_are_not_scanned_at_its_end():
     with paused_collection():
         made = [[] for _ in range(100_000)]
         waiting = gc.get_count()[0]
@@ -27,13 +27,13 @@ def test_what_was_made_in_the_block_is_not_looked_through_at_its_end():
     assert not any(one is made for one in gc.get_objects(generation=0))
 
 
-def test_a_failure_turns_it_on_again():
+def test_exception_re_enables_collection():
     with pytest.raises(ValueError, match="x"), paused_collection():
         raise ValueError("x")
     assert gc.isenabled()
 
 
-def test_whoever_had_turned_it_off_keeps_it_off():
+def test_collection_disabled_before_stays_disabled():
     gc.disable()
     try:
         with paused_collection():
@@ -43,7 +43,7 @@ def test_whoever_had_turned_it_off_keeps_it_off():
         gc.enable()
 
 
-def test_at_exit_there_is_nothing_to_look_through():
+def test_objects_are_frozen_at_exit():
     told = "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 0)); "
     leaves = "from verl_doctor.toolkit.process.gc_pause import leave_it_at_exit; leave_it_at_exit()"
     ended = subprocess.run(

@@ -26,7 +26,7 @@ def run(script: str, *, timeout: float = 120, **environ: str) -> Output:
     return machine.run([sys.executable, "-c", script], timeout=timeout)
 
 
-def test_bytes_that_are_no_text_reach_the_child() -> None:
+def test_environment_values_that_are_not_utf8_reach_the_child() -> None:
     answer = run(r"import os; print(os.environb[b'ODD'])", ODD=os.fsdecode(b"\xff"))
     assert answer.stdout == "b'\\xff'\n"
 
@@ -49,7 +49,7 @@ def test_output_before_a_timeout_is_kept() -> None:
     assert (answer.code, answer.stdout) == (None, "begun\n")
 
 
-def test_a_child_whose_thread_still_waits_ends_with_the_doctor() -> None:
+def test_child_of_a_waiting_thread_ends_with_the_doctor() -> None:
     script = f"""
 import sys, threading, time
 from verl_doctor.toolkit.machine import Machine
@@ -67,7 +67,7 @@ sys.exit(7)
 
 
 @pytest.mark.parametrize("escaped", [False, True])
-def test_a_child_does_not_outlive_a_doctor_that_is_killed(escaped: bool) -> None:
+def test_child_does_not_outlive_a_killed_doctor(escaped: bool) -> None:
     grandchild = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {SLEEP!r}], start_new_session=True).pid, flush=True); {SLEEP}"
     child = grandchild if escaped else f"import os; print(os.getpid(), flush=True); {SLEEP}"
     script = f"""
@@ -93,7 +93,7 @@ FLOODS = {
 
 
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
-def test_a_flood_is_stopped_and_only_its_beginning_is_kept(
+def test_excessive_output_is_stopped_and_its_beginning_kept(
     monkeypatch: pytest.MonkeyPatch, flood: str
 ) -> None:
     monkeypatch.setattr(group, "_MOST_READ", 2_000_000)
@@ -111,11 +111,11 @@ def test_a_flood_is_stopped_and_only_its_beginning_is_kept(
         ("os.abort()", "the process was ended by signal 6"),
     ],
 )
-def test_the_end_of_a_child_is_distinguished_from_its_output(code: str, words: str) -> None:
+def test_exit_of_a_child_is_distinguished_from_its_output(code: str, words: str) -> None:
     assert ending(run(f"import os, sys\n{code}", timeout=120), 120) == words
 
 
-def test_what_a_grandchild_writes_after_the_childs_end_is_not_waited_for() -> None:
+def test_output_of_a_surviving_grandchild_is_not_waited_for() -> None:
     answer = run("import subprocess; subprocess.Popen(['yes'], start_new_session=True)")
     assert answer.code == 0
     assert set(answer.stdout) <= set("y\n")
@@ -145,9 +145,7 @@ def started():
     ],
 )
 @pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
-def test_nothing_that_a_child_started_survives_or_is_waited_for(
-    tmp_path: Path, escape: str, ending: str
-) -> None:
+def test_no_descendant_survives_or_is_waited_for(tmp_path: Path, escape: str, ending: str) -> None:
     pids = tmp_path / "pids"
     script = f"{PREAMBLE}{escape}\nstarted(); print('done', flush=True){ending}"
     for limit in LIMITS if ending else (120.0,):
@@ -161,7 +159,7 @@ def test_nothing_that_a_child_started_survives_or_is_waited_for(
     wait_for_end([pid])
 
 
-def test_no_child_of_another_process_is_touched() -> None:
+def test_children_of_other_processes_are_not_touched() -> None:
     with subprocess.Popen([sys.executable, "-c", SLEEP], start_new_session=True) as stranger:
         try:
             run("pass")
@@ -196,7 +194,7 @@ def without_subreaper(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("poorer", [without_pidfd, without_subreaper])
-def test_on_a_poorer_system_the_time_limit_holds(
+def test_time_limit_holds_without_optional_system_calls(
     monkeypatch: pytest.MonkeyPatch, poorer: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
     poorer(monkeypatch)
@@ -204,7 +202,7 @@ def test_on_a_poorer_system_the_time_limit_holds(
     assert run(SLEEP, timeout=0.3).code is None
 
 
-def test_without_adoption_the_token_still_finds_what_escaped(
+def test_escaped_processes_are_found_by_token_without_a_subreaper(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_subreaper(monkeypatch)
@@ -213,6 +211,6 @@ def test_without_adoption_the_token_still_finds_what_escaped(
     wait_for_end([int(pids.read_text())])
 
 
-def test_what_cannot_be_started_is_an_error() -> None:
+def test_command_that_cannot_be_started_is_an_error() -> None:
     with pytest.raises(OSError, match="nowhere"):
         Machine(environ={}).run(["/nowhere/python"], timeout=1)

@@ -25,7 +25,7 @@ def found(place: Path) -> list[Path]:
     return list(abandoned(place, "vds-"))
 
 
-def test_it_is_abandoned_when_its_owner_has_ended_and_not_before(tmp_path: Path) -> None:
+def test_folder_is_abandoned_only_after_its_owner_has_ended(tmp_path: Path) -> None:
     folder = left(tmp_path)
     with owned(folder):
         assert found(tmp_path) == []
@@ -41,7 +41,7 @@ def test_a_reader_has_exclusive_access(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o702, 0o1777])
-def test_a_folder_that_others_may_write_to_is_not_trusted(mode: int, tmp_path: Path) -> None:
+def test_folder_writable_by_others_is_not_trusted(mode: int, tmp_path: Path) -> None:
     folder = left(tmp_path, mode=mode)
     assert found(tmp_path) == []
     (folder / "note").write_text("a thesis to remove")
@@ -49,13 +49,13 @@ def test_a_folder_that_others_may_write_to_is_not_trusted(mode: int, tmp_path: P
         text_in(folder, "note")
 
 
-def test_a_folder_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left(tmp_path)
     monkeypatch.setattr(locked_folder.os, "geteuid", lambda: os.getuid() + 1)
     assert found(tmp_path) == []
 
 
-def test_links_and_pipes_prove_nothing_and_are_not_waited_for(tmp_path: Path) -> None:
+def test_links_and_pipes_are_no_proof_and_do_not_block(tmp_path: Path) -> None:
     own = tmp_path / "a file of this user"
     own.touch()
     for name in ("vds-link", "vds-pipe", "vds-folder"):
@@ -70,7 +70,7 @@ def test_links_and_pipes_prove_nothing_and_are_not_waited_for(tmp_path: Path) ->
         text_in(tmp_path / "vds-pipe", "note")
 
 
-def test_a_folder_has_its_owner_from_the_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_has_an_owner_from_its_creation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between making its lock and locking it another one may look."""
     folder = tmp_path / "vds-new"
     folder.mkdir(mode=0o700)

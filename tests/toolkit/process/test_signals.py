@@ -27,7 +27,7 @@ def send(number: signal.Signals) -> None:
     os.kill(os.getpid(), number)
 
 
-def test_each_is_reported_and_the_previous_value_restored(heard: list[str]) -> None:
+def test_signal_is_reported_and_the_previous_handler_restored(heard: list[str]) -> None:
     with taken(USED, lambda number: heard.append(number.name)):
         send(signal.SIGTERM)
         send(signal.SIGHUP)
@@ -36,21 +36,21 @@ def test_each_is_reported_and_the_previous_value_restored(heard: list[str]) -> N
     assert heard == ["SIGTERM", "SIGHUP", "before", "before"]
 
 
-def test_once_the_second_signal_is_none_of_ours(heard: list[str]) -> None:
+def test_second_signal_is_left_to_the_previous_handler(heard: list[str]) -> None:
     with taken(USED, lambda number: heard.append(number.name), once=True):
         send(signal.SIGTERM)
         send(signal.SIGHUP)
     assert heard == ["SIGTERM", "before"]
 
 
-def test_what_was_there_is_put_back_when_something_is_raised(heard: list[str]) -> None:
+def test_previous_handler_is_restored_after_an_exception(heard: list[str]) -> None:
     with pytest.raises(KeyboardInterrupt), as_ctrl_c(signal.SIGTERM):
         send(signal.SIGTERM)
     send(signal.SIGTERM)
     assert heard == ["before"]
 
 
-def test_a_signal_that_nohup_ignores_stays_ignored(heard: list[str]) -> None:
+def test_signal_ignored_by_nohup_stays_ignored(heard: list[str]) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with as_ctrl_c(*USED):
         send(signal.SIGHUP)
@@ -59,7 +59,7 @@ def test_a_signal_that_nohup_ignores_stays_ignored(heard: list[str]) -> None:
 
 
 @pytest.mark.parametrize("ignored", [True, False])
-def test_an_ignored_signal_is_not_reported(ignored: bool, heard: list[str]) -> None:
+def test_ignored_signal_is_not_reported(ignored: bool, heard: list[str]) -> None:
     if ignored:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with taken(USED, lambda number: heard.append(number.name)):

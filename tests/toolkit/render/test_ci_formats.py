@@ -66,7 +66,7 @@ def log(said: Report, cwd: Path, code: int = 1) -> dict[str, Any]:
     return run
 
 
-def test_a_finding_in_the_checkout_has_its_path_there(repo: Path) -> None:
+def test_finding_in_the_checkout_has_a_relative_path(repo: Path) -> None:
     said = finding(path=str(repo / "jobs" / "run.sh"), line=2, also=(Location("jobs/run.sh", 1),))
     run = log(report(said), repo / "jobs")
     (result,) = run["results"]
@@ -88,7 +88,7 @@ def test_a_finding_in_the_checkout_has_its_path_there(repo: Path) -> None:
     ]
 
 
-def test_a_finding_about_the_environment_is_named_in_words_too(repo: Path) -> None:
+def test_finding_about_the_environment_gets_a_placeholder_location(repo: Path) -> None:
     """GitHub takes no result without a physical location."""
     results = log(report(finding(), finding(path="/env/ä b.py", line=3, node="node7")), repo)["results"]
     places = [result["locations"][0] for result in results]
@@ -100,7 +100,7 @@ def test_a_finding_about_the_environment_is_named_in_words_too(repo: Path) -> No
     ]
 
 
-def test_severities_rules_and_what_could_not_be_judged(repo: Path) -> None:
+def test_severities_rules_and_unjudged_rules_are_included(repo: Path) -> None:
     severities: tuple[Severity, ...] = ("error", "warning", "info")
     run = log(report(*(finding(severity=one) for one in severities)), repo, code=3)
     assert [result["level"] for result in run["results"]] == ["error", "warning", "note"]
@@ -126,7 +126,7 @@ def test_nodes_that_did_not_respond_are_reported(repo: Path) -> None:
     assert any("node9" in line for line in github.render(said, repo))
 
 
-def test_a_fingerprint_stays_when_lines_move_and_tells_equal_findings_apart(repo: Path) -> None:
+def test_fingerprint_survives_moved_lines_and_separates_equal_findings(repo: Path) -> None:
     def prints(*findings: Finding) -> list[str]:
         results = log(report(*findings), repo)["results"]
         return [result["partialFingerprints"]["verlDoctorFinding/v2"] for result in results]
@@ -138,7 +138,7 @@ def test_a_fingerprint_stays_when_lines_move_and_tells_equal_findings_apart(repo
     assert prints(finding(path="/elsewhere/x.py", line=1)) != [first]
 
 
-def test_a_fingerprint_is_that_of_the_subject_whatever_the_words(repo: Path) -> None:
+def test_fingerprint_depends_on_the_subject_and_not_the_wording(repo: Path) -> None:
     def prints(*findings: Finding) -> list[str]:
         results = log(report(*findings), repo)["results"]
         return [result["partialFingerprints"]["verlDoctorFinding/v2"] for result in results]
@@ -155,7 +155,7 @@ def test_a_fingerprint_is_that_of_the_subject_whatever_the_words(repo: Path) -> 
     assert [prints(one) == prints(relative) for one in inside] == [True, False]
 
 
-def test_a_plan_is_a_fix_at_the_findings_in_its_files(repo: Path) -> None:
+def test_plan_is_a_fix_at_the_findings_in_its_files(repo: Path) -> None:
     path = repo / "jobs" / "run.sh"
     diff = "".join(unified(b"one\ntwo\n", b"one\n2\nthree\n", (f"a{path}", f"b{path}")))
     plan = Repair("the-fix", "CFG101", "Mend it", "safe", "planned", diff=diff)
@@ -185,7 +185,7 @@ LINES = st.lists(st.sampled_from(["a", "b", "-- c", "++ d", "@@ -1 +1 @@", ""]),
 
 @settings(max_examples=40)
 @given(LINES, LINES)
-def test_a_fix_carried_out_gives_the_planned_file(before: list[str], after: list[str]) -> None:
+def test_applying_a_fix_gives_the_planned_file(before: list[str], after: list[str]) -> None:
     old, new = ("".join(f"{line}\n" for line in lines) for lines in (before, after))
     rows = unified(old.encode(), new.encode(), ("a/x", "b/x"))
     changes = artifact_changes("# a word\n" + "".join(rows), lambda path: {"uri": path})
@@ -226,7 +226,7 @@ def plain(text: str) -> str:
     return text
 
 
-def test_annotations_stand_at_files_of_the_checkout_the_worst_first(repo: Path) -> None:
+def test_annotations_name_files_of_the_checkout_worst_first(repo: Path) -> None:
     inside = finding("at 100%: no", str(repo / "jobs" / "run.sh"), 2, severity="warning")
     told = commands(
         report(inside, finding(path="/env/x.py", line=3), finding(severity="info", node="node7")), repo
@@ -242,7 +242,7 @@ def test_annotations_stand_at_files_of_the_checkout_the_worst_first(repo: Path) 
 
 @settings(max_examples=40)
 @given(st.text(), st.text(min_size=1))
-def test_commands_are_written_in_one_place_only(message: str, path: str) -> None:
+def test_workflow_commands_cannot_be_injected(message: str, path: str) -> None:
     said = report(finding(f"{message}\n::error::mine\r\n::stop-commands::x", path))
     lines = list(github.render(said, Path("/repo")))
     assert all("\n" not in line and "\r" not in line for line in lines)
@@ -262,7 +262,7 @@ def test_omissions_for_github_are_reported(repo: Path) -> None:
     assert "GitHub shows 10 annotations of a level from one step" in many[-1]
 
 
-def test_the_checkout_is_what_git_keeps(repo: Path, tmp_path: Path) -> None:
+def test_checkout_is_the_git_work_tree(repo: Path, tmp_path: Path) -> None:
     assert checkout(repo / "jobs") == repo
     assert path_in(repo, "jobs/../jobs/run.sh") == "jobs/run.sh"
     assert path_in(repo, "/jobs/run.sh") == path_in(repo, str(repo)) == ""
@@ -272,7 +272,7 @@ def test_the_checkout_is_what_git_keeps(repo: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["sarif", "github"])
-def test_a_real_check_reports_it(here: Doctor, repo: Path, form: str) -> None:
+def test_real_check_writes_the_format(here: Doctor, repo: Path, form: str) -> None:
     (repo / "run.sh").write_text(
         "set -e\nexport NCCL_DEBGU=INFO\npython3 -m verl.trainer.main_ppo x\r\n", "utf-8"
     )
@@ -288,20 +288,20 @@ def test_a_real_check_reports_it(here: Doctor, repo: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "uri"), [("\udcff\udcfe.sh", "%FF%FE.sh"), ("é\n.sh", "%C3%A9%0A.sh")])
-def test_a_name_that_is_not_text_is_shown_byte_for_byte(repo: Path, name: str, uri: str) -> None:
+def test_file_name_that_is_not_utf8_is_escaped_byte_for_byte(repo: Path, name: str, uri: str) -> None:
     said = report(finding(path=str(repo / name), line=2))
     (result,) = [one for one in log(said, repo)["results"] if one["ruleId"] == "CFG101"]
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == uri
 
 
 @pytest.mark.parametrize("name", ["\udcff.sh", "a\n.sh", "a\x1b[2J.sh"])
-def test_a_name_that_no_annotation_can_carry_stands_in_its_message(repo: Path, name: str) -> None:
+def test_file_name_unsupported_by_annotations_is_in_the_message(repo: Path, name: str) -> None:
     (_, properties, message), *_ = commands(report(finding(path=str(repo / name), line=2)), repo)
     assert "file" not in properties
     assert ".sh:2: it is wrong" in message
 
 
-def test_a_name_that_no_file_can_have_is_still_shown(repo: Path) -> None:
+def test_impossible_file_name_is_still_shown(repo: Path) -> None:
     said = report(finding(path="/\ud800.sh"))
     (result,) = [one for one in log(said, repo)["results"] if one["ruleId"] == "CFG101"]
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "file:///%3F.sh"

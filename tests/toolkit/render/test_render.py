@@ -66,7 +66,7 @@ def text(said: Report, width: int | None = None, *, verbose: bool = False) -> st
     return "\n".join(line.plain for line in render_text.render(said, width=width, verbose=verbose))
 
 
-def test_every_output_format_has_its_writer() -> None:
+def test_every_output_format_has_a_writer() -> None:
     said = {}
     for form in FORMATS:
         file = StringIO()
@@ -76,7 +76,7 @@ def test_every_output_format_has_its_writer() -> None:
     assert len(set(said.values())) == len(FORMATS)
 
 
-def test_the_verdict_comes_first_then_the_paths_then_the_next_step_then_the_evidence() -> None:
+def test_report_is_ordered_verdict_paths_next_step_evidence() -> None:
     lines = text(report(finding())).splitlines()
     assert lines[0].startswith("WILL FAIL  it is wrong (VLLM101, x.py:7)")
     assert lines[-1].startswith("WILL FAIL: 1 error")
@@ -87,14 +87,14 @@ def test_the_verdict_comes_first_then_the_paths_then_the_next_step_then_the_evid
     assert order == sorted(order)
 
 
-def test_what_to_type_next_examines_the_same_target() -> None:
+def test_next_command_examines_the_same_target() -> None:
     assert "\n  verl-doctor fix --python /env/bin/python\n" in text(report(finding()))
     assert "verl-doctor fix" not in text(
         replace(report(finding()), target={**TARGET, "arguments": ["--facts", "f"]})
     )
 
 
-def test_no_line_is_wider_than_the_terminal() -> None:
+def test_lines_fit_the_terminal() -> None:
     long = finding("a sentence that goes on and on " * 8, remedy="type this " * 20)
     assert max(map(len, text(report(long), width=80).splitlines())) <= 80
     repair = Repair("the-fix", "VLLM101", "a title that is longer than it should be " * 4, "safe", "repaired")
@@ -102,7 +102,7 @@ def test_no_line_is_wider_than_the_terminal() -> None:
     assert max(map(len, text(repaired, width=80).splitlines())) <= 80
 
 
-def test_what_stops_a_path_is_wrapped_behind_its_name() -> None:
+def test_stopped_path_wraps_its_codes_after_its_name() -> None:
     codes = [f"VLLM1{number}" for number in range(10, 26)]
     results = tuple(
         CheckResult(code, "t", "fail", findings=(finding(),), paths=("async rollout",)) for code in codes
@@ -114,7 +114,7 @@ def test_what_stops_a_path_is_wrapped_behind_its_name() -> None:
 
 
 @pytest.mark.parametrize("width", [80, 40, None])
-def test_commands_to_copy_stand_on_lines_of_their_own(width: int | None) -> None:
+def test_commands_to_copy_have_separate_lines(width: int | None) -> None:
     python = "/a/folder/that/is/deep/and/has/a/long/name/so/that/eighty/columns/do/not/hold/it/bin/python"
     said = replace(report(finding()), target={**TARGET, "arguments": ["--python", python]})
     lines = text(said, width).splitlines()
@@ -124,7 +124,7 @@ def test_commands_to_copy_stand_on_lines_of_their_own(width: int | None) -> None
     assert "  verl-doctor explain VLLM101" in commands
 
 
-def test_a_finding_is_short_unless_details_are_requested() -> None:
+def test_finding_is_short_unless_details_are_requested() -> None:
     short, whole = (
         text(report(finding(remedy="do this"))),
         text(report(finding(remedy="do this")), verbose=True),
@@ -135,14 +135,14 @@ def test_a_finding_is_short_unless_details_are_requested() -> None:
         assert f"\n  {row} " in whole
 
 
-def test_a_terminal_shows_the_first_warnings_and_counts_the_rest() -> None:
+def test_terminal_shows_the_first_warnings_and_counts_the_rest() -> None:
     many = [replace(finding(f"warning {number}"), severity="warning") for number in range(12)]
     assert "and 4 more warnings (-v shows all)" in text(report(*many), 80)
     assert "warning 11" in text(report(*many), 80, verbose=True)
     assert "warning 11" in text(report(*many))
 
 
-def test_a_pipe_gets_each_thing_on_one_line() -> None:
+def test_pipe_gets_one_line_per_message() -> None:
     message = "a sentence that goes on and on " * 8
     assert any(message.strip() in line for line in text(report(finding(message))).splitlines())
 
@@ -153,13 +153,13 @@ def test_further_places_are_folded_unless_requested() -> None:
     assert "/x.py:19" in text(report(many), verbose=True)
 
 
-def test_the_trace_of_a_broken_rule_is_shown_only_with_v() -> None:
+def test_traceback_of_a_broken_rule_is_shown_only_when_verbose() -> None:
     assert "Traceback" not in text(report())
     assert "could not check" in text(report())
     assert "Traceback" in text(report(), verbose=True)
 
 
-def test_rules_that_could_not_check_for_one_reason_are_one_line() -> None:
+def test_rules_broken_for_the_same_reason_share_one_line() -> None:
     broken = tuple(
         CheckResult(f"NET{number}", "t", "error", "no more threads", trace=f"{number % 2} was not read")
         for number in range(100, 112)
@@ -174,14 +174,14 @@ def test_rules_that_could_not_check_for_one_reason_are_one_line() -> None:
     assert loud.count("0 was not read") == 1
 
 
-def test_what_no_fix_is_about_is_named_beside_a_repair_of_the_same_rule() -> None:
+def test_finding_without_a_fix_is_named_next_to_a_repair_of_the_same_rule() -> None:
     repair = Repair("the-fix", "VLLM101", "t", "safe", "repaired")
     assert "VLLM101, " not in text(report(repairs=(repair,)))
     left = report(replace(finding(), fix=None), repairs=(repair,))
     assert "No automatic repair: VLLM101, PY103" in text(left)
 
 
-def test_the_document_fits_its_schema() -> None:
+def test_document_matches_its_schema() -> None:
     schema = schema_text("report")
     repair = Repair(
         "the-fix", "VLLM101", "t", "safe", "repaired", changes=({"kind": "replace_file", "path": "/x"},)
@@ -196,7 +196,7 @@ def test_the_document_fits_its_schema() -> None:
 
 
 @given(st.text())
-def test_whatever_was_read_is_printed_harmlessly(said: str) -> None:
+def test_control_characters_in_input_are_neutralised(said: str) -> None:
     whole = text(
         report(finding(said, evidence=Evidence(said, said, said), location=Location(said, 1))), width=80
     )
@@ -205,7 +205,7 @@ def test_whatever_was_read_is_printed_harmlessly(said: str) -> None:
 
 
 @given(st.text())
-def test_junit_is_xml_whatever_was_read(said: str) -> None:
+def test_junit_is_valid_xml_for_any_input(said: str) -> None:
     suite = ET.fromstring(
         junit.render(
             report(
@@ -220,7 +220,7 @@ def test_junit_is_xml_whatever_was_read(said: str) -> None:
 @pytest.mark.parametrize(
     "said", ["a | b", "<script>", "`code`", "line\nbreak", "# heading", "[link](x)", "``` fence"]
 )
-def test_markdown_shows_what_was_read_and_obeys_none_of_it(said: str) -> None:
+def test_markdown_in_input_is_escaped(said: str) -> None:
     lines = list(markdown.render(report(finding(said, evidence=Evidence(said)))))
     assert not any(
         line.startswith(said[:1]) and said.startswith(("#", "`")) and said in line
@@ -231,7 +231,7 @@ def test_markdown_shows_what_was_read_and_obeys_none_of_it(said: str) -> None:
     assert "<script>" not in "\n".join(lines)
 
 
-def test_a_fence_is_longer_than_any_in_its_content() -> None:
+def test_fence_is_longer_than_any_in_its_content() -> None:
     assert next(markdown_text.fenced("````\nx", "diff")) == "`````diff"
 
 
@@ -240,7 +240,7 @@ def test_long_words_are_not_broken() -> None:
     assert any(path in line for line in wrapped(f"at {path} there", 40))
 
 
-def test_every_phase_has_words_and_is_in_the_schema_in_order() -> None:
+def test_every_phase_has_a_text_and_is_in_the_schema_in_order() -> None:
     schema = json.loads(schema_text("report"))
     assert schema["$defs"]["PathDocument"]["properties"]["phase"]["enum"] == [*PHASES, None]
     words = [stopped_by(replace(finding(), stops=("job",), phase=phase)) for phase in PHASES]

@@ -16,7 +16,7 @@ def prepend(name: str, value: str, reason: Reason = LINK) -> Entry:
     return Entry(name, value, (reason,), prepend=True)
 
 
-def test_the_reason_is_one_line_with_its_end() -> None:
+def test_reason_is_one_line_with_its_end() -> None:
     wanted = SetVariable(
         "OMP_NUM_THREADS", "8", "eight cores\n for each\tworker.", "the node has more cores."
     )
@@ -39,22 +39,22 @@ def test_the_reason_is_one_line_with_its_end() -> None:
         (SetVariable("https_proxy", "http://***@proxy:80", ""), "may hold a secret"),
     ],
 )
-def test_what_no_file_may_hold_is_refused(wanted: SetVariable, said: str) -> None:
+def test_values_unsuitable_for_a_file_are_refused(wanted: SetVariable, said: str) -> None:
     with pytest.raises(Refused, match=said):
         entry(wanted, "ENV101", "fix")
 
 
-def test_addresses_and_paths_are_no_secrets() -> None:
+def test_addresses_and_paths_are_not_secrets() -> None:
     for name, value in (("no_proxy", "10.0.0.1,@host,localhost"), ("LIBRARY_PATH", "/a:/b@c")):
         assert entry(SetVariable(name, value, ""), "NET113", "fix").value == value
 
 
-def test_two_that_agree_are_one_with_both_reasons() -> None:
+def test_equal_entries_are_merged_with_both_reasons() -> None:
     both = united(Entry("A", "1", (LINK,)), Entry("A", "1", (NVCC,), node_only=True))
     assert both == Entry("A", "1", (LINK, NVCC), node_only=True)
 
 
-def test_two_folders_for_one_list_stand_there_together() -> None:
+def test_path_lists_are_merged() -> None:
     both = united(prepend("P", "/a:/b"), prepend("P", "/b:/c", NVCC))
     assert (both.value, both.reasons) == ("/a:/b:/c", (LINK, NVCC))
 
@@ -62,7 +62,7 @@ def test_two_folders_for_one_list_stand_there_together() -> None:
 @pytest.mark.parametrize(
     "other", [Entry("A", "2", (NVCC,)), Entry("A", None, (NVCC,)), prepend("A", "1", NVCC)], ids=str
 )
-def test_two_that_disagree_are_refused_with_both_reasons(other: Entry) -> None:
+def test_conflicting_entries_are_refused_with_both_reasons(other: Entry) -> None:
     with pytest.raises(
         Refused, match=r"A=1 is required by CUDA101 libcuda-link: one but .* CUDA133 cuda-home"
     ):
@@ -82,7 +82,7 @@ def test_two_that_disagree_are_refused_with_both_reasons(other: Entry) -> None:
     ],
     ids=str,
 )
-def test_what_is_put_in_front_stands_there_once(before: dict[str, str], after: str) -> None:
+def test_folder_is_prepended_only_once(before: dict[str, str], after: str) -> None:
     once = sourced(before, [prepend("P", "/x")])
     assert once == {"P": after}
     assert sourced(once, [prepend("P", "/x")]) == once
@@ -97,18 +97,18 @@ ENTRIES = [
 
 
 @pytest.mark.parametrize("path", ["", "/a:/b", "/x", None])
-def test_what_was_sourced_can_be_thought_away(path: str | None) -> None:
+def test_effect_of_a_sourced_file_can_be_removed(path: str | None) -> None:
     before = {"OTHER": "0", "GONE": "a\nb", "HOME": "/home/me"} | ({} if path is None else {"P": path})
     during = {**sourced(before, ENTRIES), SOURCED: FILE}
     expected = before if path else {name: value for name, value in before.items() if name != "P"}
     assert without(during, ENTRIES, FILE) == expected
 
 
-def test_an_environment_that_did_not_source_this_file_stays_as_it_is() -> None:
+def test_environment_that_did_not_source_this_file_is_unchanged() -> None:
     for environ in ({"SET": "1"}, {"SET": "1", SOURCED: "/other/verl-doctor.env.sh"}):
         assert without(environ, ENTRIES, FILE) == environ
 
 
-def test_what_was_set_since_the_file_was_sourced_counts() -> None:
+def test_variables_changed_after_sourcing_are_kept() -> None:
     environ = {SOURCED: FILE, "SET": "2", "GONE": "back", "P": "/b:/x:/y"}
     assert without(environ, ENTRIES, FILE) == {"SET": "2", "GONE": "back", "P": "/b:/x:/y"}

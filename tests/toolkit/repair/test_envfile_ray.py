@@ -30,7 +30,7 @@ def in_a_worker(text: str, environ: Mapping[str, str], monkeypatch: pytest.Monke
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",))))
-def test_any_value_is_a_string_of_yaml(value: str) -> None:
+def test_any_value_is_a_yaml_string(value: str) -> None:
     text = written([Entry("A", value, (REASON,))], ())
     loaded = yaml.safe_load(text)["env_vars"]
     assert loaded == ({} if "$" in value and left_out(Entry("A", value, ())) else {"A": value})
@@ -39,7 +39,7 @@ def test_any_value_is_a_string_of_yaml(value: str) -> None:
 @pytest.mark.parametrize(
     "value", ["0", "yes", "null", "1e3", "0x10", "~", "", "2026-11-21", "x" * 30_000, "\x7f\x85\u2028"]
 )
-def test_what_looks_like_something_else_stays_text(value: str) -> None:
+def test_text_resembling_another_type_stays_text(value: str) -> None:
     assert yaml.safe_load(written([Entry("A", value, (REASON,))], ())) == {"env_vars": {"A": value}}
 
 
@@ -54,7 +54,7 @@ def test_what_looks_like_something_else_stays_text(value: str) -> None:
     ],
     ids=["unset", "node only", "dollar", "braces", "bytes"],
 )
-def test_what_ray_cannot_be_given_is_a_comment_with_the_reason(entry: Entry, why: str) -> None:
+def test_unsupported_value_becomes_a_comment_with_the_reason(entry: Entry, why: str) -> None:
     text = written([entry, Entry("B", "1", (REASON,))], ())
     assert f"  # A is not here: {why}" in text
     assert yaml.safe_load(text) == {"env_vars": {"B": "1"}}
@@ -62,16 +62,16 @@ def test_what_ray_cannot_be_given_is_a_comment_with_the_reason(entry: Entry, why
 
 
 @pytest.mark.parametrize("value", ["5$", "a $ b", "$-x", "$$"])
-def test_a_dollar_sign_that_names_nothing_stays(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dollar_sign_without_a_name_is_kept(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert in_a_worker(written([Entry("A", value, (REASON,))], ()), {}, monkeypatch) == {"A": value}
 
 
-def test_what_is_put_in_front_stands_before_what_the_node_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prepended_folder_comes_before_the_list_of_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     text = written([Entry("LIBRARY_PATH", "/x", (REASON,), prepend=True)], {"LIBRARY_PATH"})
     assert in_a_worker(text, {"LIBRARY_PATH": "/a:/b"}, monkeypatch) == {"LIBRARY_PATH": "/x:/a:/b"}
 
 
-def test_where_there_is_no_list_nothing_is_added_to_it() -> None:
+def test_folder_replaces_a_missing_list() -> None:
     text = written([Entry("LIBRARY_PATH", "/x", (REASON,), prepend=True)], {"PATH"})
     assert yaml.safe_load(text) == {"env_vars": {"LIBRARY_PATH": "/x"}}
 

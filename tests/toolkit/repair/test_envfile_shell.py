@@ -74,7 +74,7 @@ BEFORE = {
 
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("shell", SHELLS)
-def test_every_shell_makes_what_was_meant(shell: str, times: int, tmp_path: Path) -> None:
+def test_every_shell_sets_the_intended_values(shell: str, times: int, tmp_path: Path) -> None:
     file = file_of(tmp_path, *ALL)
     seen = run(shell, '. "$1"; ' * times + ":", file, BEFORE)
     wanted = sourced(BEFORE, ALL)
@@ -83,13 +83,13 @@ def test_every_shell_makes_what_was_meant(shell: str, times: int, tmp_path: Path
     assert seen == {**wanted, SOURCED: str(file)}
 
 
-def test_a_shell_started_by_a_shell_sources_it_again(tmp_path: Path) -> None:
+def test_nested_shell_can_source_the_file_again(tmp_path: Path) -> None:
     file = file_of(tmp_path, Entry("LIST", "/x", (REASON,), prepend=True))
     seen = run("bash", '. "$1"; exec bash -euc \'. "$1"; exec env -0\' bash "$1"', file, {"LIST": "/a"})
     assert seen["LIST"] == "/x:/a"
 
 
-def test_what_was_written_can_be_read() -> None:
+def test_written_file_can_be_read() -> None:
     text = written(ALL, "/any\nwhere/it's.sh")
     assert read(text) == ("/any\nwhere/it's.sh", tuple(ALL))
     assert read(written((), "/a")) == ("/a", ())
@@ -106,7 +106,7 @@ def test_what_was_written_can_be_read() -> None:
     ],
     ids=["empty", "another file", "a line more", "another statement", "cut off"],
 )
-def test_files_of_other_programs_are_not_understood(text: str) -> None:
+def test_files_of_other_programs_are_not_parsed(text: str) -> None:
     assert read(text) is None
 
 
@@ -126,7 +126,7 @@ entries = st.one_of(
 @pytest.mark.slow
 @settings(max_examples=cases(25), deadline=None)
 @given(st.lists(entries, max_size=4), texts)
-def test_any_entries_can_be_read_again(some: list[Entry], path: str) -> None:
+def test_any_entries_survive_a_round_trip(some: list[Entry], path: str) -> None:
     assert read(written(some, path)) == (path, tuple(some))
 
 
@@ -135,7 +135,7 @@ def test_any_entries_can_be_read_again(some: list[Entry], path: str) -> None:
 @given(
     st.lists(entries, max_size=6, unique_by=lambda one: one.name), st.dictionaries(names, texts, max_size=3)
 )
-def test_bash_makes_what_was_meant_of_anything(some: list[Entry], before: dict[str, str]) -> None:
+def test_bash_sets_the_intended_values_for_any_entries(some: list[Entry], before: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = file_of(Path(folder), *some)
         seen = run("bash", '. "$1"; . "$1"', file, before)

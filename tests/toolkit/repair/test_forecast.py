@@ -113,7 +113,7 @@ def shown(folder: Path, one: str, two: str) -> Report:
     return report
 
 
-def test_what_comes_to_light_behind_a_repair_is_in_the_plan(tmp_path: Path) -> None:
+def test_finding_uncovered_by_a_repair_is_in_the_plan(tmp_path: Path) -> None:
     report = shown(tmp_path, "bad", "bad")
     assert [(one.code, one.safety, one.outcome) for one in report.repairs or ()] == [
         ("CFG901", "safe", "planned"),
@@ -127,25 +127,25 @@ def test_what_comes_to_light_behind_a_repair_is_in_the_plan(tmp_path: Path) -> N
     assert said[-2:] == ["After fix --apply: WILL FAIL: CFG902", "After fix --apply --unsafe: NO FAULT FOUND"]
 
 
-def test_one_verdict_is_shown_where_unsafe_repairs_add_nothing(tmp_path: Path) -> None:
+def test_single_verdict_is_shown_if_unsafe_repairs_add_nothing(tmp_path: Path) -> None:
     assert shown(tmp_path, "bad", "good").forecasts == (Forecast(unsafe=False, verdict="warnings"),)
 
 
-def test_what_no_repair_heals_stays_with_the_line_to_edit(tmp_path: Path) -> None:
+def test_finding_without_a_repair_shows_the_line_to_edit(tmp_path: Path) -> None:
     report = shown(tmp_path, "bad", "hopeless")
     assert report.forecasts == (Forecast(unsafe=False, verdict="failures", left=("CFG902",)),)
     said = "\n".join(line.plain for line in render(shown(tmp_path, "good", "hopeless")))
     assert f"CFG902 {tmp_path}/run.sh:3: Write another" in said
 
 
-def test_a_correction_that_another_rule_refuses_gives_way_to_the_next(tmp_path: Path) -> None:
+def test_correction_rejected_by_another_rule_is_replaced_by_the_next(tmp_path: Path) -> None:
     (planned,) = shown(tmp_path, "wrong", "good").repairs or ()
     assert (planned.fix, planned.safety) == ("script-word-changed", "unsafe")
     assert "+  a.one=fine" in planned.diff
     assert "hopeless" not in planned.diff
 
 
-def test_the_same_correction_is_applied(tmp_path: Path) -> None:
+def test_planned_correction_is_applied(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     run = session_of(tmp_path, "wrong", "good")
     look = run.look()
@@ -155,7 +155,7 @@ def test_the_same_correction_is_applied(tmp_path: Path) -> None:
     assert report.verdict == "warnings"
 
 
-def test_a_repair_whose_lines_another_moves_is_listed_once(tmp_path: Path) -> None:
+def test_repair_whose_lines_moved_is_listed_once(tmp_path: Path) -> None:
     """Each repair adds a comment above the command, so the plan after it has the same edit in another file."""
     report = shown(tmp_path, "bad", "odd")
     assert [one.code for one in report.repairs or ()] == ["CFG901", "CFG905"]

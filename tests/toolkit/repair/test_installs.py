@@ -100,7 +100,7 @@ def printed(report: Report) -> str:
     return "\n".join(line.plain for line in text.render(report))
 
 
-def test_the_copy_is_judged_and_the_environment_stays(prefix: Path) -> None:
+def test_copy_is_judged_and_the_environment_left_unchanged(prefix: Path) -> None:
     report = carried_out(session(prefix, "new"))
     copy = prefix.with_name("env-repaired")
     assert [(done.code, done.outcome) for done in report.repairs or ()] == [("PKG901", "repaired")]
@@ -129,7 +129,7 @@ def test_the_copy_is_judged_and_the_environment_stays(prefix: Path) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("in_place", [False, True])
-def test_what_does_not_help_is_taken_back(
+def test_useless_installation_is_undone(
     prefix: Path, packages: str, installs: str, outcome: str, reason: str, *, in_place: bool
 ) -> None:
     report = carried_out(session(prefix, packages, installs), in_place=in_place)
@@ -146,7 +146,7 @@ def test_what_does_not_help_is_taken_back(
     assert (prefix / "packages").read_text() == "old"
 
 
-def test_in_place_the_environment_itself_is_judged(prefix: Path) -> None:
+def test_in_place_installation_judges_the_environment_itself(prefix: Path) -> None:
     report = carried_out(session(prefix, "new"), in_place=True)
     assert [done.outcome for done in report.repairs or ()] == ["repaired"]
     assert (prefix / "packages").read_text() == "new\n"
@@ -155,7 +155,7 @@ def test_in_place_the_environment_itself_is_judged(prefix: Path) -> None:
     assert (prefix / "packages").read_text() == "old"
 
 
-def test_a_plan_names_the_command_once_and_changes_nothing(prefix: Path) -> None:
+def test_plan_names_the_command_once_and_changes_nothing(prefix: Path) -> None:
     run = session(prefix, "new")
     seen = run.look()
     report = repair.show(run, seen, run.check(seen))
@@ -166,7 +166,7 @@ def test_a_plan_names_the_command_once_and_changes_nothing(prefix: Path) -> None
     assert [path.name for path in prefix.parent.iterdir()] == ["env"]
 
 
-def test_where_nothing_can_be_kept_for_undo_a_command_is_run(prefix: Path) -> None:
+def test_command_runs_if_nothing_can_be_kept_for_undo(prefix: Path) -> None:
     (prefix / "pyvenv.cfg").unlink()
     run = session(prefix, "new")
     seen = run.look()

@@ -101,7 +101,7 @@ def outcomes(report: Report) -> list[str]:
     return [done.outcome for done in report.repairs or ()]
 
 
-def test_a_repair_is_proven_by_a_fresh_look(folder: Path) -> None:
+def test_repair_is_proven_by_observing_again(folder: Path) -> None:
     report = carried_out(session(folder, writing("fine")))
     assert outcomes(report) == ["repaired"]
     assert repair.exit_code(report) == 0
@@ -109,7 +109,7 @@ def test_a_repair_is_proven_by_a_fresh_look(folder: Path) -> None:
     assert report.verdict == "ok"
 
 
-def test_a_plan_changes_nothing(folder: Path) -> None:
+def test_plan_changes_nothing(folder: Path) -> None:
     run = session(folder, writing("fine"))
     collection = run.look()
     report = repair.show(run, collection, run.check(collection))
@@ -118,21 +118,21 @@ def test_a_plan_changes_nothing(folder: Path) -> None:
     assert (folder / "one").read_text() == "bad"
 
 
-def test_a_change_that_helps_nothing_is_still_failing(folder: Path) -> None:
+def test_change_without_effect_is_still_failing(folder: Path) -> None:
     run = session(folder, lambda name, said, place: [NewFile(place / "unrelated", b"x")])
     report = carried_out(run)
     assert outcomes(report) == ["still failing"]
     assert repair.exit_code(report) == 1
 
 
-def test_a_repair_after_which_another_rule_fails_is_taken_back(folder: Path) -> None:
+def test_repair_that_makes_another_rule_fail_is_undone(folder: Path) -> None:
     report = carried_out(session(folder, writing("ugly")))
     assert outcomes(report) == ["made worse, undone"]
     assert (folder / "one").read_text() == "bad"
     assert repair.exit_code(report) == 1
 
 
-def test_what_a_repair_brings_to_light_is_repaired_too_when_that_is_safe(folder: Path) -> None:
+def test_finding_uncovered_by_a_repair_is_repaired_if_safe(folder: Path) -> None:
     hidden = "wrong"
 
     @check("HOST904")
@@ -163,20 +163,20 @@ def test_what_a_repair_brings_to_light_is_repaired_too_when_that_is_safe(folder:
     assert (folder / "one").read_text() == "bad"
 
 
-def test_a_repair_after_which_the_rule_cannot_be_judged_is_taken_back(folder: Path) -> None:
+def test_repair_that_makes_the_rule_unjudgeable_is_undone(folder: Path) -> None:
     report = carried_out(session(folder, writing("unreadable")))
     assert outcomes(report) == ["made worse, undone"]
     assert (folder / "one").read_text() == "bad"
 
 
-def test_a_rule_that_was_masked_until_now_does_not_make_it_worse(folder: Path) -> None:
+def test_previously_masked_rule_does_not_count_as_worse(folder: Path) -> None:
     (folder / "two").write_text("abc")
     report = carried_out(session(folder, writing("fine")))
     assert outcomes(report) == ["repaired"]
     assert report.verdict == "failures"
 
 
-def test_each_finding_is_repaired_and_judged_by_itself(folder: Path) -> None:
+def test_each_finding_is_repaired_and_judged_separately(folder: Path) -> None:
     (folder / "two").write_text("bad")
     only_one: Planner = lambda name, said, place: (  # noqa: E731
         writing("fine")(name, said, place) if name == "one" else [NewFile(place / "unrelated", b"x")]
@@ -186,7 +186,7 @@ def test_each_finding_is_repaired_and_judged_by_itself(folder: Path) -> None:
     assert repair.exit_code(report) == 1
 
 
-def test_a_refusal_is_reported_and_fails(folder: Path) -> None:
+def test_refusal_is_reported_and_fails(folder: Path) -> None:
     report = carried_out(session(folder, lambda *_: Refusal("this form is not known")))
     assert outcomes(report) == ["refused"]
     assert (report.repairs or ())[0].reason == "this form is not known"
@@ -194,9 +194,7 @@ def test_a_refusal_is_reported_and_fails(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("other", "outcome"), [("poor", "not attempted"), ("bad", "refused")])
-def test_a_refusal_after_the_errors_are_repaired_is_no_failure(
-    folder: Path, other: str, outcome: str
-) -> None:
+def test_refusal_without_remaining_errors_is_not_a_failure(folder: Path, other: str, outcome: str) -> None:
     (folder / "two").write_text(other)
     plan: Planner = lambda name, word, place: (  # noqa: E731
         writing("fine")(name, word, place) if name == "one" else Refusal("no better word is known")
@@ -206,13 +204,13 @@ def test_a_refusal_after_the_errors_are_repaired_is_no_failure(
     assert repair.exit_code(report) == (0 if other == "poor" else 1)
 
 
-def test_a_fix_that_breaks_is_a_refusal(folder: Path) -> None:
+def test_broken_fix_is_refused(folder: Path) -> None:
     report = carried_out(session(folder, lambda *_: list.pop([])))
     assert outcomes(report) == ["refused"]
     assert "IndexError" in (report.repairs or ())[0].reason
 
 
-def test_a_file_that_changed_since_the_look_is_refused(folder: Path) -> None:
+def test_file_changed_since_observation_is_refused(folder: Path) -> None:
     report = carried_out(
         session(folder, lambda name, said, place: [ReplaceFile(place / name, b"other", b"fine")])
     )
@@ -220,7 +218,7 @@ def test_a_file_that_changed_since_the_look_is_refused(folder: Path) -> None:
     assert (folder / "one").read_text() == "bad"
 
 
-def test_a_file_that_changes_all_the_time_is_given_up(folder: Path) -> None:
+def test_constantly_changing_file_is_refused(folder: Path) -> None:
     numbers = iter(range(50))
 
     def plan(name: str, _said: str, place: Path) -> list[Change] | Refusal:
@@ -229,7 +227,7 @@ def test_a_file_that_changes_all_the_time_is_given_up(folder: Path) -> None:
     assert outcomes(carried_out(session(folder, plan))) == ["refused"] * 3
 
 
-def test_what_cannot_be_undone_is_not_done_unasked(folder: Path) -> None:
+def test_irreversible_change_requires_a_request(folder: Path) -> None:
     command: Planner = lambda name, said, place: [RunCommand(("touch", str(place / "ran")), "why")]  # noqa: E731
     for declared in ("unsafe", "safe"):
         report = carried_out(session(folder, command, declared))
@@ -238,7 +236,7 @@ def test_what_cannot_be_undone_is_not_done_unasked(folder: Path) -> None:
         assert not (folder / "ran").exists()
 
 
-def test_with_unsafe_it_is_done(folder: Path) -> None:
+def test_irreversible_change_is_made_with_unsafe(folder: Path) -> None:
     command: Planner = lambda name, said, place: [  # noqa: E731
         RunCommand(("sh", "-c", f"printf fine > {place / name}"), "why")
     ]
@@ -246,7 +244,7 @@ def test_with_unsafe_it_is_done(folder: Path) -> None:
     assert outcomes(report) == ["repaired"]
 
 
-def test_what_is_manual_is_only_shown(folder: Path) -> None:
+def test_manual_repair_is_only_shown(folder: Path) -> None:
     assert outcomes(carried_out(session(folder, writing("fine"), "manual"), unsafe=True)) == ["not attempted"]
     assert (folder / "one").read_text() == "bad"
 
@@ -294,13 +292,13 @@ ELSEWHERE: dict[str, Callable[[Path], Finding]] = {
 
 
 @pytest.mark.parametrize("what", ELSEWHERE)
-def test_a_repair_is_not_blamed_for_what_comes_up_meanwhile(folder: Path, what: str) -> None:
+def test_repair_is_not_blamed_for_unrelated_new_findings(folder: Path, what: str) -> None:
     assert meanwhile(folder, ELSEWHERE[what]) == ["repaired"]
     assert (folder / "one").read_text() == "fine"
 
 
 @pytest.mark.parametrize("what", ["a cluster", "a process", "a full disk", "a place in another file"])
-def test_nor_by_a_rule_that_reads_what_it_reads(folder: Path, what: str) -> None:
+def test_repair_is_not_blamed_for_unrelated_findings_of_the_same_fact(folder: Path, what: str) -> None:
     assert meanwhile(folder, ELSEWHERE[what], about_words=True) == ["repaired"]
 
 
@@ -316,12 +314,12 @@ OURS: dict[str, Callable[[Path], Finding]] = {
 
 
 @pytest.mark.parametrize("what", OURS)
-def test_it_is_blamed_for_what_is_about_its_file(folder: Path, what: str) -> None:
+def test_repair_is_blamed_for_findings_about_its_file(folder: Path, what: str) -> None:
     assert meanwhile(folder, OURS[what]) == ["made worse, undone"]
     assert (folder / "one").read_text() == "bad"
 
 
-def test_several_repairs_of_one_run_are_one_transaction(folder: Path) -> None:
+def test_several_repairs_of_one_run_share_a_transaction(folder: Path) -> None:
     (folder / "two").write_text("bad")
     report = carried_out(session(folder, writing("fine")))
     first, second = (done.transaction for done in report.repairs or ())
@@ -336,7 +334,7 @@ def test_several_repairs_of_one_run_are_one_transaction(folder: Path) -> None:
     assert third not in {None, first}
 
 
-def test_the_plan_names_what_else_would_change(folder: Path) -> None:
+def test_plan_lists_other_affected_environments(folder: Path) -> None:
     """One file of each kind: in an environment whose link leads out, and in a tree outside of it."""
     environment, tree = folder / "env", folder / "tree"
     for prefix in (environment, folder / "other"):

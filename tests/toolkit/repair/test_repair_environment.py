@@ -219,7 +219,7 @@ def only(report: Report) -> Repair:
     return done
 
 
-def test_a_variable_is_written_into_both_files_and_the_rule_is_quiet_then(job: Job) -> None:
+def test_variable_is_written_to_both_files_and_silences_the_rule(job: Job) -> None:
     report = job.run({"COLOUR": "red"})
     assert outcomes(report) == [("paint", "repaired")]
     assert report.verdict == "ok"
@@ -229,7 +229,7 @@ def test_a_variable_is_written_into_both_files_and_the_rule_is_quiet_then(job: J
     assert job.ray_file == {"COLOUR": "blue"}
 
 
-def test_without_a_folder_nothing_is_done_and_the_next_step_is_shown(job: Job) -> None:
+def test_nothing_is_written_without_a_folder_and_the_next_step_is_shown(job: Job) -> None:
     report = job.run({"COLOUR": "red"}, into=None)
     assert only(report).outcome == "not attempted"
     assert "--output-env DIR" in only(report).reason
@@ -237,7 +237,7 @@ def test_without_a_folder_nothing_is_done_and_the_next_step_is_shown(job: Job) -
     assert not job.env.exists()
 
 
-def test_a_plan_shows_the_files_and_writes_none(job: Job) -> None:
+def test_plan_shows_the_files_and_writes_none(job: Job) -> None:
     report = job.run({"COLOUR": "red", "SIZE": "1"}, applied=False)
     assert outcomes(report) == [("paint", "planned"), ("shrink", "planned")]
     assert report.environment is not None
@@ -246,7 +246,7 @@ def test_a_plan_shows_the_files_and_writes_none(job: Job) -> None:
     assert not job.env.exists()
 
 
-def test_a_second_run_has_nothing_to_do_sourced_or_not(job: Job) -> None:
+def test_second_run_changes_nothing_whether_sourced_or_not(job: Job) -> None:
     found = {"COLOUR": "red", "SIZE": "1"}
     job.run(found)
     for environ in (found, job.sourced(found), found):
@@ -257,7 +257,7 @@ def test_a_second_run_has_nothing_to_do_sourced_or_not(job: Job) -> None:
         assert tree(job.folder) == before
 
 
-def test_what_no_rule_asks_for_any_more_is_taken_out(job: Job) -> None:
+def test_variable_no_longer_required_is_removed(job: Job) -> None:
     found = {"COLOUR": "red", "SIZE": "1"}
     job.run(found)
     report = job.run({**job.sourced(found), "COLOUR": "yellow"})
@@ -275,7 +275,7 @@ def test_removals_at_the_origin_are_distinguished_from_removals_by_the_file(job:
     assert "SIZE" not in job.shell_file
 
 
-def test_values_of_rules_that_were_not_selected_stay(job: Job) -> None:
+def test_values_of_deselected_rules_are_kept(job: Job) -> None:
     found = {"COLOUR": "red", "SIZE": "1"}
     job.run(found)
     before = job.shell_file
@@ -284,7 +284,7 @@ def test_values_of_rules_that_were_not_selected_stay(job: Job) -> None:
     assert job.shell_file == before
 
 
-def test_what_a_shell_had_is_remembered_when_another_one_has_nothing(job: Job) -> None:
+def test_value_required_in_one_shell_is_kept_for_others(job: Job) -> None:
     found = {"COLOUR": "red", "SIZE": "1"}
     job.run(found)
     replace(job, select=("ENV901",)).run({"COLOUR": "black"})
@@ -292,7 +292,7 @@ def test_what_a_shell_had_is_remembered_when_another_one_has_nothing(job: Job) -
     assert outcomes(job.run(job.sourced(found))) == [("paint", "repaired"), ("shrink", "repaired")]
 
 
-def test_what_does_not_help_is_taken_out_again(job: Job) -> None:
+def test_useless_variable_is_removed_again(job: Job) -> None:
     useless = fixing(
         "paint", "ENV901", SetVariable("BRUSH", "1", "it may help"), NewLink(job.folder / "a", job.folder)
     )
@@ -307,7 +307,7 @@ def test_what_does_not_help_is_taken_out_again(job: Job) -> None:
     assert repair.exit_code(report) == 1
 
 
-def test_a_rule_that_only_stops_offering_the_fix_is_not_repaired(job: Job) -> None:
+def test_rule_that_merely_stops_offering_the_fix_is_not_repaired(job: Job) -> None:
     paint = fixing("paint", "ENV906", SetVariable("COLOUR", "pink", "it is nearly white"))
     report = replace(job, fixes=(paint,), checks=(faded,)).run({})
     assert only(report).outcome == "still failing"
@@ -315,14 +315,14 @@ def test_a_rule_that_only_stops_offering_the_fix_is_not_repaired(job: Job) -> No
     assert not job.env.exists()
 
 
-def test_an_error_that_became_a_warning_is_less(job: Job) -> None:
+def test_error_reduced_to_a_warning_counts_as_repaired(job: Job) -> None:
     paint = fixing("paint", "ENV906", SetVariable("COLOUR", "rose", "it is nearly white"))
     report = replace(job, fixes=(paint,), checks=(faded,)).run({})
     assert only(report).outcome == "repaired"
     assert job.ray_file == {"COLOUR": "rose"}
 
 
-def test_what_helped_once_and_does_not_now_is_taken_out(job: Job) -> None:
+def test_variable_that_no_longer_helps_is_removed(job: Job) -> None:
     job.run({})
     useless = fixing("paint", "ENV901", SetVariable("COLOUR", "red", "it is the fashion"))
     report = replace(job, fixes=(useless,)).run({})
@@ -330,14 +330,14 @@ def test_what_helped_once_and_does_not_now_is_taken_out(job: Job) -> None:
     assert "COLOUR" not in job.shell_file
 
 
-def test_what_makes_another_rule_fail_is_taken_out_again(job: Job) -> None:
+def test_variable_that_makes_another_rule_fail_is_removed(job: Job) -> None:
     black = fixing("paint", "ENV901", SetVariable("COLOUR", "black", "it was at hand"))
     report = replace(job, fixes=(black,)).run({})
     assert outcomes(report) == [("paint", "made worse, undone")]
     assert not job.env.exists()
 
 
-def test_links_and_variables_are_one_transaction(job: Job) -> None:
+def test_links_and_variables_share_a_transaction(job: Job) -> None:
     both = fixing("paint", "ENV901", BLUE, NewLink(job.folder / "made/link", job.folder))
     before = tree(job.folder)
     report = replace(job, fixes=(both,)).run({})
@@ -355,9 +355,7 @@ def test_links_and_variables_are_one_transaction(job: Job) -> None:
 @pytest.mark.parametrize(
     ("code", "tried"), [("ENV905", ["red", "blue", "blue"]), ("ENV901", ["red", "blue"])]
 )
-def test_what_needs_a_gpu_is_tried_for_its_own_repair_and_at_the_end(
-    job: Job, code: str, tried: list[str]
-) -> None:
+def test_gpu_rule_runs_for_its_own_repair_and_at_the_end(job: Job, code: str, tried: list[str]) -> None:
     PROOFS.clear()
     fixes = (fixing("paint-proven" if code == "ENV905" else "paint", code, BLUE), SHRINK)
     checks = (proven_red, size, *([colour] if code == "ENV901" else []))
@@ -367,12 +365,12 @@ def test_what_needs_a_gpu_is_tried_for_its_own_repair_and_at_the_end(
     assert report.verdict == "ok"
 
 
-def test_a_repair_costs_one_look(job: Job) -> None:
+def test_each_repair_needs_one_observation(job: Job) -> None:
     LOOKS.clear()
     assert len(job.run({"COLOUR": "red", "SIZE": "1"}).repairs or ()) == len(LOOKS) - 1 == 2
 
 
-def test_undo_gives_back_what_the_files_held_before(job: Job) -> None:
+def test_undo_restores_the_previous_content_of_the_files(job: Job) -> None:
     job.run({"COLOUR": "red"})
     before = tree(job.env)
     report = job.run({"COLOUR": "red", "SIZE": "1"})
@@ -394,7 +392,7 @@ mornings = st.fixed_dictionaries(
 @pytest.mark.slow
 @settings(max_examples=cases(10), deadline=None)
 @given(st.lists(st.tuples(mornings, st.booleans(), st.booleans()), min_size=1, max_size=4))
-def test_whatever_was_done_on_several_days_undo_takes_it_all_back(
+def test_undo_reverts_runs_of_several_days(
     days: list[tuple[dict[str, str], bool, bool]],
 ) -> None:
     """Days with other environments, in a shell that has sourced the file or not, with a link that goes with a variable."""
@@ -415,7 +413,7 @@ def test_whatever_was_done_on_several_days_undo_takes_it_all_back(
         assert tree(job.folder) == before
 
 
-def test_fixes_that_disagree_are_both_refused_with_both_reasons(job: Job) -> None:
+def test_conflicting_fixes_are_both_refused_with_both_reasons(job: Job) -> None:
     other = fixing("shrink", "ENV902", SetVariable("COLOUR", "green", "small things are green"))
     for applied in (False, True):
         report = replace(job, fixes=(PAINT, other)).run({"SIZE": "1"}, applied=applied)
@@ -427,13 +425,13 @@ def test_fixes_that_disagree_are_both_refused_with_both_reasons(job: Job) -> Non
     assert repair.exit_code(report) == 1
 
 
-def test_a_fix_that_was_not_requested_does_not_count_as_disagreeing(job: Job) -> None:
+def test_fix_that_was_not_requested_does_not_conflict(job: Job) -> None:
     other = fixing("shrink", "ENV902", SetVariable("COLOUR", "green", "it is"), safety="unsafe")
     report = replace(job, fixes=(PAINT, other)).run({"SIZE": "1"})
     assert outcomes(report) == [("paint", "repaired"), ("shrink", "not attempted")]
 
 
-def test_a_value_of_an_unsafe_fix_stays_without_another_request(job: Job) -> None:
+def test_value_of_an_unsafe_fix_is_kept_in_later_runs(job: Job) -> None:
     shrink = fixing("shrink", "ENV902", SetVariable("SIZE", None, "it is"), safety="unsafe")
     asked = replace(job, fixes=(PAINT, shrink), unsafe=True)
     assert outcomes(asked.run({"SIZE": "1"})) == [("paint", "repaired"), ("shrink", "repaired")]
@@ -442,7 +440,7 @@ def test_a_value_of_an_unsafe_fix_stays_without_another_request(job: Job) -> Non
     assert "unset SIZE" in job.shell_file
 
 
-def test_a_secret_is_refused_and_shown_nowhere(job: Job) -> None:
+def test_secret_is_refused_and_not_shown(job: Job) -> None:
     secret = "hf_" + "a" * 34
     leaking = fixing("paint", "ENV901", SetVariable("COLOUR", secret, "why not"))
     for applied in (False, True):
@@ -453,23 +451,21 @@ def test_a_secret_is_refused_and_shown_nowhere(job: Job) -> None:
     assert not job.env.exists()
 
 
-def test_what_an_earlier_value_may_hide_is_not_written_down(job: Job) -> None:
+def test_secret_in_an_earlier_value_is_not_written(job: Job) -> None:
     secret = "hf_" + "a" * 34
     job.run({"COLOUR": "blue", "SIZE": secret})
     assert "unset SIZE" in job.shell_file
     assert secret not in job.shell_file
 
 
-def test_a_raylet_that_runs_is_judged_as_it_will_be_started(
-    job: Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_running_raylet_is_judged_as_it_will_be_restarted(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RAY, "COLOUR", "red")
     ray = fixing("paint-ray", "ENV904", replace(BLUE, why="Ray was started with another"))
     work = replace(job, fixes=(ray,), checks=(other_ray,))
     assert outcomes(work.run({"COLOUR": "blue"})) == [("paint-ray", "repaired")]
 
 
-def test_a_variable_that_differs_among_nodes_is_not_for_ray(job: Job) -> None:
+def test_node_specific_variable_is_not_written_for_ray(job: Job) -> None:
     here = fixing("paint", "ENV901", replace(BLUE, node_only=True))
     report = replace(job, fixes=(here,)).run({})
     assert only(report).outcome == "repaired"
@@ -489,7 +485,7 @@ def test_a_variable_that_differs_among_nodes_is_not_for_ray(job: Job) -> None:
         (SHELL_FILE, lambda text: text.replace("format 1", "format 2"), "by another version"),
     ],
 )
-def test_a_file_that_is_not_ours_is_never_replaced(
+def test_file_of_another_program_is_never_replaced(
     job: Job, name: str, damage: Callable[[str], str], said: str
 ) -> None:
     job.run({})
@@ -501,7 +497,7 @@ def test_a_file_that_is_not_ours_is_never_replaced(
     assert (job.env / name).read_text() == text
 
 
-def test_a_folder_that_is_a_file_is_wrong_usage(job: Job) -> None:
+def test_file_in_place_of_the_folder_is_a_usage_error(job: Job) -> None:
     (job.folder / "file").write_text("")
     with pytest.raises(UsageError, match="file is not a folder"):
         job.run({}, into="file")
@@ -509,7 +505,7 @@ def test_a_folder_that_is_a_file_is_wrong_usage(job: Job) -> None:
         job.run({}, into="file/below")
 
 
-def test_nothing_is_written_where_nothing_is_needed(job: Job) -> None:
+def test_no_files_are_written_if_none_are_needed(job: Job) -> None:
     for applied in (False, True):
         report = job.run({"COLOUR": "blue"}, applied=applied)
         assert outcomes(report) == []
@@ -518,7 +514,7 @@ def test_nothing_is_written_where_nothing_is_needed(job: Job) -> None:
     assert not job.env.exists()
 
 
-def test_the_files_may_lie_behind_a_link(job: Job) -> None:
+def test_folder_may_be_a_link(job: Job) -> None:
     (job.folder / "elsewhere").mkdir()
     job.env.symlink_to("elsewhere")
     job.run({})
@@ -528,7 +524,7 @@ def test_the_files_may_lie_behind_a_link(job: Job) -> None:
 
 
 @pytest.mark.parametrize("way", ["moved", "by another name"])
-def test_what_is_needed_stays_when_the_folder_is_elsewhere(job: Job, way: str) -> None:
+def test_required_values_are_kept_when_the_folder_moves(job: Job, way: str) -> None:
     found = {"COLOUR": "red", "SIZE": "1"}
     job.run(found)
     sourced = job.sourced(found)
@@ -543,7 +539,7 @@ def test_what_is_needed_stays_when_the_folder_is_elsewhere(job: Job, way: str) -
         assert tree(job.folder / "other") == before
 
 
-def test_only_what_the_installed_packages_read_is_written(job: Job) -> None:
+def test_only_variables_read_by_installed_packages_are_written(job: Job) -> None:
     vllm = job.folder / "site/vllm"
     vllm.mkdir(parents=True)
     (vllm / "__init__.py").write_text("import os\nA = os.environ.get('VLLM_READ')\n")

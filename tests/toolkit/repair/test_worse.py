@@ -28,13 +28,13 @@ def report(status: str, follows_from: str | None = None) -> Some:
         ("pass", "fail", False),
     ],
 )
-def test_a_rule_that_can_judge_no_longer(before: str, after: str, worse: bool) -> None:
+def test_rule_that_can_no_longer_judge_counts_as_worse(before: str, after: str, worse: bool) -> None:
     look = _Comparison(SESSION, BLAME, None, None)  # type: ignore[arg-type]
     found = look.worse(report(before), report(after), Counter())  # type: ignore[arg-type]
     assert bool(found) is worse
 
 
-def test_what_follows_from_another_rule_is_that_rules() -> None:
+def test_rule_masked_by_another_is_attributed_to_that_rule() -> None:
     """Fewer GPUs uncover a tensor parallelism that another repair of the same run corrects; further rules follow from it."""
     look = _Comparison(SESSION, BLAME, None, None)  # type: ignore[arg-type]
     assert not look.worse(report("pass"), report("skipped", "ATT902"), Counter())  # type: ignore[arg-type]

@@ -53,13 +53,13 @@ def snapshot_of(tmp_path: Path, nodes: FoldedNodes) -> Path:
     return file
 
 
-def test_a_file_of_one_machine_is_judged_as_that(session: Session) -> None:
+def test_snapshot_of_one_machine_is_judged_as_a_machine(session: Session) -> None:
     found = examine(Request(session, SnapshotFile(RECORDED)))
     assert found.report.nodes is None
     assert lines(found.report) == lines(examine(Request(session)).report)
 
 
-def test_a_file_of_several_nodes_is_judged_as_a_fleet(
+def test_snapshot_of_several_nodes_is_judged_as_a_fleet(
     session: Session, tmp_path: Path, nodes: FoldedNodes
 ) -> None:
     file = snapshot_of(tmp_path, nodes)
@@ -71,9 +71,7 @@ def test_a_file_of_several_nodes_is_judged_as_a_fleet(
     assert found.facts.get(Interpreter) == machine("h200-with-job")[Interpreter]
 
 
-def test_a_file_whose_nodes_are_damaged_is_refused(
-    session: Session, tmp_path: Path, nodes: FoldedNodes
-) -> None:
+def test_snapshot_with_damaged_nodes_is_refused(session: Session, tmp_path: Path, nodes: FoldedNodes) -> None:
     file = snapshot_of(tmp_path, nodes)
     document = json.loads(file.read_text("utf-8"))
     document["snapshot"]["nodes"]["facts"] = 3
@@ -82,7 +80,7 @@ def test_a_file_whose_nodes_are_damaged_is_refused(
         examine(Request(session, SnapshotFile(file)))
 
 
-def test_nodes_at_hand_are_judged_with_a_fresh_look(session: Session, nodes: FoldedNodes) -> None:
+def test_recorded_nodes_are_judged_with_a_new_observation(session: Session, nodes: FoldedNodes) -> None:
     report = examine(Request(session, KeptNodes(nodes))).report
     assert report.nodes is not None
     assert report.nodes.answered == 3
@@ -90,7 +88,7 @@ def test_nodes_at_hand_are_judged_with_a_fresh_look(session: Session, nodes: Fol
 
 
 @pytest.mark.parametrize("with_nodes", [False, True])
-def test_a_whole_snapshot_is_judged_without_this_machine(
+def test_whole_snapshot_is_judged_without_this_machine(
     session: Session, nodes: FoldedNodes, with_nodes: bool
 ) -> None:
     facts = machine("h200-with-job")

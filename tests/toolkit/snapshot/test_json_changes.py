@@ -21,29 +21,29 @@ VALUES = st.recursive(
 
 @settings(max_examples=cases(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(VALUES, VALUES)
-def test_the_changes_make_the_value_of_its_base(base: object, value: object) -> None:
+def test_applying_changes_to_the_base_gives_the_value(base: object, value: object) -> None:
     made = changed(json.loads(json.dumps(base)), changes(base, value))
     assert json.dumps(made, sort_keys=True) == json.dumps(value, sort_keys=True)
 
 
 @settings(max_examples=cases(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(VALUES)
-def test_what_is_equal_needs_no_change(value: object) -> None:
+def test_equal_values_have_no_changes(value: object) -> None:
     assert changes(value, json.loads(json.dumps(value))) == Changes()
 
 
-def test_only_differences_are_reported() -> None:
+def test_only_differences_are_stored() -> None:
     base = {"is": {"free": 1, "size": 10, "of": [{"t": 40}, {"t": 41}], "gone": 0}}
     value = {"is": {"free": 2, "size": 10, "of": [{"t": 40}, {"t": 50}], "a/b": True}}
     assert changes(base, value) == Changes({"/is/free": 2, "/is/of/1/t": 50, "/is/a~1b": True}, ("/is/gone",))
 
 
 @pytest.mark.parametrize("pointer", ["nowhere", "/a/b", "/list/7", "/list/x", "/list/-1", "/text/0"])
-def test_a_pointer_that_leads_nowhere_is_refused(pointer: str) -> None:
+def test_invalid_pointer_is_refused(pointer: str) -> None:
     with pytest.raises(ValueError, match="leads nowhere"):
         changed({"list": [1], "text": "abc"}, Changes({pointer: 1}))
 
 
-def test_what_is_not_there_cannot_fall_away() -> None:
+def test_missing_key_cannot_be_removed() -> None:
     with pytest.raises(ValueError, match="nothing is at /b"):
         changed({"a": 1}, Changes(without=("/b",)))

@@ -69,27 +69,27 @@ def told(nodes: FoldedNodes) -> list[tuple[str, str, Any, str]]:
 
 
 @pytest.mark.parametrize("name", ["h200-with-job", "head-node-of-two", "laptop", "closed-container"])
-def test_a_recorded_machine_comes_back_as_it_was(name: str, tmp_path: Path) -> None:
+def test_recorded_machine_survives_a_round_trip(name: str, tmp_path: Path) -> None:
     read = back(of(name), tmp_path)
     assert entries(read.facts) == entries(machine(name))
     assert (read.taken, read.machine, read.patches) == ("2026-11-22T01:00:00Z", "node1", (PATCH,))
     assert not read.unread
 
 
-def test_it_is_a_facts_file_and_a_file_of_patches(tmp_path: Path) -> None:
+def test_snapshot_is_also_a_facts_file_and_a_patch_file(tmp_path: Path) -> None:
     path = written(of("laptop"), tmp_path)
     assert entries(factsfile.load(path, known().collectors)) == entries(machine("laptop"))
     assert patchset.load(path) == [PATCH]
 
 
-def test_a_facts_file_is_a_snapshot_of_unknown_date() -> None:
+def test_facts_file_is_a_snapshot_without_a_date() -> None:
     read = snapshot.read(MACHINES / "laptop.json", known().collectors)
     assert (read.taken, read.machine, read.patches, len(read.nodes)) == ("", "", None, 0)
 
 
 @settings(max_examples=cases(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ENTRIES, max_size=6))
-def test_nodes_come_back_as_they_answered(facts: list[dict[str, Any]]) -> None:
+def test_nodes_survive_a_round_trip(facts: list[dict[str, Any]]) -> None:
     answers = [
         NodeResponse(f"node{number}", f"10.0.0.{number}", {name: json.dumps(one) for name, one in of.items()})
         for number, of in enumerate(facts)
@@ -141,7 +141,7 @@ DAMAGE: dict[str, Any] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", DAMAGE)
-def test_a_damaged_file_of_ours_is_refused_in_a_sentence(what: str, tmp_path: Path) -> None:
+def test_damaged_snapshot_is_refused_in_one_sentence(what: str, tmp_path: Path) -> None:
     path = written(of("laptop", nodes=folded([node(name) for name in numbered(2)])), tmp_path)
     document = json.loads(path.read_text())
     DAMAGE[what](document)
@@ -152,20 +152,20 @@ def test_a_damaged_file_of_ours_is_refused_in_a_sentence(what: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\x00\xff", b"[]", b"[" * 100_000, b'{"facts": 1}', b"null"])
-def test_what_is_no_snapshot_is_refused_in_a_sentence(content: bytes, tmp_path: Path) -> None:
+def test_other_files_are_refused_in_one_sentence(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(content)
     with pytest.raises(UsageError, match="is no snapshot; make one with: verl-doctor snapshot FILE"):
         snapshot.read(path, known().collectors)
 
 
-def test_an_empty_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:
+def test_empty_folder_and_missing_file_are_refused(tmp_path: Path) -> None:
     for path, said in ((tmp_path, "holds no facts files"), (tmp_path / "missing", "cannot be read")):
         with pytest.raises(UsageError, match=said):
             snapshot.read(path, known().collectors)
 
 
-def test_a_folder_of_facts_files_is_a_snapshot_of_nodes(tmp_path: Path) -> None:
+def test_folder_of_facts_files_is_a_snapshot_of_nodes(tmp_path: Path) -> None:
     for name in ("node1", "node2"):
         (tmp_path / f"{name}.json").write_text((MACHINES / "laptop.json").read_text())
     (tmp_path / "node3.json").write_text("{")
@@ -175,7 +175,7 @@ def test_a_folder_of_facts_files_is_a_snapshot_of_nodes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [{"verl_doctor": "0.0.1"}, {"schema_version": 99}])
-def test_of_another_doctor_what_can_be_read_is_read(change: dict[str, Any], tmp_path: Path) -> None:
+def test_readable_part_of_another_version_is_read(change: dict[str, Any], tmp_path: Path) -> None:
     path = written(of("laptop", nodes=folded([node("node1")])), tmp_path)
     document = {**json.loads(path.read_text()), **change}
     del document["facts"]["HostMemory"]["is"]["total"]
@@ -195,14 +195,14 @@ def test_of_another_doctor_what_can_be_read_is_read(change: dict[str, Any], tmp_
 
 
 @pytest.mark.parametrize("schema", [0, -1, "x", None, True, 1.0, [1]])
-def test_a_file_without_a_schema_version_is_refused(schema: Any, tmp_path: Path) -> None:
+def test_file_without_a_schema_version_is_refused(schema: Any, tmp_path: Path) -> None:
     path = written(of("laptop"), tmp_path)
     path.write_text(json.dumps({**json.loads(path.read_text()), "schema_version": schema}))
     with pytest.raises(UsageError, match="damaged: it has no schema version; write the snapshot again"):
         snapshot.read(path, known().collectors)
 
 
-def test_a_damaged_list_of_files_is_no_equal_one(tmp_path: Path) -> None:
+def test_damaged_file_list_does_not_compare_as_equal(tmp_path: Path) -> None:
     path = written(of("laptop"), tmp_path)
     document = json.loads(path.read_text())
     document["facts"]["TreeManifest"] = {"is": {"folder": "/verl", "package": "", "lines": ["junk"]}}

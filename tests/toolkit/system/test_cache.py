@@ -25,7 +25,7 @@ def top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("umask", [0, 0o022, 0o777])
-def test_its_folders_and_files_are_private_under_every_umask(top: Path, umask: int) -> None:
+def test_cache_is_private_under_every_umask(top: Path, umask: int) -> None:
     file = top / "Kind" / "key.json"
     before = os.umask(umask)
     try:
@@ -39,7 +39,7 @@ def test_its_folders_and_files_are_private_under_every_umask(top: Path, umask: i
 
 
 @pytest.mark.parametrize("place", ["", "Kind", "Kind/key.json"])
-def test_a_world_writable_file_is_not_read_and_reported_once(
+def test_world_writable_cache_is_ignored_and_reported_once(
     top: Path, place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = top / "Kind" / "key.json"
@@ -54,7 +54,7 @@ def test_a_world_writable_file_is_not_read_and_reported_once(
 
 @as_root
 @pytest.mark.parametrize("place", ["Kind", "Kind/key.json"])
-def test_what_another_user_wrote_is_never_read(top: Path, place: str) -> None:
+def test_entry_written_by_another_user_is_never_read(top: Path, place: str) -> None:
     """On 0.1.0 it turned a failure into "OK"."""
     result_cache.keep(JournalHistory(), "key")
     (file,) = top.rglob("*.json")
@@ -63,7 +63,7 @@ def test_what_another_user_wrote_is_never_read(top: Path, place: str) -> None:
     assert result_cache.recall(JournalHistory, "key") is None
 
 
-def test_a_link_and_a_pipe_are_not_read(top: Path) -> None:
+def test_links_and_pipes_are_not_read(top: Path) -> None:
     cache.write(top / "a.json", 1)
     (top / "link.json").symlink_to(top / "a.json")
     os.mkfifo(top / "pipe.json")
@@ -71,14 +71,14 @@ def test_a_link_and_a_pipe_are_not_read(top: Path) -> None:
     assert cache.read(top / "pipe.json", 100) is None
 
 
-def test_nothing_is_written_into_a_folder_of_others(top: Path) -> None:
+def test_folder_writable_by_others_is_not_written_to(top: Path) -> None:
     top.mkdir(parents=True)
     top.chmod(0o777)
     cache.write(top / "Kind" / "key.json", 1)
     assert list(top.iterdir()) == []
 
 
-def test_folders_outside_of_the_cache_keep_their_mode(tmp_path: Path) -> None:
+def test_folders_outside_the_cache_keep_their_mode(tmp_path: Path) -> None:
     folder = tmp_path / "verl-doctor" / "mine"
     folder.mkdir(parents=True)
     folder.parent.chmod(0o755)

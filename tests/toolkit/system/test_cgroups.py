@@ -29,15 +29,15 @@ def groups(root: Path, mounts: str, own: str, files: Mapping[str, str]) -> Contr
 
 
 @pytest.mark.parametrize("own", ["0::/pod/container\n", "4:memory:/job\n3:pids:/job\n0::/\n"])
-def test_groups_that_are_named_and_not_mounted_are_hidden(tmp_path: Path, own: str) -> None:
+def test_unmounted_groups_are_hidden(tmp_path: Path, own: str) -> None:
     assert groups(tmp_path, "24 1 0:22 / /proc rw - proc proc rw\n", own, {}) == ControlGroups(hidden=True)
 
 
-def test_a_kernel_that_names_no_group_hides_none(tmp_path: Path) -> None:
+def test_process_without_groups_hides_none(tmp_path: Path) -> None:
     assert groups(tmp_path, "", "", {}) == ControlGroups()
 
 
-def test_version_2_in_a_container_with_a_namespace_of_its_own(tmp_path: Path) -> None:
+def test_version_2_in_a_container_with_a_private_namespace(tmp_path: Path) -> None:
     found = groups(
         tmp_path,
         V2,
@@ -58,7 +58,7 @@ def test_version_2_in_a_container_with_a_namespace_of_its_own(tmp_path: Path) ->
     assert found.pids.pids_left == 4000
 
 
-def test_a_group_above_counts_and_the_one_with_the_least_room_is_named(tmp_path: Path) -> None:
+def test_parent_limit_counts_and_the_tightest_group_is_named(tmp_path: Path) -> None:
     """Slurm limits the job and not the task; of the threads most are taken by others in the same slice."""
     job, task = f"{CG}/system.slice/job_7", f"{CG}/system.slice/job_7/step_0/task_0"
     found = groups(
@@ -148,12 +148,12 @@ def test_both_versions_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("own", ["0::/../other\n", "0::/not/seen/here\n"])
-def test_a_group_that_cannot_be_seen_leaves_those_above_it(tmp_path: Path, own: str) -> None:
+def test_unreadable_group_falls_back_to_its_parents(tmp_path: Path, own: str) -> None:
     assert groups(tmp_path, V2, own, {f"{CG}/pids.max": "9\n"}).groups == (Group(CG, pids=9),)
 
 
 @pytest.mark.parametrize("own", ["", "nonsense\n", "0::\n"])
-def test_what_the_kernel_does_not_tell_is_not_guessed(tmp_path: Path, own: str) -> None:
+def test_missing_mount_information_gives_no_groups(tmp_path: Path, own: str) -> None:
     assert groups(tmp_path, "", own, {f"{CG}/pids.max": "9\n"}) == ControlGroups()
 
 

@@ -43,14 +43,14 @@ def removal(pid: int) -> EndProcess:
     return EndProcess(pid, row.ticks)
 
 
-def test_a_process_gets_sigterm(started: ExitStack) -> None:
+def test_process_receives_sigterm(started: ExitStack) -> None:
     process = running(started)
     wanted = removal(process.pid)
     assert end_processes([wanted], Machine()) == {wanted: ""}
     assert process.wait() == -signal.SIGTERM
 
 
-def test_one_that_does_not_listen_is_ended(started: ExitStack) -> None:
+def test_process_that_ignores_sigterm_is_killed(started: ExitStack) -> None:
     process = running(started, DEAF)
     assert process.stdout is not None
     process.stdout.readline()
@@ -61,14 +61,14 @@ def test_one_that_does_not_listen_is_ended(started: ExitStack) -> None:
     assert process.wait() == -signal.SIGKILL
 
 
-def test_another_process_of_the_same_number_is_left_alone(started: ExitStack) -> None:
+def test_process_that_reuses_the_number_is_left_alone(started: ExitStack) -> None:
     process = running(started)
     before = replace(removal(process.pid), ticks=removal(process.pid).ticks - 1)
     assert end_processes([before], Machine()) == {before: ""}  # the one that was meant has ended
     assert process.poll() is None
 
 
-def test_one_that_has_ended_is_no_trouble(started: ExitStack) -> None:
+def test_ended_process_is_not_an_error(started: ExitStack) -> None:
     process = running(started)
     wanted = removal(process.pid)
     process.kill()
@@ -76,12 +76,12 @@ def test_one_that_has_ended_is_no_trouble(started: ExitStack) -> None:
     assert end_processes([wanted], Machine()) == {wanted: ""}
 
 
-def test_this_program_and_what_started_it_are_never_ended() -> None:
+def test_this_program_and_its_ancestors_are_never_ended() -> None:
     line = [removal(os.getpid()), removal(os.getppid()), EndProcess(1, removal(1).ticks)]
     assert end_processes(line, Machine()) == dict.fromkeys(line, "it is this program, or an ancestor of it")
 
 
-def test_another_users_process_is_left_alone(started: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_of_another_user_is_left_alone(started: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     process = running(started)
     monkeypatch.setattr(module, "row_of", lambda *of: replace(row_of(*of), mine=False))  # type: ignore[type-var]
     (why,) = end_processes([removal(process.pid)], Machine()).values()
@@ -89,9 +89,7 @@ def test_another_users_process_is_left_alone(started: ExitStack, monkeypatch: py
     assert process.poll() is None
 
 
-def test_a_number_that_changes_hands_meanwhile_is_safe(
-    started: ExitStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_number_reused_in_between_is_safe(started: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process that was meant ends after it was held fast; whoever has its number then hears nothing."""
     meant, other = running(started), running(started)
     wanted, held = removal(meant.pid), os.pidfd_open(meant.pid)
@@ -105,7 +103,7 @@ def test_a_number_that_changes_hands_meanwhile_is_safe(
     assert other.poll() is None
 
 
-def test_without_a_descriptor_nothing_is_ended(started: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_process_is_ended_without_a_pidfd(started: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     process = running(started)
 
     def too_old(_: int) -> int:

@@ -55,13 +55,13 @@ def node(tmp_path: Path) -> Machine:
         ("/mnt/a/b", "fuse.sshfs"),  # the later mount hides the earlier one
     ],
 )
-def test_the_deepest_and_latest_mount_holds_a_path(node: Machine, path: str, kind: str) -> None:
+def test_deepest_and_latest_mount_contains_a_path(node: Machine, path: str, kind: str) -> None:
     found = file_system_of(node, path)
     assert found is not None
     assert found.kind == kind
 
 
-def test_options_of_the_mount_and_of_the_file_system(node: Machine) -> None:
+def test_mount_and_file_system_options_are_read(node: Machine) -> None:
     found = {mount.mounted_on: mount for mount in file_systems(node)}
     assert found["/home/me/data sets"].read_only
     assert found["/usr/local/nvidia"].read_only  # the mount may be written, the file system not
@@ -86,27 +86,27 @@ def test_options_of_the_mount_and_of_the_file_system(node: Machine) -> None:
         ("fuseblk", False),
     ],
 )
-def test_what_other_machines_may_see(kind: str, shared: bool) -> None:
+def test_shared_file_systems(kind: str, shared: bool) -> None:
     assert FileSystem("/x", kind, "device").shared is shared
 
 
-def test_lines_that_are_no_mounts_are_left_out(tmp_path: Path) -> None:
+def test_invalid_lines_are_skipped(tmp_path: Path) -> None:
     damaged = machine(tmp_path, "27 1 254:0 / / rw\nnonsense\n\n28 1 0:1 / /a rw - ext4 /dev/x rw\n")
     assert [mount.mounted_on for mount in file_systems(damaged)] == ["/a"]
     assert file_system_of(damaged, "/b") is None
 
 
-def test_without_the_kernels_list_nothing_is_known(tmp_path: Path) -> None:
+def test_missing_mount_list_is_unknown(tmp_path: Path) -> None:
     assert file_system_of(Machine(environ={}, root=tmp_path), "/home") is None
 
 
-def test_of_this_machine() -> None:
+def test_real_machine() -> None:
     found = file_system_of(Machine(environ={}), "/proc/self")
     assert found is not None
     assert found.kind == "proc"
 
 
-def test_the_room_below_a_path_that_is_not_there_yet(tmp_path: Path) -> None:
+def test_free_space_of_a_missing_path_is_that_of_its_parent(tmp_path: Path) -> None:
     here = Machine(environ={}, root=tmp_path)
     (tmp_path / "a").mkdir()
     assert nearest(here, "/a/b/c") == tmp_path / "a"
@@ -117,7 +117,7 @@ def test_the_room_below_a_path_that_is_not_there_yet(tmp_path: Path) -> None:
     assert space_of(tmp_path / "b") is None
 
 
-def test_a_file_is_no_folder_to_write_in(tmp_path: Path) -> None:
+def test_file_is_not_a_writable_folder(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     assert not may_write(nearest(Machine(environ={}, root=tmp_path), "/a/b"))
 
@@ -132,14 +132,14 @@ def test_a_file_is_no_folder_to_write_in(tmp_path: Path) -> None:
         ("/tmp", ""),
     ],
 )
-def test_why_no_file_can_be_made(node: Machine, path: str, why: str) -> None:
+def test_reasons_why_no_file_can_be_created(node: Machine, path: str, why: str) -> None:
     node.at("/tmp").mkdir()
     node.at("/tmp/file").touch()
     node.at("/tmp/lost").symlink_to("nowhere")
     assert why_not_writable(node, path) == why
 
 
-def test_a_folder_that_this_user_may_not_write(node: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_without_write_permission(node: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("verl_doctor.toolkit.system.file_systems.why_refused", lambda _: "Permission denied")
     node.at("/home/me/data sets").mkdir(parents=True)
     assert why_not_writable(node, "/home/me/data sets/x") == "/home/me/data sets is mounted read-only"

@@ -165,13 +165,13 @@ def test_link(place: Path, look: Callable[[Path], Any]) -> None:
     assert looks.what_changed(record)
 
 
-def test_what_was_not_looked_at_does_not_matter(place: Path) -> None:
+def test_unread_files_do_not_matter(place: Path) -> None:
     record = state_after(lambda: (place / "folder" / "file.py").read_text())
     (place / "folder" / "other").write_text("")
     assert looks.what_changed(record) == ""
 
 
-def test_everything_is_put_back(place: Path) -> None:
+def test_all_functions_are_restored(place: Path) -> None:
     before = {
         name: getattr(os, name)
         for name in ("stat", "lstat", "readlink", "access", "open", "scandir", "statvfs")
@@ -183,7 +183,7 @@ def test_everything_is_put_back(place: Path) -> None:
     assert list(Path(place).glob("*"))
 
 
-def test_folders_of_the_kernel(place: Path) -> None:
+def test_kernel_files_prevent_recording_of_the_reading_collector(place: Path) -> None:
     """What a collector reads there cannot be compared: its fact is not kept. What others read there does not count."""
     with looks.watched([]) as seen:
         Path("/proc/self/stat").read_bytes()
@@ -198,7 +198,7 @@ def test_folders_of_the_kernel(place: Path) -> None:
         seen.record(time.time())
 
 
-def test_threads_count_as_their_maker_does(place: Path) -> None:
+def test_threads_count_as_their_creator(place: Path) -> None:
     path = place / "folder" / "file.py"
 
     def look() -> None:
@@ -211,7 +211,7 @@ def test_threads_count_as_their_maker_does(place: Path) -> None:
     assert looks.what_changed(record)
 
 
-def test_a_collector_that_exceeded_its_time_may_go_on_while_the_record_is_made() -> None:
+def test_late_collector_may_run_while_the_record_is_made() -> None:
     found = looks.Looks((), ())
 
     class Late(str):

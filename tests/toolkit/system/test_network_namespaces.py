@@ -74,7 +74,7 @@ def said(tmp_path: Path, network: str, *, hosts: str, deep: bool = False, **envi
     }
 
 
-def test_debian_s_hosts_file_on_one_node_and_on_several(tmp_path: Path) -> None:
+def test_debian_hosts_file_on_one_and_on_several_nodes(tmp_path: Path) -> None:
     assert said(tmp_path, ETH0, hosts="127.0.1.1 node77") == {}
     found = said(tmp_path, ETH0, hosts="127.0.1.1 node77", **HEAD)
     assert list(found) == ["NET101"]
@@ -83,13 +83,13 @@ def test_debian_s_hosts_file_on_one_node_and_on_several(tmp_path: Path) -> None:
     assert said(tmp_path, ETH0, hosts="10.77.0.5 node77", **HEAD) == {}
 
 
-def test_an_address_from_before_the_move(tmp_path: Path) -> None:
+def test_outdated_address(tmp_path: Path) -> None:
     found = said(tmp_path, ETH0, hosts="10.99.0.5 node77", **HEAD)
     assert list(found) == ["NET102"]
     assert "10.99.0.5, which no interface of this machine has" in found["NET102"]
 
 
-def test_a_bridge_that_comes_first(tmp_path: Path) -> None:
+def test_bridge_that_comes_first(tmp_path: Path) -> None:
     found = said(tmp_path, BRIDGE + ETH0, hosts="10.77.0.5 node77", **HEAD)
     assert list(found) == ["NET105"]
     assert "NCCL connects to the other nodes over br-77, a bridge interface" in found["NET105"]
@@ -98,21 +98,21 @@ def test_a_bridge_that_comes_first(tmp_path: Path) -> None:
     assert list(found) == ["NET104"]
 
 
-def test_a_name_that_leads_into_the_bridge(tmp_path: Path) -> None:
+def test_name_that_resolves_to_a_bridge(tmp_path: Path) -> None:
     environ = {**HEAD, "NCCL_SOCKET_IFNAME": "=eth0"}
     found = said(tmp_path, ETH0 + BRIDGE, hosts="172.18.0.1 node77", **environ)
     assert list(found) == ["NET105"]
     assert "gloo uses br-77" in found["NET105"]
 
 
-def test_an_interface_without_a_cable(tmp_path: Path) -> None:
+def test_interface_without_a_cable(tmp_path: Path) -> None:
     network = f"{ETH0}ip link set outside down\n"
     environ = {"GLOO_SOCKET_IFNAME": "eth0", "SLURM_JOB_NUM_NODES": "1"}
     found = said(tmp_path, network, hosts="10.77.0.5 node77", **environ)
     assert found == {"NET103": "GLOO_SOCKET_IFNAME=eth0: eth0 is down"}
 
 
-def test_a_name_server_that_is_gone(tmp_path: Path) -> None:
+def test_unreachable_name_server(tmp_path: Path) -> None:
     (tmp_path / "resolv.conf").write_text("nameserver 10.77.0.99\n")
     network = f"{ETH0}mount --bind {tmp_path}/resolv.conf /etc/resolv.conf\n"
     found = said(tmp_path, network, hosts="")
@@ -120,7 +120,7 @@ def test_a_name_server_that_is_gone(tmp_path: Path) -> None:
     assert "node77, hangs" in found["NET102"]
 
 
-def test_nothing_listens_at_the_head(tmp_path: Path) -> None:
+def test_closed_port_at_the_head(tmp_path: Path) -> None:
     away = said(tmp_path, ETH0, hosts="10.77.0.5 node77", deep=True, **HEAD)
     assert list(away) == ["NET116"]
     assert "10.77.0.9:6379" in away["NET116"]

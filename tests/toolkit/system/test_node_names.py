@@ -28,14 +28,14 @@ SLURM = re.compile(r"[^\[\],]*(\[[0-9,-]+\][^\[\],]*)?(\[[0-9,-]+\])?")
 
 @UNHURRIED
 @given(NAMES)
-def test_a_folded_list_holds_exactly_the_names(names: list[str]) -> None:
+def test_folded_list_expands_to_the_same_names(names: list[str]) -> None:
     assert sorted(expand(fold(names))) == sorted(names)
 
 
 @pytest.mark.slow
 @UNHURRIED
 @given(NAMES, st.randoms())
-def test_the_order_and_repetitions_do_not_matter(names: list[str], chance: random.Random) -> None:
+def test_order_and_repetitions_do_not_matter(names: list[str], chance: random.Random) -> None:
     shuffled = [*names, *names]
     chance.shuffle(shuffled)
     assert fold(shuffled) == fold(names)
@@ -43,7 +43,7 @@ def test_the_order_and_repetitions_do_not_matter(names: list[str], chance: rando
 
 @UNHURRIED
 @given(NAMES)
-def test_no_name_is_written_with_more_brackets_than_slurm_reads(names: list[str]) -> None:
+def test_brackets_are_limited_to_those_that_slurm_reads(names: list[str]) -> None:
     folded = fold(names)
     items = re.findall(r"(?:\[[^\]]*\]|[^,\[])+", folded)
     assert all(SLURM.fullmatch(item) for item in items), folded
@@ -67,35 +67,35 @@ def test_no_name_is_written_with_more_brackets_than_slurm_reads(names: list[str]
         ([], ""),
     ],
 )  # fmt: skip
-def test_names_fold_as_a_person_would_write_them(names: list[str], folded: str) -> None:
+def test_names_are_folded_naturally(names: list[str], folded: str) -> None:
     assert fold(names) == folded
 
 
 @pytest.mark.parametrize("text", ["node[1-]", "node[a-b]", "node[]"])
-def test_what_is_no_range_is_refused(text: str) -> None:
+def test_invalid_range_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a list of numbers"):
         expand(text)
 
 
 @pytest.mark.parametrize("text", ["node[5-1]", "node[1-3,7-5]"])
-def test_a_range_that_counts_backwards_leaves_no_node_out(text: str) -> None:
+def test_descending_range_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="counts backwards"):
         expand(text)
 
 
 @pytest.mark.parametrize("text", ["[1-", "gpu[1-3", "gpu1-3]", "a[1],b[[2]"])
-def test_half_a_bracket_names_no_other_hosts(text: str) -> None:
+def test_unmatched_bracket_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"unmatched bracket|not a list of numbers"):
         expand(text)
 
 
 @pytest.mark.parametrize("text", ["node[1-9999999999]", "a[1-1000]b[1-1000]", "a[1-60000],b[1-60000]"])
-def test_a_list_of_more_names_than_any_cluster_has_is_refused(text: str) -> None:
+def test_list_with_too_many_names_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="more than 100,000 names"):
         expand(text)
 
 
-def test_a_long_list_is_cut_for_a_line_and_counted() -> None:
+def test_long_list_is_shortened_and_counted() -> None:
     names = [f"worker-{word}" for word in ("abc", "bcd", "cde") * 30]
     names = [f"{name}x{'y' * index}" for index, name in enumerate(names)]
     line = shortened(fold(names), len(names))

@@ -67,7 +67,7 @@ def by_mincore(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @unless_disturbed
-def test_both_ways_agree_with_what_was_read(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_methods_report_the_pages_that_were_read(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(weights) as file:
         os.pread(file, 3 * mmap.PAGESIZE, 1024 * 1024)
         by_default = residency(file)
@@ -75,14 +75,14 @@ def test_both_ways_agree_with_what_was_read(weights: Path, monkeypatch: pytest.M
         assert residency(file) == by_default == Residency(WHOLE, WHOLE, 3 * mmap.PAGESIZE)
 
 
-def test_asking_reads_nothing(weights: Path) -> None:
+def test_querying_reads_nothing(weights: Path) -> None:
     with opened(weights) as file:
         for _ in range(3):
             assert residency(file) == Residency(WHOLE, WHOLE, 0)
 
 
 @unless_disturbed
-def test_a_file_that_was_read_is_all_there(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fully_read_file_is_resident(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights.read_bytes()
     with opened(weights) as file:
         by_default = residency(file)
@@ -92,7 +92,7 @@ def test_a_file_that_was_read_is_all_there(weights: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("old_kernel", [False, True])
 @unless_disturbed
-def test_a_range_is_requested_alone(weights: Path, old_kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_range_can_be_queried(weights: Path, old_kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if old_kernel:
         by_mincore(monkeypatch)
     quarter = SIZE // 4
@@ -105,7 +105,7 @@ def test_a_range_is_requested_alone(weights: Path, old_kernel: bool, monkeypatch
 
 
 @unless_disturbed
-def test_a_sample_of_windows_stands_for_the_file(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sampled_windows_represent_the_file(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     by_mincore(monkeypatch)
     monkeypatch.setattr(page_cache, "_WINDOW", 16 * mmap.PAGESIZE)
     with opened(weights) as file:
@@ -117,7 +117,7 @@ def test_a_sample_of_windows_stands_for_the_file(weights: Path, monkeypatch: pyt
     assert 0.4 < found.share < 0.6
 
 
-def test_an_empty_file_lacks_nothing(tmp_path: Path) -> None:
+def test_empty_file_is_resident(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     with opened(tmp_path / "empty") as file:
         assert residency(file) == Residency(0, 0, 0)
@@ -150,7 +150,7 @@ def asked(command: list[str], *words: str) -> list[list[int] | str]:
 
 
 @unless_disturbed
-def test_a_file_below_an_overlay_is_seen_where_its_pages_are(disk: Path) -> None:
+def test_file_below_an_overlay_is_queried_at_its_pages(disk: Path) -> None:
     for name in ("lower", "upper", "work", "merged"):
         (disk / name).mkdir(exist_ok=True)
     cold(disk / "lower" / "weights")
@@ -173,7 +173,7 @@ def test_missing_permissions_give_no_false_result() -> None:
             assert isinstance(answer, str) or answer[2] in {0, 1024 * 1024}
 
 
-def test_no_process_is_named_if_the_kernel_names_none(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_residency_is_unknown(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     by_mincore(monkeypatch)
     monkeypatch.setattr(page_cache, "_resident", lambda _address, length: length)
     with opened(weights) as file:

@@ -26,7 +26,7 @@ def shown(
     return folder / "cmdline"
 
 
-def test_a_process_in_the_middle_of_execve_is_waited_for(
+def test_process_in_the_middle_of_execve_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = shown(tmp_path, 7)
@@ -46,7 +46,7 @@ def test_processes_without_a_command_line_are_not_waited_for(
     assert commands(Machine(root=tmp_path), settled_command) == {}
 
 
-def test_orphans_are_judged_over_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_orphans_are_judged_with_settled_command_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """A raylet in the middle of execve would not count as the one of its session."""
     tables: list[list[str]] = []
 

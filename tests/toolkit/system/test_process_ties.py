@@ -46,7 +46,7 @@ def ties(pid: int) -> set[Tie]:
     return set(ties_of([pid], Machine())[pid])
 
 
-def test_a_pipe_ties_its_reader_to_its_writer(sleeper: Sleeper) -> None:
+def test_pipe_ties_its_reader_to_its_writer(sleeper: Sleeper) -> None:
     reading, writing = os.pipe()
     reader, writer, another = sleeper(reading), sleeper(writing), sleeper(writing)
     os.close(reading)
@@ -55,7 +55,7 @@ def test_a_pipe_ties_its_reader_to_its_writer(sleeper: Sleeper) -> None:
     assert ties(writer) == {Tie(reader, "a pipe")}  # who writes there, too, does not need it
 
 
-def test_a_pipe_with_a_closed_end_ties_to_no_process(sleeper: Sleeper) -> None:
+def test_pipe_with_a_closed_end_has_no_tie(sleeper: Sleeper) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     assert ties(sleeper(writing)) == set()
@@ -70,7 +70,7 @@ def test_output_streams_are_distinguished(sleeper: Sleeper) -> None:
     os.close(writing)
 
 
-def test_a_pipe_with_a_name(sleeper: Sleeper, tmp_path: Path) -> None:
+def test_named_pipe(sleeper: Sleeper, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     both = os.open(tmp_path / "fifo", os.O_RDWR)
     first, second = sleeper(both), sleeper(both)
@@ -87,7 +87,7 @@ def test_unix_sockets(sleeper: Sleeper, kind: socket.SocketKind) -> None:
     assert ties(second) == {Tie(first, "a connection")}
 
 
-def test_a_unix_socket_whose_other_end_is_not_seen(sleeper: Sleeper) -> None:
+def test_unix_socket_with_a_hidden_peer(sleeper: Sleeper) -> None:
     here, there = socket.socketpair()
     with closing(there):  # by this process, which does not count: as if another container held it
         with closing(here):
@@ -109,7 +109,7 @@ def test_connections(sleeper: Sleeper, family: socket.AddressFamily, address: st
     assert ties(serves) == {Tie(asks, "a connection")}
 
 
-def test_a_client_that_waits_to_be_served_counts(sleeper: Sleeper) -> None:
+def test_client_waiting_to_be_accepted_is_tied(sleeper: Sleeper) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         serves = sleeper(server.fileno())
@@ -149,13 +149,13 @@ def test_shared_memory(sleeper: Sleeper) -> None:
             assert {tie for tie in ties(first) if not tie.standard} == {Tie(writer, "shared memory")}
 
 
-def test_a_process_that_has_ended_has_none() -> None:
+def test_ended_process_has_no_ties() -> None:
     process = subprocess.Popen(["true"])
     process.wait()
     assert ties(process.pid) <= {Tie(0, "descriptors that cannot be examined")}
 
 
-def test_the_kernel_tells_which_sockets_are_connected() -> None:
+def test_kernel_lists_connected_sockets() -> None:
     here, there = socket.socketpair()
     with closing(here), closing(there):
         inodes = os.fstat(here.fileno()).st_ino, os.fstat(there.fileno()).st_ino

@@ -31,7 +31,7 @@ class Tree:
     below: tuple[Tree, ...] = ()
 
 
-def test_what_fits_comes_back() -> None:
+def test_matching_value_is_restored() -> None:
     value = {
         "leaves": [{"name": "a"}, {"name": "b", "size": 4, "new in a later version": 1}],
         "ends": [7, "x"],
@@ -72,12 +72,12 @@ def test_what_fits_comes_back() -> None:
         ({"below": [{"height": None}]}, "float was expected"),
     ],
 )
-def test_what_does_not_fit_is_refused(value: Any, said: str) -> None:
+def test_mismatched_value_is_refused(value: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         restored(Tree, value)
 
 
-def test_a_field_is_read_by_its_former_name() -> None:
+def test_field_is_read_by_its_former_name() -> None:
     assert restored(CudaAnswer, {"said": "it did not end"}) == CudaAnswer(error="it did not end")
     assert restored(CudaAnswer, {"said": "old", "error": "new"}).error == "new"
     reach = {"told_by": "server.py", "joins": "10.0.0.9:6379", "said_by": "RAY_ADDRESS"}

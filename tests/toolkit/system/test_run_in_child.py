@@ -18,25 +18,25 @@ def _two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_cores", lambda: 2)
 
 
-def test_it_is_done_by_another_process() -> None:
+def test_function_runs_in_another_process() -> None:
     assert in_child(os.getpid, 30) != os.getpid()
 
 
-def test_with_one_core_it_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_function_runs_locally_on_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_cores", lambda: 1)
     assert in_child(os.getpid, 30) == os.getpid()
 
 
-def test_what_it_raises_is_raised_here() -> None:
+def test_exception_is_raised_in_the_caller() -> None:
     with pytest.raises(ZeroDivisionError):
         in_child(partial(divmod, 1, 0), 30)
 
 
-def test_an_answer_that_cannot_travel_is_made_here() -> None:
+def test_unpicklable_result_is_computed_locally() -> None:
     assert isinstance(in_child(threading.Event, 30), threading.Event)
 
 
 @pytest.mark.slow
-def test_a_child_that_hangs_is_ended() -> None:
+def test_hanging_child_is_ended() -> None:
     with pytest.raises(TimeoutError):
         in_child(partial(time.sleep, 60), 0.5)

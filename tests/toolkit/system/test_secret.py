@@ -70,7 +70,7 @@ from verl_doctor.toolkit.system.secret import is_secret, may_hold_secret, withou
         ("--password \\\n  abc", "--password \\\n  ***"),
     ],
 )  # fmt: skip
-def test_the_value_is_blanked_and_its_name_stays(text: str, shown: str) -> None:
+def test_value_is_masked_and_its_name_kept(text: str, shown: str) -> None:
     assert without_secrets(text) == shown
 
 
@@ -122,7 +122,7 @@ def test_the_value_is_blanked_and_its_name_stays(text: str, shown: str) -> None:
         "batch['token_ids'] = ids, x[key] = 1, <|im_start|>user, <think>so</think>, List<String>x",
     ],
 )
-def test_what_is_none_stays_readable(text: str) -> None:
+def test_harmless_text_is_kept(text: str) -> None:
     assert without_secrets(text) == text
 
 
@@ -139,7 +139,7 @@ def test_what_is_none_stays_readable(text: str) -> None:
         ("ppo_max_token_len_per_gpu", "12", False),
     ],
 )
-def test_a_value_counts_too(name: str, value: str, secret: bool) -> None:
+def test_secret_is_recognised_by_its_value_too(name: str, value: str, secret: bool) -> None:
     assert is_secret(name, value) is secret
 
 
@@ -147,12 +147,12 @@ def test_a_value_counts_too(name: str, value: str, secret: bool) -> None:
     "text",
     ["a={hf_token:abc,b:1}", "https://hooks.slack.com/services/T1/B2/abc", 'UID=sa;PWD="x"', "UID=sa;PWD=x"],
 )
-def test_a_text_in_which_one_may_stand(text: str) -> None:
+def test_texts_that_may_contain_a_secret(text: str) -> None:
     assert may_hold_secret(text)
 
 
 @pytest.mark.parametrize("text", ['"$PWD"', "'$OLDPWD'", '--config-path="$PWD"'])
-def test_the_shells_folder_is_none(text: str) -> None:
+def test_path_of_the_shell_is_not_a_secret(text: str) -> None:
     assert not may_hold_secret(text)
 
 
@@ -165,5 +165,5 @@ def test_the_shells_folder_is_none(text: str) -> None:
         ("hfApi=abcdefgh12345", True),
     ],
 )
-def test_a_module_and_a_rule_named_api_are_no_keys(text: str, masked: bool) -> None:
+def test_module_or_rule_named_api_is_not_a_key(text: str, masked: bool) -> None:
     assert ("***" in without_secrets(text)) is masked

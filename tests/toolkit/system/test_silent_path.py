@@ -43,14 +43,14 @@ def gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     ],
     ids=" ".join,
 )
-def test_what_does_not_answer_is_one_sentence(words: tuple[str, ...], here: Doctor, gone: Path) -> None:
+def test_unresponsive_file_system_is_one_sentence(words: tuple[str, ...], here: Doctor, gone: Path) -> None:
     done = here(*words, gone / "run.sh", cwd=gone.parent)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{gone}/run.sh: its file system does not respond: " in done.stderr
     assert " remount it, or name a copy elsewhere" in done.stderr
 
 
-def test_of_several_logs_the_others_are_read(gone: Path) -> None:
+def test_other_logs_are_read_despite_an_unresponsive_one(gone: Path) -> None:
     log, notes = gone.parent / "run.log", list[str]()
     log.touch()
     (found,) = sources_of([str(gone / "a.log"), str(log)], notes.append)
@@ -59,6 +59,6 @@ def test_of_several_logs_the_others_are_read(gone: Path) -> None:
     assert note.startswith(f"{gone}/a.log was not read: its file system does not respond")
 
 
-def test_what_is_there_and_what_is_not_both_answer(tmp_path: Path) -> None:
+def test_existing_and_missing_paths_are_responsive(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing", tmp_path / ("x" * 5000), "\0"):
         assert silent_path.why_silent(str(path)) == ""

@@ -17,7 +17,7 @@ PEM = "-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----"
 @pytest.mark.parametrize(
     "line", ["{}", "error: bad key {} was refused", "(pid=12) got '{}',", "x={}&y=1", '{{"a": "{}"}}', "<{}>"]
 )
-def test_a_token_is_masked_in_a_line(line: str) -> None:
+def test_token_is_masked_in_a_line(line: str) -> None:
     for token, form in zip(TOKENS, FORMS, strict=True):
         shown = without_tokens(line.format(token), MASK)
         assert token not in shown, form
@@ -25,7 +25,7 @@ def test_a_token_is_masked_in_a_line(line: str) -> None:
         assert MASK in shown, form
 
 
-def test_every_shape_has_an_example_and_each_names_its_source() -> None:
+def test_every_shape_has_an_example_and_a_source() -> None:
     unseen = [
         shape.kind
         for shape in SHAPES
@@ -39,14 +39,14 @@ def test_every_shape_has_an_example_and_each_names_its_source() -> None:
     assert len({shape.kind for shape in SHAPES}) >= 60
 
 
-def test_each_mark_is_in_what_the_pattern_finds() -> None:
+def test_every_token_contains_a_mark_of_its_shape() -> None:
     for token in TOKENS:
         for shape in SHAPES:
             if re.fullmatch(shape.pattern, token):
                 assert any(mark in token for mark in shape.marks), shape.kind
 
 
-def test_a_private_key_is_masked_line_by_line() -> None:
+def test_private_key_is_masked_line_by_line() -> None:
     body = "\n".join(f"MIIEpAIBAAKCAQEA{number}abcDEF+/{'x' * 40}" for number in range(5))
     text = f"before\n{PEM.format(body)}\nbehind"
     shown = without_secrets(text).split("\n")
@@ -69,5 +69,5 @@ def test_a_private_key_is_masked_line_by_line() -> None:
         "_ZN3c106detail23torchInternalAssertFailEPKcS2_jS2_RKSs",
     ],
 )
-def test_what_only_resembles_one_stays(text: str) -> None:
+def test_similar_texts_are_kept(text: str) -> None:
     assert without_secrets(text) == text

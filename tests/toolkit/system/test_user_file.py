@@ -14,14 +14,14 @@ from verl_doctor.toolkit.system import user_file
 from verl_doctor.toolkit.target import UsageError
 
 
-def test_a_file_is_read_through_a_link(tmp_path: Path) -> None:
+def test_file_is_read_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"four")
     (tmp_path / "link").symlink_to("file")
     assert user_file.read(tmp_path / "link", 4) == b"four"
     assert user_file.read(tmp_path / "link", 3) is None
 
 
-def test_what_never_ends_is_refused(tmp_path: Path) -> None:
+def test_endless_files_are_refused(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (pipe, Path("/dev/zero"), Path("/dev/null")):
@@ -32,16 +32,16 @@ def test_what_never_ends_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "why"), [("none", "No such file"), (".", "Is a directory"), ("a\0", "null")]
 )
-def test_why_a_file_cannot_be_read(tmp_path: Path, name: str, why: str) -> None:
+def test_reasons_why_a_file_cannot_be_read(tmp_path: Path, name: str, why: str) -> None:
     with pytest.raises(UsageError, match=f"cannot be read: .*{why}"):
         user_file.read(tmp_path / name, 10)
 
 
-def test_a_file_without_a_size_is_read_up_to_the_requested_length() -> None:
+def test_file_without_a_size_is_read_up_to_the_limit() -> None:
     assert user_file.read(Path("/proc/self/status"), 10) is None
 
 
-def test_what_another_command_writes_is_read() -> None:
+def test_output_of_another_command_is_read() -> None:
     with subprocess.Popen(["sh", "-c", "sleep 0.05; printf facts"], stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         assert user_file.read(Path(f"/dev/fd/{writer.stdout.fileno()}"), 10) == b"facts"
@@ -60,7 +60,7 @@ def test_what_another_command_writes_is_read() -> None:
     ],
 )
 @pytest.mark.parametrize("special", ["pipe", "/dev/zero"])
-def test_no_command_waits_or_reads_for_ever(
+def test_no_command_waits_or_reads_forever(
     here: Doctor, tmp_path: Path, words: tuple[str, ...], special: str
 ) -> None:
     os.mkfifo(tmp_path / "pipe")

@@ -24,17 +24,17 @@ from verl_doctor.toolkit.sources.elf.demangle import demangled, is_same_name, qu
         ("", ""),
     ],
 )
-def test_what_a_symbol_is_without_what_it_takes(name: str, prefix: str) -> None:
+def test_prefix_of_a_symbol_excludes_its_parameters(name: str, prefix: str) -> None:
     assert qualified_prefix(name) == prefix
 
 
-def test_a_longer_name_is_another_one() -> None:
+def test_longer_name_is_a_different_one() -> None:
     assert is_same_name("_ZN3c104cuda9SetDevice", "_ZN3c104cuda9SetDeviceEa")
     assert is_same_name("_ZN3c104name", "_ZN3c104nameB5cxx11Ev")
     assert not is_same_name("_ZN3c104cuda", "_ZN3c104cuda9SetDeviceEa")
 
 
-def test_names_in_words() -> None:
+def test_symbols_are_demangled() -> None:
     assert demangled(Machine(), ["_ZN3c105ErrorC2ENS_14SourceLocationESs", "ncclCommInitRank", "_ZN"]) == {
         "_ZN3c105ErrorC2ENS_14SourceLocationESs": "c10::Error::Error(c10::SourceLocation, std::string)",
         "ncclCommInitRank": "ncclCommInitRank",
@@ -42,7 +42,7 @@ def test_names_in_words() -> None:
     }
 
 
-def test_names_stay_as_they_are_without_a_resolver() -> None:
+def test_names_are_unchanged_without_a_resolver() -> None:
     machine = Machine(runner=lambda argv, environ, timeout: Output(1, "", "no such library", 0.0))
     assert demangled(machine, ["_Z1av"]) == {"_Z1av": "_Z1av"}
     assert demangled(machine, []) == {}

@@ -36,7 +36,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_what_a_module_needs_and_where_it_is_looked_for(libraries: Path) -> None:
+def test_required_libraries_and_search_path_of_a_module_are_read(libraries: Path) -> None:
     header = read_header(str(libraries / "module.so"))
     assert header.problem == ""
     assert header.bits == 64
@@ -49,7 +49,7 @@ def test_what_a_module_needs_and_where_it_is_looked_for(libraries: Path) -> None
     }
 
 
-def test_the_old_kind_of_search_path_is_distinguished_from_the_new_kind(tmp_path: Path) -> None:
+def test_rpath_is_distinguished_from_runpath(tmp_path: Path) -> None:
     header = read_header(
         str(build(tmp_path, "a.so", "int a;", "-Wl,-rpath,/there", "-Wl,--disable-new-dtags"))
     )
@@ -83,7 +83,7 @@ def test_exports_are_found_through_either_hash_table(tmp_path: Path, style: str)
         assert len(file.exports_starting("_ZN3c1029", most=3)) == 3
 
 
-def test_a_version_is_part_of_what_is_exported(libraries: Path) -> None:
+def test_version_is_part_of_an_export(libraries: Path) -> None:
     with ElfFile(str(libraries / "libparts.so.1")) as file:
         assert file.header.soname == "libparts.so.1"
         assert set(file.header.defines) == {"PARTS_1.0", "PARTS_2.0"}
@@ -93,12 +93,12 @@ def test_a_version_is_part_of_what_is_exported(libraries: Path) -> None:
         assert not file.exports("hidden")
 
 
-def test_a_library_without_versions_satisfies_any(libraries: Path) -> None:
+def test_library_without_versions_satisfies_any(libraries: Path) -> None:
     with ElfFile(str(libraries / "module.so")) as file:
         assert file.exports("PyInit_module", "ANY_1.0")
 
 
-def test_a_library_without_exports_still_lists_what_it_lacks(tmp_path: Path) -> None:
+def test_library_without_exports_still_lists_undefined_symbols(tmp_path: Path) -> None:
     path = build(
         tmp_path, "silent.so", "extern int away(void); static int (*use)(void) __attribute__((used)) = away;"
     )
@@ -106,7 +106,7 @@ def test_a_library_without_exports_still_lists_what_it_lacks(tmp_path: Path) -> 
         assert [symbol.name for symbol in file.undefined()] == ["away"]
 
 
-def test_files_that_are_no_libraries(tmp_path: Path) -> None:
+def test_other_files_have_a_reason(tmp_path: Path) -> None:
     for name, content, reason in (
         ("empty", b"", "it is empty"),
         ("text", b"hello" * 20, "it is not an ELF file"),
@@ -123,7 +123,7 @@ def test_files_that_are_no_libraries(tmp_path: Path) -> None:
         assert file.read(0, 4) == b""
 
 
-def test_another_processor_and_32_bits_are_named(tmp_path: Path) -> None:
+def test_other_architectures_and_32_bit_files_are_named(tmp_path: Path) -> None:
     plain = struct.pack("=4sBBBB8xHHI", b"\x7fELF", 1, 1, 1, 0, 3, 3, 1) + b"\0" * 40
     (tmp_path / "i386.so").write_bytes(plain)
     assert read_header(str(tmp_path / "i386.so")) == Header(bits=32, machine="i386")
@@ -149,7 +149,7 @@ def _real_libraries() -> list[Path]:
 
 
 @pytest.mark.slow
-def test_real_libraries_are_read_as_pyelftools_reads_them() -> None:
+def test_real_libraries_are_read_as_by_pyelftools() -> None:
     from elftools.elf.dynamic import DynamicSegment
     from elftools.elf.elffile import ELFFile
 

@@ -41,7 +41,7 @@ def taken(machine: Machine, soname: str = NAME, *requirers: Requirer) -> tuple[s
     return (found.path, found.how) if found else None
 
 
-def test_each_place_comes_before_the_next(tmp_path: Path) -> None:
+def test_search_order_is_that_of_the_loader(tmp_path: Path) -> None:
     program = elf(interpreter=LOADER, rpath="$ORIGIN/../lib")
     here = machine(tmp_path, "/env/lib", "/a", "/run", "/cached", "/lib64", program=program, search="/a")
     place(tmp_path, "/etc/ld.so.cache", cache([(NAME, f"/cached/{NAME}")]))
@@ -60,19 +60,19 @@ def test_each_place_comes_before_the_next(tmp_path: Path) -> None:
     assert taken(here, NAME, requirer) == (f"/run/{NAME}", "RUNPATH")
 
 
-def test_all_are_reported_in_order(tmp_path: Path) -> None:
+def test_all_matches_are_listed_in_order(tmp_path: Path) -> None:
     here = machine(tmp_path, "/a", "/b", "/lib64", search="/b:/a")
     assert [found.path for found in Loader(here, PYTHON).all(NAME)] == [
         f"{folder}/{NAME}" for folder in ("/b", "/a", "/lib64")
     ]
 
 
-def test_an_rpath_does_not_count_beside_a_runpath(tmp_path: Path) -> None:
+def test_rpath_is_ignored_next_to_a_runpath(tmp_path: Path) -> None:
     program = elf(interpreter=LOADER, rpath="/a", runpath="/b")
     assert taken(machine(tmp_path, "/a", "/b", program=program)) == (f"/b/{NAME}", "RUNPATH")
 
 
-def test_rpaths_of_those_who_loaded_the_asker_count_and_runpaths_do_not(tmp_path: Path) -> None:
+def test_rpaths_of_requiring_libraries_are_inherited_and_runpaths_are_not(tmp_path: Path) -> None:
     here = machine(tmp_path, "/a", "/b", program=elf(interpreter=LOADER, rpath="/b"))
     inner, outer = Requirer("/i.so"), Requirer("/o.so", rpath="/a")
     assert taken(here, NAME, inner, outer) == (f"/a/{NAME}", "RPATH")
@@ -80,13 +80,13 @@ def test_rpaths_of_those_who_loaded_the_asker_count_and_runpaths_do_not(tmp_path
     assert taken(here, NAME, Requirer("/i.so", runpath="/nowhere"), outer) is None
 
 
-def test_an_empty_entry_is_the_current_folder_and_an_empty_value_is_none(tmp_path: Path) -> None:
+def test_empty_entry_is_the_current_folder_and_an_empty_value_is_none(tmp_path: Path) -> None:
     here = machine(tmp_path, "/job", search="/a:")
     assert taken(here) == (f"/job/{NAME}", "LD_LIBRARY_PATH")
     assert taken(machine(tmp_path / "other", "/job", search="")) is None
 
 
-def test_semicolons_part_entries_too(tmp_path: Path) -> None:
+def test_semicolons_separate_entries(tmp_path: Path) -> None:
     assert taken(machine(tmp_path, "/b", search="/a;/b")) == (f"/b/{NAME}", "LD_LIBRARY_PATH")
 
 
@@ -98,7 +98,7 @@ def test_semicolons_part_entries_too(tmp_path: Path) -> None:
         ("/gone", "dangling link"),
     ],
 )
-def test_what_cannot_be_taken_is_passed_over(tmp_path: Path, content: bytes | str, trouble: str) -> None:
+def test_unloadable_files_are_skipped(tmp_path: Path, content: bytes | str, trouble: str) -> None:
     here = machine(tmp_path, "/b", search="/a:/b")
     place(tmp_path, f"/a/{NAME}", content)
     assert [found.trouble for found in Loader(here, PYTHON).all(NAME)] == [trouble, ""]
@@ -106,13 +106,13 @@ def test_what_cannot_be_taken_is_passed_over(tmp_path: Path, content: bytes | st
 
 
 @pytest.mark.parametrize("content", [b"", b"/* GNU ld script */", b"\x7fELF", LIBRARY[:120]])
-def test_what_is_no_library_ends_the_search(tmp_path: Path, content: bytes) -> None:
+def test_invalid_library_ends_the_search(tmp_path: Path, content: bytes) -> None:
     here = machine(tmp_path, "/b", search="/a:/b")
     place(tmp_path, f"/a/{NAME}", content)
     assert taken(here) is None
 
 
-def test_links_lead_below_the_root(tmp_path: Path) -> None:
+def test_links_are_resolved_below_the_root(tmp_path: Path) -> None:
     here = machine(tmp_path, "/real", search="/a")
     place(tmp_path, f"/a/{NAME}", f"../alternatives/{NAME}")
     place(tmp_path, f"/alternatives/{NAME}", f"/real/{NAME}")
@@ -120,20 +120,20 @@ def test_links_lead_below_the_root(tmp_path: Path) -> None:
     assert here.real(f"/a/{NAME}") == f"/real/{NAME}"
 
 
-def test_a_circle_of_links_ends(tmp_path: Path) -> None:
+def test_circular_link_ends(tmp_path: Path) -> None:
     here = machine(tmp_path, search="/a")
     place(tmp_path, f"/a/{NAME}", f"/b/{NAME}")
     place(tmp_path, f"/b/{NAME}", f"/a/{NAME}")
     assert taken(here) is None
 
 
-def test_a_folder_of_that_name_is_nothing(tmp_path: Path) -> None:
+def test_folder_of_the_same_name_is_skipped(tmp_path: Path) -> None:
     here = machine(tmp_path, "/b", search="/a:/b")
     (tmp_path / "a" / NAME).mkdir(parents=True)
     assert taken(here) == (f"/b/{NAME}", "LD_LIBRARY_PATH")
 
 
-def test_of_the_cache_only_the_first_entry_counts(tmp_path: Path) -> None:
+def test_only_the_first_cache_entry_counts(tmp_path: Path) -> None:
     here = machine(tmp_path, "/second")
     place(tmp_path, "/etc/ld.so.cache", cache([(NAME, f"/first/{NAME}"), (NAME, f"/second/{NAME}")]))
     assert taken(here) is None
@@ -144,7 +144,7 @@ def test_of_the_cache_only_the_first_entry_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("flags", "folder"), [(V3, "/v3"), ("sse2", "/any")])
-def test_entries_for_newer_processors_count_on_them(tmp_path: Path, flags: str, folder: str) -> None:
+def test_cache_entries_for_newer_processors_are_used(tmp_path: Path, flags: str, folder: str) -> None:
     here = machine(tmp_path, "/v4", "/v3", "/any")
     levels = ("x86-64-v4", "x86-64-v3")
     entries = [(NAME, f"/v4/{NAME}", 0), (NAME, f"/v3/{NAME}", 1), (NAME, f"/any/{NAME}")]
@@ -160,7 +160,7 @@ def test_subfolders_for_newer_processors_come_first(tmp_path: Path) -> None:
     assert taken(here) == (f"/a/glibc-hwcaps/x86-64-v3/{NAME}", "LD_LIBRARY_PATH")
 
 
-def test_default_folders_are_those_of_the_loader(tmp_path: Path) -> None:
+def test_default_folders_are_read_from_the_loader(tmp_path: Path) -> None:
     here = machine(tmp_path, "/store/lib", "/lib64")
     place(tmp_path, LOADER, b"\x7fELF\0/etc/ld.so.cache\0/store/lib/\0more\0")
     assert Loader(here, PYTHON).default_folders == ("/store/lib",)
@@ -173,20 +173,20 @@ def test_default_folders_without_the_loader(tmp_path: Path) -> None:
     assert Loader(here, PYTHON).default_folders[0] == "/usr/lib/x86_64-linux-gnu"
 
 
-def test_what_stands_for_folders_is_replaced(tmp_path: Path) -> None:
+def test_dynamic_string_tokens_are_expanded(tmp_path: Path) -> None:
     program = elf(interpreter=LOADER, runpath="${ORIGIN}/../$LIB/$PLATFORM/$OTHER")
     here = machine(tmp_path, "/env/lib64/x86_64/$OTHER", program=program)
     assert taken(here) == (f"/env/lib64/x86_64/$OTHER/{NAME}", "RUNPATH")
 
 
-def test_what_is_preloaded_bears_the_name_already(tmp_path: Path) -> None:
+def test_preloaded_library_satisfies_its_name(tmp_path: Path) -> None:
     here = machine(tmp_path, "/a", search="/a", LD_PRELOAD="/p/other.so libm.so.6:/p/mine.so")
     place(tmp_path, "/p/other.so", elf(soname="libother.so"))
     place(tmp_path, "/p/mine.so", LIBRARY)
     assert taken(here) == ("/p/mine.so", "LD_PRELOAD")
 
 
-def test_a_path_is_no_search(tmp_path: Path) -> None:
+def test_name_with_a_slash_is_a_path(tmp_path: Path) -> None:
     here = machine(tmp_path, "/a", "/job/here", search="/a")
     assert taken(here, f"here/{NAME}") == (f"/job/here/{NAME}", "path")
     assert taken(here, f"/b/{NAME}") is None
@@ -201,19 +201,19 @@ def test_a_path_is_no_search(tmp_path: Path) -> None:
         (elf(interpreter="/lib/ld-musl-x86_64.so.1"), "musl"),
     ],
 )
-def test_programs_that_search_in_no_way_known(tmp_path: Path, program: bytes, why: str) -> None:
+def test_programs_with_an_unknown_loader_are_refused(tmp_path: Path, program: bytes, why: str) -> None:
     with pytest.raises(NoSuchLoader, match=why):
         Loader(machine(tmp_path, program=program), PYTHON)
 
 
-def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_program_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NoSuchLoader, match="No such file"):
         Loader(machine(tmp_path), "/nowhere")
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a compiler")
-def test_the_real_loader_agrees(tmp_path: Path) -> None:
+def test_real_loader_agrees(tmp_path: Path) -> None:
     """A library in many folders, and many values of LD_LIBRARY_PATH: what Python loads is what is said."""
     source = tmp_path / "x.c"
     source.write_text("int x(void) { return 1; }\n")

@@ -48,7 +48,7 @@ def composed(folder: Path, *overrides: str, name: str = "main") -> Composed:
     return compose(Sources([folder]), name, [parse_override(text) for text in overrides])
 
 
-def test_the_files_are_merged_in_order(tmp_path: Path) -> None:
+def test_files_are_merged_in_order(tmp_path: Path) -> None:
     assert composed(tmp_path).after == {
         "kind": "dp",
         "job": {
@@ -64,19 +64,19 @@ def test_the_files_are_merged_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["in the file", "on the command line"])
-def test_another_option_is_chosen(how: str, tmp_path: Path) -> None:
+def test_another_option_is_selected(how: str, tmp_path: Path) -> None:
     given = ["engine_kind=megatron"] if how == "on the command line" else []
     after = composed(tmp_path, *given, name="main" if given else "megatron_main").after
     assert (after["kind"], after["job"]["actor"]["name"]) == ("megatron", "megatron")
 
 
-def test_groups_go_to_other_packages(tmp_path: Path) -> None:
+def test_groups_are_placed_in_other_packages(tmp_path: Path) -> None:
     assert composed(tmp_path, "data=other").after["data"] == {"files": "c"}
     assert composed(tmp_path, "+optim@mine.optim=sgd").after["mine"] == {"optim": {"kind": "sgd"}}
     assert composed(tmp_path, "~data").after.get("data") is None
 
 
-def test_a_line_is_known_for_each_key(tmp_path: Path) -> None:
+def test_each_key_has_its_source_line(tmp_path: Path) -> None:
     origins = composed(tmp_path).origins
     assert origins["job.actor.name"] == f"{tmp_path / 'actor' / 'dp_actor.yaml'}:2"
     assert origins["job.actor.lr"] == f"{tmp_path / 'main.yaml'}:7"
@@ -131,7 +131,7 @@ def test_interpolations_are_followed_or_undetermined(tmp_path: Path) -> None:
         ("defaults: [data: plain, data: other]", "several values"),
     ],
 )
-def test_what_hydra_refuses_to_compose(text: str, why: str, tmp_path: Path) -> None:
+def test_invalid_compositions_are_refused(text: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "main2.yaml").write_text(text)
     with pytest.raises(CompositionError, match=why):
         composed(tmp_path, name="main2")
@@ -143,6 +143,6 @@ def test_unfollowed_parts_are_reported(tmp_path: Path) -> None:
         composed(tmp_path, name="main2")
 
 
-def test_a_group_that_is_not_there_cannot_be_chosen(tmp_path: Path) -> None:
+def test_missing_group_cannot_be_selected(tmp_path: Path) -> None:
     with pytest.raises(CompositionError, match=r"it has actor@job\.actor"):
         composed(tmp_path, "actor=dp_actor")

@@ -79,7 +79,7 @@ def test_keys(text: str, sign: str, key: str, package: str | None) -> None:
         ("a=" + "[" * 500, "nested too deeply"),
     ],
 )
-def test_what_hydra_refuses(text: str, why: str) -> None:
+def test_invalid_overrides_are_refused(text: str, why: str) -> None:
     with pytest.raises(OverrideError, match=why.replace("[", r"\[")):
         parse_override(text)
 

@@ -54,7 +54,7 @@ ATOMS = (
 # fmt: on
 
 
-def test_overrides_are_read_as_hydra_reads_them() -> None:
+def test_overrides_are_parsed_as_by_hydra() -> None:
     dice = random.Random(7)
     texts = [
         dice.choice(["a", "a.b", "+a.b", "++a", "~a", "a@b", "a/b@c"])
@@ -80,7 +80,7 @@ def test_overrides_are_read_as_hydra_reads_them() -> None:
             assert json.dumps(found.value, sort_keys=True) == json.dumps(value, sort_keys=True), text
 
 
-def test_released_configurations_are_composed_as_hydra_composes_them(
+def test_released_configurations_are_composed_as_by_hydra(
     wheel_tree: Callable[[str, str], Path],
 ) -> None:
     requests = []

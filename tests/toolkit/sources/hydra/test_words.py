@@ -13,7 +13,7 @@ plain = some.none() | some.booleans() | some.integers() | some.text("ab'\\ ,[]{}
 
 
 @given(plain | some.lists(plain, max_size=3))
-def test_what_is_written_is_read_again(value: Any) -> None:
+def test_written_word_is_parsed_back(value: Any) -> None:
     assert parse_override(word("a.b", value, "++")).value == value
 
 
@@ -21,5 +21,5 @@ def test_what_is_written_is_read_again(value: Any) -> None:
     ("value", "said"),
     [(0.01, "a=0.01"), ("1", "a='1'"), ({}, "a={}"), ({"x": [True]}, "a={x:[true]}"), (None, "a=null")],
 )
-def test_values_stand_as_hydra_has_them(value: Any, said: str) -> None:
+def test_values_are_written_in_hydra_syntax(value: Any, said: str) -> None:
     assert word("a", value) == said

@@ -33,7 +33,7 @@ def found(source: str, *names: str) -> list[tuple[str, str]]:
         "def f(a=os.environ.get('X_Y')): ...",
     ],
 )
-def test_reading(source: str) -> None:
+def test_reads_of_variables_are_found(source: str) -> None:
     assert found(source) == [("reads", "")]
 
 
@@ -51,7 +51,7 @@ def test_reading(source: str) -> None:
         "envs.X_Y = 1",
     ],
 )
-def test_setting(source: str) -> None:
+def test_writes_of_variables_are_found(source: str) -> None:
     assert found(source) == [("sets", "")]
 
 
@@ -67,14 +67,14 @@ def test_setting(source: str) -> None:
         "{'X_Y': lambda: 1}",
     ],
 )
-def test_naming(source: str) -> None:
+def test_mentions_of_variables_are_found(source: str) -> None:
     assert found(source) == [("names", "")]
 
 
 @pytest.mark.parametrize(
     "source", ["'X_Y'", '"""set X_Y=1"""', "log('set X_Y=1')", "# X_Y", "X_Y = 1", "config.X_Y", "f'X_Y{a}'"]
 )
-def test_neither(source: str) -> None:
+def test_other_code_is_not_reported(source: str) -> None:
     assert found(source) == []
 
 
@@ -87,10 +87,10 @@ environment_variables: dict = {
 """
 
 
-def test_an_entry_of_the_table_is_read_by_whoever_asks_for_it() -> None:
+def test_entry_of_a_table_has_its_reader() -> None:
     assert list(mentions(ast.parse(TABLE), frozenset({"OLD"}))) == [Mention("OLD", 4, "tables", "NEW")]
 
 
-def test_an_entry_under_its_own_name() -> None:
+def test_entry_with_its_own_name_is_found() -> None:
     assert ("tables", "X_Y") in found(TABLE)
     assert not [use for use, _ in found(TABLE) if use == "reads"]

@@ -44,27 +44,27 @@ def answer(source: str, /, **arguments: Any) -> Any:
         ("import os\n return os", {}, UNCLEAR),
     ],
 )
-def test_answers(body: str, arguments: dict[str, Any], expected: Any) -> None:
+def test_function_results_are_computed(body: str, arguments: dict[str, Any], expected: Any) -> None:
     assert answer(f"def f(cls, size, c, secret):\n {body}\n", **arguments) == expected
 
 
-def test_one_operand_may_decide() -> None:
+def test_single_operand_may_decide() -> None:
     assert answer("def f(a):\n return unknown() and a\n", a=False) is False
     assert answer("def f(a):\n return unknown() or a\n", a=True) is True
     assert answer("def f(a):\n return unknown() or a\n", a=False) is UNCLEAR
 
 
-def test_where_a_condition_is_unclear_only_a_shared_answer_counts() -> None:
+def test_unclear_condition_keeps_only_a_common_result() -> None:
     source = "def f(a):\n if unknown():\n  b = 1\n else:\n  b = {}\n return {}\n"
     assert answer(source.format(1, "b"), a=0) == 1
     assert answer(source.format(2, "b"), a=0) is UNCLEAR
     assert answer(source.format(2, "a"), a=0) == 0
 
 
-def test_true_is_not_taken_for_one() -> None:
+def test_true_is_not_equated_with_the_number_one() -> None:
     assert answer("def f():\n if unknown():\n  return True\n return 1\n") is UNCLEAR
 
 
-def test_a_long_chain_of_unclear_branches_ends() -> None:
+def test_long_chain_of_unclear_branches_ends() -> None:
     chain = "".join(f" if unknown():\n  x = {number}\n" for number in range(60))
     assert answer(f"def f():\n{chain} return 1\n") is UNCLEAR

@@ -56,23 +56,21 @@ def called(text: str, folder: Path, environ: Mapping[str, Any] | None = None, **
         ("return dict({'a': 1}, b=2)", {"a": 1, "b": 2}),
     ],
 )  # fmt: skip
-def test_what_is_known_is_computed(body: str, answer: Any, tmp_path: Path) -> None:
+def test_known_values_are_computed(body: str, answer: Any, tmp_path: Path) -> None:
     assert called(f"def f():\n    {body}\n", tmp_path) == answer
 
 
 @pytest.mark.parametrize(
     "change", ["d['a'] = '2'", "d.pop('a')", "d.update({'a': '2'})", "del d['a']", "d = {'a': '2'}"]
 )
-def test_what_stands_under_an_unclear_condition_makes_unclear_what_it_changes(
-    change: str, tmp_path: Path
-) -> None:
+def test_condition_with_unknown_outcome_makes_its_assignments_unknown(change: str, tmp_path: Path) -> None:
     text = f"def f():\n    d = {{'a': '1', 'b': '1'}}\n    if unknown():\n        {change}\n    return d\n"
     found = called(text, tmp_path)
     assert found["a"] is UNCLEAR
     assert found.get("b") in ("1", UNCLEAR)
 
 
-def test_what_is_made_under_an_unclear_condition_is_clear_in_itself(tmp_path: Path) -> None:
+def test_value_created_under_an_unclear_condition_is_clear(tmp_path: Path) -> None:
     text = """
         def inner():
             d = {}
@@ -87,12 +85,12 @@ def test_what_is_made_under_an_unclear_condition_is_clear_in_itself(tmp_path: Pa
     assert called(text, tmp_path)["a"] == "1"
 
 
-def test_entries_that_are_not_known_leave_a_dictionary_open(tmp_path: Path) -> None:
+def test_unknown_entries_leave_a_dictionary_open(tmp_path: Path) -> None:
     found = called("def f():\n    return {'a': '1', **unknown()}\n", tmp_path)
     assert (dict(found), found.open) == ({"a": "1"}, True)
 
 
-def test_the_environment_is_read_and_changed(tmp_path: Path) -> None:
+def test_environment_is_read_and_changed(tmp_path: Path) -> None:
     text = """
         import os
 
@@ -104,17 +102,17 @@ def test_the_environment_is_read_and_changed(tmp_path: Path) -> None:
     assert called(text, tmp_path, {"GIVEN": "1"}) == ["1", "1", False]
 
 
-def test_a_text_that_is_not_shown_exists_all_the_same(tmp_path: Path) -> None:
+def test_hidden_text_is_known_to_be_set(tmp_path: Path) -> None:
     text = "import os\n\ndef f():\n    x = os.environ.get('SECRET')\n    return x is not None, x == '1'\n"
     assert called(text, tmp_path, {"SECRET": SOME_TEXT}) == [True, UNCLEAR]
 
 
-def test_names_are_found_in_other_modules_of_the_tree(tmp_path: Path) -> None:
+def test_names_are_resolved_in_other_modules(tmp_path: Path) -> None:
     text = "from job.values import A\nfrom job import values\n\ndef f():\n    return A, values.B['c']\n"
     assert called(text, tmp_path, values="A = 'a'\nB = {'c': A + 'd'}\n") == ["a", "ad"]
 
 
-def test_methods_and_those_above_them(tmp_path: Path) -> None:
+def test_inherited_methods_are_followed(tmp_path: Path) -> None:
     text = """
         class Base:
             def give(self):
@@ -140,7 +138,7 @@ def test_each_entry_records_the_line_that_wrote_it(tmp_path: Path) -> None:
     assert {name: line for name, (_, line) in found.places.items()} == {"a": 3, "b": 5}
 
 
-def test_a_program_is_followed_until_a_hook_has_seen_enough(tmp_path: Path) -> None:
+def test_program_is_followed_until_a_hook_stops_it(tmp_path: Path) -> None:
     text = """
         import ray
 
@@ -182,7 +180,7 @@ def test_a_program_is_followed_until_a_hook_has_seen_enough(tmp_path: Path) -> N
         "def f():\n    x: int\n    x += 1\n    return x[0:1] if x else -x\n",
     ],
 )
-def test_odd_code_ends_without_a_mistake(text: str, tmp_path: Path) -> None:
+def test_odd_code_causes_no_error(text: str, tmp_path: Path) -> None:
     follow = Follow(tree(tmp_path, main=text, other="from job.main import f\n"), Table(), lambda *_: UNCLEAR)
     module = follow.module("job.main")
     assert module is not None
@@ -191,5 +189,5 @@ def test_odd_code_ends_without_a_mistake(text: str, tmp_path: Path) -> None:
         follow.call(function)
 
 
-def test_a_file_that_is_no_python_is_no_module(tmp_path: Path) -> None:
+def test_invalid_python_is_not_a_module(tmp_path: Path) -> None:
     assert Follow(tree(tmp_path, main="def"), Table(), lambda *_: UNCLEAR).module("job.main") is None

@@ -89,7 +89,7 @@ def sources(tmp_path: Path) -> Sources:
         ("BeeTokenizerFast", "lib.models.bee.modeling_bee"),
     ],
 )
-def test_a_name_is_served_from_the_module_that_defines_it(sources: Sources, name: str, home: str) -> None:
+def test_lazy_name_resolves_to_its_defining_module(sources: Sources, name: str, home: str) -> None:
     answer = sources.import_name("lib", name)
     assert isinstance(answer, Present)
     assert isinstance(answer.definition, Class)
@@ -97,11 +97,11 @@ def test_a_name_is_served_from_the_module_that_defines_it(sources: Sources, name
 
 
 @pytest.mark.parametrize("name", ["Nothing", "Hidden", "Draft", "ForTypesOnly"])
-def test_a_name_that_is_not_served_is_missing(sources: Sources, name: str) -> None:
+def test_unlisted_name_is_missing(sources: Sources, name: str) -> None:
     assert isinstance(sources.import_name("lib", name), Missing)
 
 
-def test_a_package_below_serves_what_its_own_files_export(sources: Sources) -> None:
+def test_subpackage_exports_its_own_files(sources: Sources) -> None:
     assert isinstance(sources.import_name("lib.models.bee", "BeeModel"), Present)
     assert isinstance(sources.import_name("lib.models.bee", "modeling_bee"), Present)
     assert isinstance(sources.import_name("lib.models.bee", "BaseConfig"), Missing)
@@ -116,13 +116,13 @@ def test_a_package_below_serves_what_its_own_files_export(sources: Sources) -> N
         "structure = other",
     ],
 )
-def test_a_structure_that_cannot_be_read_leaves_every_other_name_open(tmp_path: Path, structure: str) -> None:
+def test_unreadable_structure_leaves_other_names_open(tmp_path: Path, structure: str) -> None:
     text = f"import sys\n{structure}\nsys.modules[__name__] = _LazyModule(__name__, __file__, structure)\n"
     sources = Sources([SourceTree(write(tmp_path / "lib", {"__init__.py": text}), "lib")])
     assert isinstance(sources.import_name("lib", "Anything"), Unresolved)
 
 
-def test_a_name_that_the_table_promises_and_no_file_defines_is_there_all_the_same(tmp_path: Path) -> None:
+def test_listed_name_without_a_source_file_exists(tmp_path: Path) -> None:
     text = "import sys\nsys.modules[__name__] = _LazyModule(__name__, __file__, table)\n"
     files = {"__init__.py": f"table = {{'_C': ['Compiled']}}\n{text}"}
     answer = Sources([SourceTree(write(tmp_path / "lib", files), "lib")]).import_name("lib", "Compiled")
@@ -130,7 +130,7 @@ def test_a_name_that_the_table_promises_and_no_file_defines_is_there_all_the_sam
     assert isinstance(answer.definition, Opaque)
 
 
-def test_a_module_that_the_package_makes_at_run_time_is_no_miss(tmp_path: Path) -> None:
+def test_module_created_at_run_time_is_not_missing(tmp_path: Path) -> None:
     text = """
         import sys, types
         def _alias(alias, target):
@@ -147,14 +147,14 @@ def test_a_module_that_the_package_makes_at_run_time_is_no_miss(tmp_path: Path) 
     assert isinstance(sources.import_name("lib.older_place", "A"), Missing)
 
 
-def test_a_star_import_for_type_checkers_binds_nothing(tmp_path: Path) -> None:
+def test_star_import_for_type_checkers_binds_nothing(tmp_path: Path) -> None:
     text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .part import *\n"
     files = {"__init__.py": text, "part.py": "class A: ...\n"}
     sources = Sources([SourceTree(write(tmp_path / "lib", files), "lib")])
     assert isinstance(sources.import_name("lib", "A"), Missing)
 
 
-def test_a_package_that_imports_its_own_part_means_the_module(tmp_path: Path) -> None:
+def test_package_importing_its_own_submodule_binds_the_module(tmp_path: Path) -> None:
     files = {
         "__init__.py": "from lib import part\nfrom lib.part import get\nfrom lib.named import named\n",
         "part.py": "def get(): ...\n",

@@ -61,7 +61,7 @@ def options(tmp_path) -> ParserOptions:
     return found
 
 
-def test_the_names_are_those_that_argparse_has(options, tmp_path, monkeypatch):
+def test_option_names_are_those_of_argparse(options, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     for name in [name for name in sys.modules if name.partition(".")[0] == "app"]:
         monkeypatch.delitem(sys.modules, name)
@@ -76,12 +76,12 @@ def test_the_names_are_those_that_argparse_has(options, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("given", ["--max-model-len", "--max_model_len", "--max-mod", "--no-stats", "--help"])
-def test_what_argparse_accepts_is_taken(options, given):
+def test_options_accepted_by_argparse_are_accepted(options, given):
     assert options.takes(given)
 
 
 @pytest.mark.parametrize("given", ["--gone", "--no-gone", "--max-model-length", "--part-of-it"])
-def test_what_it_refuses_is_not(options, given):
+def test_options_rejected_by_argparse_are_rejected(options, given):
     assert not options.takes(given)
 
 
@@ -92,7 +92,7 @@ def test_what_it_refuses_is_not(options, given):
         ("class P:\n    def add_argument(self, *a):\n        super().add_argument(*a)", True),
     ],
 )
-def test_options_that_are_computed_leave_the_answer_open(tmp_path, text, expected):
+def test_computed_options_leave_the_list_incomplete(tmp_path, text, expected):
     tree = SourceTree(write(tmp_path / "app", {"cli.py": dedent(text)}), "app")
     found = parser_options(tree, "app.cli")
     assert found is not None
@@ -100,5 +100,5 @@ def test_options_that_are_computed_leave_the_answer_open(tmp_path, text, expecte
 
 
 @pytest.mark.parametrize("files", [{"a.py": ""}, {"cli.py": "def"}])
-def test_without_the_command_or_with_a_broken_one_nothing_is_reported(tmp_path, files):
+def test_missing_or_broken_command_gives_no_options(tmp_path, files):
     assert parser_options(SourceTree(write(tmp_path / "app", files), "app"), "app.cli") is None

@@ -162,7 +162,7 @@ def test_uncertain_faults_are_not_reported(tmp_path: Path, body: str) -> None:
     assert refused(tmp_path, body) is None
 
 
-def test_a_message_is_shown_with_its_values(tmp_path: Path) -> None:
+def test_message_is_shown_with_its_values(tmp_path: Path) -> None:
     found = refused(tmp_path, "omega_conf_to_dataclass(config.actor)")
     assert found is not None
     assert found.text == "3 is no multiple of 2"
@@ -222,7 +222,7 @@ def later(tmp_path: Path) -> Callable[[], Follower]:
     ("method", "raised"),
     [("fit", "TypeError"), ("start", "ValueError"), ("left", ""), ("guarded", "")],
 )
-def test_a_loop_is_gone_through_once_and_what_may_not_run_raises_nothing(
+def test_loop_is_entered_once_and_uncertain_code_raises_nothing(
     later: Callable[[], Follower], method: str, raised: str
 ) -> None:
     follower = later()
@@ -242,7 +242,7 @@ def test_a_loop_is_gone_through_once_and_what_may_not_run_raises_nothing(
     ("given", "words"),
     [({"lr": 1}, ""), ({"lr": -1}, "Invalid learning rate: -1"), ({"eps": 1}, "unexpected keyword argument 'eps'")],
 )  # fmt: skip
-def test_an_object_is_made_with_arguments(
+def test_object_is_constructed_with_arguments(
     later: Callable[[], Follower], given: dict[str, Any], words: str
 ) -> None:
     follower = later()
@@ -256,7 +256,7 @@ def test_an_object_is_made_with_arguments(
     assert words in refused.value.refusal.text
 
 
-def test_a_variable_is_none_of_the_choices(later: Callable[[], Follower]) -> None:
+def test_variable_with_an_invalid_choice_is_refused(later: Callable[[], Follower]) -> None:
     follower = later()
     for known, refuses in ((["SLOW"], True), (["FAST"], False)):
         read = follower.call(follower.definitions.named("pack.later.choices"), ("MODE", known), {})

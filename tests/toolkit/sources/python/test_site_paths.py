@@ -60,21 +60,21 @@ def test_a_value_is_shown_or_omitted_with_a_reason(tmp_path: Path, written: str,
     assert found.line == 3
 
 
-def test_the_file_s_own_folder_is_known(tmp_path: Path) -> None:
+def test_folder_of_the_file_is_known(tmp_path: Path) -> None:
     found = read(
         tmp_path, "A = Path(__file__).resolve().parent\nB = os.path.dirname(os.path.abspath(__file__))\n"
     )
     assert {one.path for one in found.values()} == {str(tmp_path)}
 
 
-def test_nothing_is_run(tmp_path: Path) -> None:
+def test_file_is_not_executed(tmp_path: Path) -> None:
     found = read(tmp_path, f'import os\nX = open("{tmp_path}/made", "w").name\nY = "/y"\n')
     assert found["X"].path is None
     assert found["Y"].path == "/y"
     assert not (tmp_path / "made").exists()
 
 
-def test_the_last_value_counts_and_conditions_are_shown(tmp_path: Path) -> None:
+def test_last_value_wins_and_conditions_are_shown(tmp_path: Path) -> None:
     found = read(
         tmp_path,
         'A = "/old"\nA = "/new"\nB = "/b"\nif A:\n    B = "/c"\nC: str = "/c"\nD = "/d"\nD += "/e"\n',
@@ -85,17 +85,17 @@ def test_the_last_value_counts_and_conditions_are_shown(tmp_path: Path) -> None:
     assert found["D"].path is None
 
 
-def test_what_follows_an_unknown_value_is_unknown(tmp_path: Path) -> None:
+def test_value_derived_from_an_unknown_one_is_unknown(tmp_path: Path) -> None:
     found = read(tmp_path, 'A = "/a"\nA = f()\nB = A + "/b"\n')
     assert "needs A" in found["B"].why
 
 
-def test_secrets_stay_where_they_are(tmp_path: Path) -> None:
+def test_secrets_are_not_imported(tmp_path: Path) -> None:
     found = read(tmp_path, 'HF_TOKEN = "/hf_abcdefghijklmnopqrstuvwxyz012345"\nAPI_KEY = "sk/abc"\n')
     assert all(one.path is None and "secret" in one.why for one in found.values())
 
 
-def test_what_is_no_python_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_invalid_python_is_refused_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not valid Python"):
         read(tmp_path, "MODEL = = 3\n")
     with pytest.raises(UsageError, match="cannot be read"):

@@ -27,20 +27,20 @@ def sources(tmp_path: Path):
     return make
 
 
-def test_a_function_is_found_where_it_is_defined(sources):
+def test_function_is_found_at_its_definition(sources):
     answer = sources(a="def f(x): ...").resolve("pkg.a.f")
     assert isinstance(answer, Present)
     assert isinstance(answer.definition, Function)
 
 
-def test_a_name_that_a_module_does_not_bind_is_missing(sources):
+def test_unbound_name_is_missing(sources):
     answer = sources(a="x = 1").resolve("pkg.a.y")
     assert isinstance(answer, Missing)
     assert answer.what == "name"
     assert answer.read_from.endswith("a.py")
 
 
-def test_a_module_without_a_file_is_missing(sources):
+def test_module_without_a_file_is_missing(sources):
     answer = sources(a="").resolve("pkg.b")
     assert isinstance(answer, Missing)
     answer = sources(a="").import_module("pkg.b.c")
@@ -48,12 +48,12 @@ def test_a_module_without_a_file_is_missing(sources):
     assert answer.what == "module"
 
 
-def test_a_compiled_module_is_there_and_its_contents_are_unknown(sources):
+def test_compiled_module_exists_with_unknown_content(sources):
     assert isinstance(sources(a="").import_module("pkg.native"), Present)
     assert isinstance(sources(a="").import_name("pkg.native", "f"), Unresolved)
 
 
-def test_a_name_that_looks_compiled_is_never_called_missing(sources):
+def test_name_that_looks_compiled_is_never_missing(sources):
     made = sources(a="")
     assert isinstance(made.import_module("pkg._C"), Unresolved)
     assert isinstance(made.import_name("pkg", "_C"), Unresolved)
@@ -61,7 +61,7 @@ def test_a_name_that_looks_compiled_is_never_called_missing(sources):
 
 
 @pytest.mark.parametrize("where", ["pkg", "pkg.a"])
-def test_a_private_name_is_not_taken_for_a_compiled_module(sources, where):
+def test_private_name_is_not_a_compiled_module(sources, where):
     assert isinstance(sources(a="").import_name(where, "_helper"), Missing)
 
 
@@ -79,24 +79,24 @@ def test_a_private_name_is_not_taken_for_a_compiled_module(sources, where):
         "for i in range(2):\n    from pkg.b import thing",
     ],
 )
-def test_a_re_export_leads_to_the_definition(sources, text):
+def test_reexport_resolves_to_the_definition(sources, text):
     answer = sources(a=text, b="class thing: ...").resolve("pkg.a.thing")
     assert isinstance(answer, Present)
     assert isinstance(answer.definition, Class)
     assert answer.definition.module == "pkg.b"
 
 
-def test_all_limits_a_star_import(sources):
+def test_dunder_all_limits_a_star_import(sources):
     made = sources(a="from pkg.b import *", b="__all__ = ['x']\nx = y = 1")
     assert isinstance(made.resolve("pkg.a.x"), Present)
     assert isinstance(made.resolve("pkg.a.y"), Missing)
 
 
-def test_a_star_import_from_elsewhere_may_bind_anything(sources):
+def test_star_import_from_another_package_may_bind_anything(sources):
     assert isinstance(sources(a="from numpy import *").resolve("pkg.a.x"), Unresolved)
 
 
-def test_a_name_for_type_checkers_alone_is_missing(sources):
+def test_name_imported_only_for_type_checkers_is_missing(sources):
     text = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from pkg.b import thing"
     assert isinstance(sources(a=text, b="thing = 1").resolve("pkg.a.thing"), Missing)
 
@@ -110,7 +110,7 @@ def __getattr__(name):
 """
 
 
-def test_a_lazy_table_is_read_and_is_no_wildcard(sources):
+def test_lazy_table_is_read_and_is_not_a_wildcard(sources):
     made = sources(__init__=LAZY, b="class thing: ...\nclass other: ...")
     for name in ("thing", "other"):
         answer = made.resolve(f"pkg.{name}")
@@ -119,7 +119,7 @@ def test_a_lazy_table_is_read_and_is_no_wildcard(sources):
     assert isinstance(made.resolve("pkg.nothing"), Missing)
 
 
-def test_a_getattr_that_computes_leaves_the_question_open(sources):
+def test_computing_getattr_leaves_the_result_open(sources):
     made = sources(a="def __getattr__(name):\n    return find(name)")
     assert isinstance(made.resolve("pkg.a.x"), Unresolved)
 
@@ -127,31 +127,31 @@ def test_a_getattr_that_computes_leaves_the_question_open(sources):
 @pytest.mark.parametrize(
     "text", ["globals()['x'] = 1", "globals().update(x=1)", "import sys\nsys.modules[__name__] = f()"]
 )
-def test_names_bound_at_run_time_leave_the_question_open(sources, text):
+def test_names_bound_at_run_time_leave_the_result_open(sources, text):
     assert isinstance(sources(a=text).resolve("pkg.a.y"), Unresolved)
 
 
-def test_a_lazy_loader_binds_the_name_that_it_is_assigned_to_and_no_other(sources):
+def test_lazy_loader_binds_only_its_target(sources):
     made = sources(a='models = LazyLoader("models", globals(), "pkg.b")')
     assert isinstance(made.resolve("pkg.a.models"), Present)
     assert isinstance(made.resolve("pkg.a.y"), Missing)
 
 
-def test_a_global_statement_binds_a_name(sources):
+def test_global_statement_binds_a_name(sources):
     assert isinstance(sources(a="def f():\n    global x\n    x = 1").resolve("pkg.a.x"), Present)
 
 
-def test_imports_in_a_circle_end(sources):
+def test_circular_imports_end(sources):
     made = sources(a="from pkg.b import x", b="from pkg.a import x")
     assert isinstance(made.resolve("pkg.a.x"), Unresolved)
 
 
-def test_a_thing_from_elsewhere_is_external(sources):
+def test_object_from_another_package_is_external(sources):
     answer = sources(a="from torch import nn").resolve("pkg.a.nn.Module")
     assert answer == Present(External("torch.nn.Module"))
 
 
-def test_members_come_from_bases_in_other_files(sources):
+def test_members_are_inherited_from_other_files(sources):
     made = sources(
         a="from pkg.b import Base\nclass A(Base):\n    x: int = 0",
         b="class Base:\n    def f(self):\n        self.y = 1",
@@ -173,13 +173,13 @@ def test_members_come_from_bases_in_other_files(sources):
         "if g():\n            self.z = 1",
     ],
 )
-def test_what_a_method_stores_is_a_member(sources, text):
+def test_attribute_stored_by_a_method_is_a_member(sources, text):
     made = sources(a=f"class A:\n    def f(self):\n        {text}")
     assert isinstance(made.resolve("pkg.a.A.z"), Present)
 
 
 @pytest.mark.parametrize("text", ["return self.__dict__", "x = self.__dict__.copy()", "x = f'{vars(self)}'"])
-def test_a_method_that_reads_its_own_dict_adds_nothing(sources, text):
+def test_method_that_reads_its_dict_adds_no_members(sources, text):
     made = sources(a=f"class A:\n    def f(self):\n        {text}")
     assert isinstance(made.resolve("pkg.a.A.z"), Missing)
 
@@ -199,7 +199,7 @@ def test_a_method_that_reads_its_own_dict_adds_nothing(sources, text):
         "class A:\n    if X:\n        y = 1",
     ],
 )
-def test_a_class_that_may_have_more_attributes_is_never_reported(sources, text):
+def test_class_with_possible_dynamic_attributes_is_unresolved(sources, text):
     assert isinstance(sources(a=text).resolve("pkg.a.A.z"), Unresolved)
 
 
@@ -215,7 +215,7 @@ def parameters(made: Sources, name: str) -> list[str] | None:
     )
 
 
-def test_a_dataclass_takes_its_fields_and_those_of_its_bases(sources):
+def test_dataclass_accepts_its_own_and_inherited_fields(sources):
     made = sources(
         a="""
         from dataclasses import dataclass, field
@@ -255,7 +255,7 @@ def config(cls=None, **more):
         ("from .ignores import config\n@config\nclass A:\n    x: int", True),
     ],
 )
-def test_a_decorator_makes_a_dataclass_and_decides_whether_other_keywords_are_refused(sources, text, others):
+def test_decorator_creates_a_dataclass_and_may_forbid_other_keywords(sources, text, others):
     made = sources(
         a=text, b="def same(cls): return cls", forbids=DECORATOR % "'forbid'", ignores=DECORATOR % "'ignore'"
     )
@@ -265,7 +265,7 @@ def test_a_decorator_makes_a_dataclass_and_decides_whether_other_keywords_are_re
     assert not found[0].more_positional
 
 
-def test_a_struct_takes_its_fields(sources):
+def test_struct_accepts_its_fields(sources):
     assert parameters(
         sources(a="import msgspec\nclass A(msgspec.Struct, omit_defaults=True):\n    x: int = 0"), "pkg.a.A"
     ) == ["x"]
@@ -281,7 +281,7 @@ def test_a_struct_takes_its_fields(sources):
         "class A:\n    @strange\n    def __init__(self, x): ...",
     ],
 )
-def test_a_constructor_that_cannot_be_read_is_unknown(sources, text):
+def test_unreadable_constructor_is_unknown(sources, text):
     assert parameters(sources(a=text), "pkg.a.A") is None
 
 
@@ -297,23 +297,23 @@ def test_a_constructor_that_cannot_be_read_is_unknown(sources, text):
         b"-" * 100_000 + b"1",
     ],
 )
-def test_a_source_that_cannot_be_parsed_is_unreadable_and_never_raises(source):
+def test_unparsable_source_is_unreadable_and_never_raises(source):
     found = parse(source, Path("x.py"))
     assert isinstance(found, Unreadable) or found.body is not None
 
 
-def test_deep_chains_are_left_unread(sources):
+def test_deeply_nested_expressions_cause_no_error(sources):
     deep = "x = " + "+".join(["a"] * 3000)
     answer = sources(a=deep).resolve("pkg.a.x")
     assert isinstance(answer, (Present, Unresolved))
 
 
 @pytest.mark.parametrize("text", ["", "a b", "(", "x = 1", "\x00"])
-def test_what_is_no_expression_gives_nothing(text):
+def test_invalid_expression_gives_none(text):
     assert parse_expression(text) is None
 
 
-def test_sources_in_other_encodings_and_line_ends_are_read(tmp_path):
+def test_other_encodings_and_line_endings_are_read(tmp_path):
     for number, source in enumerate((b"\xef\xbb\xbfx = 1\r\n", b"# coding: latin-1\nx = '\xe9'\n", b"x = 1")):
         path = tmp_path / f"m{number}.py"
         path.write_bytes(source)
@@ -322,7 +322,7 @@ def test_sources_in_other_encodings_and_line_ends_are_read(tmp_path):
         assert not isinstance(parse(content, path), Unreadable)
 
 
-def test_an_unreadable_file_has_a_reason(tmp_path):
+def test_unreadable_file_has_a_reason(tmp_path):
     assert isinstance(read(tmp_path / "none.py"), Unreadable)
     assert isinstance(read(tmp_path), Unreadable)
 
@@ -349,7 +349,7 @@ def test_definitions_are_found_by_text(tmp_path):
     assert definitions(tree, ["X", "y", "z"]) == {"X": ("pkg.a", "pkg.b"), "y": ("pkg.b",), "z": ()}
 
 
-def test_nothing_is_searched_when_nothing_is_missing(tmp_path):
+def test_no_names_need_no_search(tmp_path):
     assert definitions(SourceTree(tmp_path / "none", "pkg"), []) == {}
 
 
@@ -367,9 +367,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, folder: Path, why: int = errno.EACCE
 
 @pytest.mark.parametrize("why", [errno.EACCES, errno.EIO, errno.ELOOP, errno.ESTALE])
 @pytest.mark.parametrize("name", ["pkg.sub", "pkg.sub.a", "pkg.sub.a.b"])
-def test_what_lies_in_a_folder_that_may_not_be_read_is_hidden_and_never_absent(
-    tmp_path, monkeypatch, name, why
-):
+def test_content_of_an_unreadable_folder_is_hidden_and_not_absent(tmp_path, monkeypatch, name, why):
     write(tmp_path / "pkg", {"sub/a.py": "x = 1"})
     refuse(monkeypatch, tmp_path / "pkg" / "sub", why)
     made = Sources([SourceTree(tmp_path / "pkg", "pkg")])
@@ -383,14 +381,14 @@ def test_what_lies_in_a_folder_that_may_not_be_read_is_hidden_and_never_absent(
     assert isinstance(made.import_module("pkg.gone"), Missing)
 
 
-def test_no_folder_and_a_file_in_its_place_are_absent(tmp_path):
+def test_missing_folder_or_file_in_its_place_is_absent(tmp_path):
     tree = SourceTree(write(tmp_path / "pkg", {"a.py": ""}), "pkg")
     assert tree.locate("pkg.gone.b") is None
     assert tree.locate("pkg.a.b") is None
     assert tree.locate("pkg." + 300 * "x") is None
 
 
-def test_an_unreadable_file_is_reported_with_the_response(sources):
+def test_unreadable_file_is_reported_with_the_result(sources):
     made = sources(a="from pkg.b import thing", b="def half(:", c="thing = 1")
     made.import_name("pkg.c", "thing")
     assert made.touched == set()
@@ -409,7 +407,7 @@ def test_an_obstacle_is_reported(source, by):
     assert found.by == by
 
 
-def test_a_package_is_a_module(sources):
+def test_package_is_a_module(sources):
     answer = sources(a="").resolve("pkg")
     assert isinstance(answer, Present)
     assert isinstance(answer.definition, Module)
