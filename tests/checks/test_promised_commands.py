@@ -25,7 +25,7 @@ def said(check: Check) -> str:
     return "\n".join([*code, *(finding.remedy for finding in findings)])
 
 
-def test_every_command_that_a_rule_names_exists() -> None:
+def test_every_command_named_by_a_rule_exists() -> None:
     for check in KNOWN.checks:
         for words in _COMMAND.findall(said(check)):
             command: click.Command = cli

@@ -71,7 +71,7 @@ def is_judged(signature: Signature, log: str, *, speaks: bool) -> None:
         assert signature.code not in found or not signature.code, log
 
 
-def test_what_each_example_shows_is_kept_of_a_long_log_too() -> None:
+def test_evidence_of_each_example_is_kept_in_a_long_log() -> None:
     lost = [
         (signature.code, example.log)
         for signature in ALL
@@ -83,7 +83,7 @@ def test_what_each_example_shows_is_kept_of_a_long_log_too() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("prefix", [RAY, RANK, ENGINE], ids=["Ray", "rank", "engine"])
-def test_it_is_found_among_noise_and_consequences(prefix: str) -> None:
+def test_example_is_found_among_noise_and_consequences(prefix: str) -> None:
     examples = {
         one.examples[0].log: one.code
         for one in ALL
@@ -98,7 +98,7 @@ def test_it_is_found_among_noise_and_consequences(prefix: str) -> None:
 
 
 @pytest.mark.slow
-def test_it_is_found_as_other_releases_word_it() -> None:
+def test_example_is_found_in_the_wording_of_other_releases() -> None:
     wrong = {
         log: found
         for codes, log in VARIANTS
@@ -107,14 +107,14 @@ def test_it_is_found_as_other_releases_word_it() -> None:
     assert wrong == {}
 
 
-def test_every_code_is_that_of_a_rule_or_one_of_its_own() -> None:
+def test_every_code_belongs_to_a_rule_or_to_logs() -> None:
     known = {check.code for check in registry.load().checks}
     assert {one.code for one in ALL if one.code and not one.code.startswith(OWN)} <= known
     own = {one.code for one in ALL if one.code.startswith(OWN)}
     assert not own & known
 
 
-def test_each_has_a_remedy_and_a_matching_example() -> None:
+def test_every_signature_has_a_remedy_and_a_matching_example() -> None:
     for one in ALL:
         assert any(example.speaks for example in one.examples), one.title
         assert one.remedy or not one.code, one.title
@@ -152,12 +152,12 @@ def superfluous(one: Signature) -> list[tuple[Pattern, Pattern]]:
         ('"took {>60} s", "took {>70} s"', 0),
     ],
 )
-def test_a_pattern_that_decides_nothing_is_seen(patterns: str, count: int) -> None:
+def test_superfluous_pattern_is_detected(patterns: str, count: int) -> None:
     (one,) = signatures_in(f'[[signature]]\ntitle = "x"\ncode = "A101"\npatterns = [{patterns}]', "x.toml")
     assert len(superfluous(one)) == count
 
 
-def test_each_pattern_decides_something() -> None:
+def test_each_pattern_is_decisive() -> None:
     assert [(one.title, each) for one in ALL for each in superfluous(one)] == []
 
 
@@ -213,7 +213,7 @@ HARMLESS = {
 
 
 @pytest.mark.parametrize("said", HARMLESS.values(), ids=HARMLESS)
-def test_what_healthy_runs_say_too_is_never_the_cause(said: str) -> None:
+def test_message_of_healthy_runs_is_never_the_cause(said: str) -> None:
     for behind in (
         "",
         DRIVER_SAW_IT,
@@ -224,7 +224,7 @@ def test_what_healthy_runs_say_too_is_never_the_cause(said: str) -> None:
 
 
 @pytest.mark.parametrize("log", ORDINARY.values(), ids=ORDINARY)
-def test_an_ordinary_fault_is_given_no_cause_in_the_environment(log: str) -> None:
+def test_ordinary_fault_has_no_environment_cause(log: str) -> None:
     for said in (
         log,
         told_by(log),
@@ -234,7 +234,7 @@ def test_an_ordinary_fault_is_given_no_cause_in_the_environment(log: str) -> Non
         assert named(judged(said)) == ()
 
 
-def test_a_warning_before_an_ordinary_fault_is_not_its_cause() -> None:
+def test_warning_before_an_ordinary_fault_is_not_its_cause() -> None:
     before = (
         "(raylet) file_system_monitor.cc:1: /tmp/ray/session_1 is over 95% full, available space: 42 GB\n"
     )
@@ -243,18 +243,18 @@ def test_a_warning_before_an_ordinary_fault_is_not_its_cause() -> None:
     assert [one.signature.code for one in reading.hints if one.signature] == ["HOST106"]
 
 
-def test_the_stronger_of_two_faults_is_the_first_cause() -> None:
+def test_stronger_of_two_faults_is_the_first_cause() -> None:
     threads = f"{RAY}OpenBLAS blas_thread_init: pthread_create failed for thread 3 of 64: Resource temporarily unavailable\n"
     register = "(raylet) Some workers of the worker process(1) have not registered within the timeout.\n"
     assert named(judged(register + threads + DRIVER_SAW_IT))[:1] == ("HOST102",)
     assert named(judged(register + DRIVER_SAW_IT))[:1] == ("HOST117",)
 
 
-def test_a_small_number_means_that_nothing_was_ever_sent() -> None:
+def test_low_sequence_number_means_that_nothing_was_sent() -> None:
     assert named(judged(OTHERS_WAITED.replace("SeqNum=8123", "SeqNum=1"))) == ("NET130",)
 
 
-def test_a_traceback_without_its_head_is_read() -> None:
+def test_traceback_without_its_first_line_is_read() -> None:
     frames = traceback("KeyError: 'answer'", place="/home/u/reward.py").partition("\n")[2]
     assert named(judged(f"{RAY}OSError: [Errno 24] Too many open files\n{frames}")) == ()
     unknown = judged(frames.replace("KeyError: 'answer'", "JudgeError: no"))
@@ -262,13 +262,13 @@ def test_a_traceback_without_its_head_is_read() -> None:
     assert unknown.error.words == "JudgeError: no"
 
 
-def test_the_last_line_of_a_traceback_counts_when_nothing_else_is_there() -> None:
+def test_last_line_of_a_traceback_counts_on_its_own() -> None:
     reading = judged("JudgeError: the judge did not answer\n")
     assert reading.error is not None
     assert reading.error.words == "JudgeError: the judge did not answer"
 
 
-def test_the_compilers_message_counts_before_the_failure_of_its_command() -> None:
+def test_compiler_message_beats_the_failure_of_its_command() -> None:
     command = traceback(
         "subprocess.CalledProcessError: Command '['gcc', '/tmp/t/main.c', '-o', '/tmp/t/cuda_utils.so', '-lcuda']' returned non-zero exit status 1."
     )
@@ -278,7 +278,7 @@ def test_the_compilers_message_counts_before_the_failure_of_its_command() -> Non
     assert named(judged("/usr/bin/ld: cannot find -lcuda\n" + command))[:1] == ("CUDA105",)
 
 
-def test_a_warning_of_torch_about_the_driver_is_the_cause_where_no_gpu_was_found() -> None:
+def test_torch_driver_warning_is_the_cause_if_no_gpu_was_found() -> None:
     warned = "/venv/torch/cuda/__init__.py:8: UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11040).\n"
     assert named(judged(warned + traceback("RuntimeError: No CUDA GPUs are available")))[:1] == ("CUDA114",)
     assert named(judged(warned + traceback("KeyError: 'answer'"))) == ()
@@ -289,14 +289,14 @@ NO_NVCC = "[TP0] Setup of the all-reduce failed with [Errno 2] No such file or d
 STEP = "(TaskRunner pid=7) step:2 - actor/pg_loss:0.01 - critic/score/mean:0.25\n"
 
 
-def test_what_the_job_survived_is_no_cause() -> None:
+def test_error_survived_by_the_job_is_not_the_cause() -> None:
     assert named(judged(f"{NO_NVCC}\n")) == ("CUDA132",)
     assert named(judged(f"{NO_NVCC}\n{STEP}")) == ()
     assert named(judged(f"{NO_NVCC}. To silence this warning, say so.\n")) == ()
     assert named(judged(f"{STEP}{NO_NVCC}\n{STEP}{DRIVER_SAW_IT}")) == ("CUDA132",)
 
 
-def test_a_fault_of_the_job_in_one_rank_is_not_hidden_by_what_others_say_later() -> None:
+def test_fault_in_one_rank_is_not_hidden_by_later_errors_of_others() -> None:
     first = "".join(f"[rank3]: {line}\n" for line in traceback("KeyError: 'answer'").splitlines())
     later = "n1:1:2 [0] misc/socket.cc:1 NCCL WARN socketStartConnect: Connect to 10.0.0.3<4> failed : No route to host\n"
     assert named(judged(first + later + OTHERS_WAITED)) == ()
@@ -306,7 +306,7 @@ def test_a_fault_of_the_job_in_one_rank_is_not_hidden_by_what_others_say_later()
     assert named(judged(broke + OTHERS_WAITED)) == ("NET108",)
 
 
-def test_what_stood_at_the_beginning_of_a_run_that_was_ended_later_is_no_cause() -> None:
+def test_initial_warning_of_a_run_cancelled_later_is_not_the_cause() -> None:
     warned = "(W pid=1) [W1120 10:00:00.0 ProcessGroupGloo.cpp:727] Warning: Unable to resolve hostname. Using the loopback address as fallback.\n"
     late = "slurmstepd: error: *** STEP 4.0 ON n7 CANCELLED AT 2026-11-20T12:00:00 ***\n"
     assert named(judged(warned + late)) == ("NET101",)
@@ -315,7 +315,7 @@ def test_what_stood_at_the_beginning_of_a_run_that_was_ended_later_is_no_cause()
     assert named(judged(f"{NO_NVCC}\n{STEP}{STEP}{DRIVER_SAW_IT}")) == ()
 
 
-def test_a_hint_is_the_first_cause_of_what_comes_of_it() -> None:
+def test_hint_is_the_first_cause_of_its_consequence() -> None:
     freed = "(W pid=1) INFO 11-20 10:00:00 [gpu_worker.py:1] Sleep mode freed 0.00 GiB memory, 70.11 GiB memory is still in use.\n"
     full = told_by("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", RAY)
     assert named(judged(freed + full)) == ("ENV115", "LOG110")
@@ -325,6 +325,6 @@ def test_a_hint_is_the_first_cause_of_what_comes_of_it() -> None:
     assert named(judged(slow + traceback("KeyError: 'answer'"))) == ()
 
 
-def test_a_warning_that_goes_on_in_the_next_line_is_one_still() -> None:
+def test_warning_continued_on_the_next_line_remains_a_warning() -> None:
     warned = f"{RAY}/venv/vllm/connections.py:8: RuntimeWarning: Failed to read commit hash:\n{RAY}No module named 'vllm._version'\n"
     assert named(judged(warned + traceback("JudgeError: no"))) == ()

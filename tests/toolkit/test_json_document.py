@@ -49,7 +49,7 @@ def tree(**changed: Any) -> dict[str, Any]:
     return whole | changed
 
 
-def test_what_the_type_allows_is_valid() -> None:
+def test_document_allowed_by_the_type_is_valid() -> None:
     for document in (tree(), tree(child=tree(), note="n"), tree(rest=[1, None], texts={})):
         jsonschema.validate(document, schema("tree", Tree, "plant"))
 
@@ -68,7 +68,7 @@ def test_what_the_type_allows_is_valid() -> None:
         {"unexpected": 1},
     ],
 )
-def test_what_it_does_not_allow_is_invalid(changed: dict[str, Any]) -> None:
+def test_document_not_allowed_by_the_type_is_invalid(changed: dict[str, Any]) -> None:
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(tree(**changed), schema("tree", Tree, "plant"))
 
@@ -80,12 +80,12 @@ def test_descriptions_come_from_docstrings_and_annotations() -> None:
     assert found["properties"]["name"]["description"] == "what it is called"
 
 
-def test_a_type_without_a_schema_is_refused() -> None:
+def test_type_without_a_schema_is_refused() -> None:
     with pytest.raises(TypeError, match="tuple"):
         schema("x", tuple[int, ...], "x")
 
 
-def test_a_dataclass_becomes_dictionaries_and_lists() -> None:
+def test_dataclass_becomes_dictionaries_and_lists() -> None:
     assert plain(Pair((1, 2), Pair(()))) == {"left": [1, 2], "right": {"left": [], "right": None}}
 
 

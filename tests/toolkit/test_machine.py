@@ -35,7 +35,7 @@ def seen_by_a_child(**machine: object) -> Mapping[str, str]:
         ({}, "/home/of/table/.local"),
     ],
 )
-def test_the_users_own_packages_stay_in_sight(
+def test_user_site_packages_remain_visible_to_children(
     environ: dict[str, str], base: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir="/home/of/table"))
@@ -54,11 +54,11 @@ def test_the_users_own_packages_stay_in_sight(
         ("~other/x", "~other/x"),
     ],
 )
-def test_the_home_in_a_path(path: str, found: str) -> None:
+def test_home_in_a_path(path: str, found: str) -> None:
     assert Machine(environ={"HOME": "/home/me"}).expanded(path) == found
 
 
-def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
     """A container may run under a number that stands in no table."""
 
     def nobody(number: int) -> None:
@@ -79,11 +79,11 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
         ("", ""),
     ],
 )
-def test_relative_entries_of_pythonpath_mean_the_users_folder(path: str, means: str) -> None:
+def test_relative_pythonpath_entries_are_made_absolute(path: str, means: str) -> None:
     assert seen_by_a_child(environ={"PYTHONPATH": path}, cwd=Path("/job"))["PYTHONPATH"] == means
 
 
-def test_a_folder_that_was_removed_is_replaced_by_the_root(
+def test_removed_working_folder_is_replaced_by_the_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "gone").mkdir()
@@ -100,17 +100,17 @@ def test_a_user_site_package_is_found_by_the_child(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_setting_of_the_kernels_is_read() -> None:
+def test_kernel_setting_is_read() -> None:
     assert (Machine().read("/proc/sys/kernel/pid_max") or "").strip().isdigit()
 
 
-def test_a_machine_without_a_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_without_a_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/nowhere"])
     monkeypatch.setattr(tempfile, "tempdir", None)
     with pytest.raises(OSError, match="no folder for temporary files can be written"):
         Machine().run(["true"], timeout=1)
 
 
-def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+def test_pipe_in_place_of_a_file_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "ray_current_cluster")
     assert Machine(root=tmp_path).read("/ray_current_cluster") == ""

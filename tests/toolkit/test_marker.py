@@ -24,16 +24,16 @@ def test_our_marker_is_found_by_word_and_code() -> None:
     assert Marker("ops").codes(PATCHED) == ()
 
 
-def test_a_word_is_a_marker_when_a_replaced_line_is_kept_under_it() -> None:
+def test_word_on_a_kept_original_line_is_a_marker() -> None:
     assert foreign_words(PATCHED, OURS) == {"Uky"}
 
 
-def test_every_line_with_the_word_is_listed_and_no_other() -> None:
+def test_every_line_with_the_word_is_listed() -> None:
     found = [(line, word) for line, word, _ in marked_lines(PATCHED, OURS, {"Uky"})]
     assert found == [(2, "Uky"), (3, "Uky"), (6, "verl-doctor: VLLM101")]
 
 
-def test_prose_and_tool_comments_are_no_markers() -> None:
+def test_prose_and_tool_comments_are_not_markers() -> None:
     assert (
         foreign_words("# see the docs for more # details\n#: x # noqa\n# f(x) # type\nz = 1  # mean\n", OURS)
         == frozenset()
@@ -74,7 +74,7 @@ M = num_tokens
 
 
 @pytest.mark.parametrize("text", RELEASED)
-def test_what_released_sources_say_is_no_marker(text: str) -> None:
+def test_comments_in_released_sources_are_not_markers(text: str) -> None:
     assert foreign_words(text, OURS) == frozenset()
 
 
@@ -88,13 +88,13 @@ def test_what_released_sources_say_is_no_marker(text: str) -> None:
         "#a = f(1)  #Uky\na = f(2)  #Uky\n# Uky: see the ticket\n",
     ],
 )
-def test_a_kept_line_and_what_replaces_it_make_a_marker(text: str) -> None:
+def test_kept_line_with_its_replacement_defines_a_marker(text: str) -> None:
     assert foreign_words(text, OURS) == {"Uky"}
 
 
 @pytest.mark.parametrize(
     "kept", ["import json", "from a import b", "return x", "raise error", "pass", "x = 1"]
 )
-def test_a_kept_statement_needs_no_signs(kept: str) -> None:
+def test_kept_statement_needs_no_punctuation(kept: str) -> None:
     assert foreign_words(f"# {kept}  # Uky\nimport ujson  # Uky\n", OURS) == {"Uky"}
     assert foreign_words(f"# {kept}  # Uky\nimport ujson\n", OURS) == frozenset()

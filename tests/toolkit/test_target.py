@@ -77,7 +77,7 @@ def test_the_option_wins_over_the_active_environment(tmp_path: Path) -> None:
     assert target.python == Path(sys.executable)
 
 
-def test_the_active_environment_wins_over_the_doctors_own(tmp_path: Path) -> None:
+def test_active_environment_wins_over_that_of_the_doctor(tmp_path: Path) -> None:
     (tmp_path / "env" / "bin").mkdir(parents=True)
     (tmp_path / "env" / "bin" / "python").symlink_to(sys.executable)
     for name, said in (("VIRTUAL_ENV", "virtual environment"), ("CONDA_PREFIX", "conda environment")):
@@ -85,14 +85,14 @@ def test_the_active_environment_wins_over_the_doctors_own(tmp_path: Path) -> Non
         assert (target.chosen_by, target.python) == (said, tmp_path / "env" / "bin" / "python")
 
 
-def test_a_link_to_another_python_is_not_followed(tmp_path: Path) -> None:
+def test_link_to_another_python_is_not_followed(tmp_path: Path) -> None:
     """A virtual environment's python is such a link: following it would lose the environment."""
     link = tmp_path / "python"
     link.symlink_to(sys.executable)
     assert discover(Options(python=link), machine_in(tmp_path)).python == link
 
 
-def test_the_folder_of_an_environment_is_accepted(tmp_path: Path) -> None:
+def test_environment_folder_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "env" / "bin").mkdir(parents=True)
     (tmp_path / "env" / "bin" / "python").symlink_to(sys.executable)
     assert (
@@ -102,7 +102,7 @@ def test_the_folder_of_an_environment_is_accepted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder", "not executable"])
-def test_what_cannot_be_an_interpreter_is_refused_in_one_sentence(tmp_path: Path, kind: str) -> None:
+def test_invalid_interpreter_is_refused_in_one_sentence(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "python"
     if kind == "folder":
         path.mkdir()
@@ -114,20 +114,20 @@ def test_what_cannot_be_an_interpreter_is_refused_in_one_sentence(tmp_path: Path
     assert "\n" not in str(refused.value)
 
 
-def test_a_folder_that_is_no_tree_is_refused(tmp_path: Path) -> None:
+def test_folder_without_a_tree_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a vllm tree"):
         discover(Options(vllm=tmp_path), machine_in(tmp_path))
     with pytest.raises(UsageError, match="no such folder"):
         discover(Options(verl=tmp_path / "nowhere"), machine_in(tmp_path))
 
 
-def test_a_tree_is_named_by_its_checkout_or_by_its_package_folder(tmp_path: Path) -> None:
+def test_tree_is_named_by_checkout_or_package_folder(tmp_path: Path) -> None:
     package = verl_in(tmp_path)
     for path in (tmp_path, package):
         assert discover(Options(verl=path), machine_in(tmp_path)).verl == package
 
 
-def test_the_current_folder_comes_before_site_packages(tmp_path: Path) -> None:
+def test_current_folder_comes_before_site_packages(tmp_path: Path) -> None:
     here, site = verl_in(tmp_path / "job", "0.7.0"), verl_in(tmp_path / "site", "0.6.1")
     trees = found(machine_in(tmp_path / "job"), python_of(verl=site, site=site.parent))
     assert (trees.imported.folder, trees.imported.version) == (str(here), "0.7.0")
@@ -135,21 +135,21 @@ def test_the_current_folder_comes_before_site_packages(tmp_path: Path) -> None:
     assert [(tree.folder, tree.found_in) for tree in trees.others] == [(str(site), "site-packages")]
 
 
-def test_an_installed_tree_comes_before_a_checkout_above(tmp_path: Path) -> None:
+def test_installed_tree_comes_before_a_checkout_above(tmp_path: Path) -> None:
     above, site = verl_in(tmp_path / "checkout"), verl_in(tmp_path / "site")
     trees = found(machine_in(tmp_path / "checkout" / "examples"), python_of(verl=site, site=site.parent))
     assert trees.imported.folder == str(site)
     assert [tree.folder for tree in trees.others] == [str(above)]
 
 
-def test_a_checkout_above_is_found_when_nothing_is_installed(tmp_path: Path) -> None:
+def test_checkout_above_is_found_if_nothing_is_installed(tmp_path: Path) -> None:
     above = verl_in(tmp_path / "checkout")
     trees = found(machine_in(tmp_path / "checkout" / "examples" / "grpo"), python_of())
     assert trees.imported.folder == str(above)
     assert "from the top of this checkout" in trees.why
 
 
-def test_a_vendored_tree_has_its_full_name(tmp_path: Path) -> None:
+def test_vendored_tree_has_its_full_name(tmp_path: Path) -> None:
     package = tmp_path / "job" / "agents"
     vendored = verl_in(package)
     (package / "__init__.py").touch()
@@ -164,7 +164,7 @@ def vendored_in(package: Path, version: str = "0.4.1") -> Path:
     return tree
 
 
-def test_import_verl_takes_the_installed_tree_and_not_a_vendored_one(tmp_path: Path) -> None:
+def test_installed_tree_wins_over_a_vendored_one(tmp_path: Path) -> None:
     vendored, site = vendored_in(tmp_path / "job" / "agents"), verl_in(tmp_path / "site")
     trees = found(machine_in(tmp_path / "job"), python_of(verl=site, site=site.parent))
     assert (trees.imported.folder, trees.imported.module) == (str(site), "verl")
@@ -173,7 +173,7 @@ def test_import_verl_takes_the_installed_tree_and_not_a_vendored_one(tmp_path: P
     ]
 
 
-def test_a_tree_that_python_could_not_import_from_here_is_none(tmp_path: Path) -> None:
+def test_tree_that_python_cannot_import_is_ignored(tmp_path: Path) -> None:
     vendored_in(tmp_path / "job" / "projects_x" / "mypkg")
     verl_in(tmp_path / "job" / "no_package")
     vendored_in(tmp_path / "job" / "no-identifier")
@@ -182,13 +182,13 @@ def test_a_tree_that_python_could_not_import_from_here_is_none(tmp_path: Path) -
     assert isinstance(verl_trees.collect(machine_in(tmp_path / "job"), TARGET, python_of()), Absent)
 
 
-def test_a_tree_deep_in_a_package_has_all_its_names(tmp_path: Path) -> None:
+def test_deeply_nested_tree_has_all_its_names(tmp_path: Path) -> None:
     vendored_in(tmp_path / "job" / "agents" / "third_party")
     (tmp_path / "job" / "agents" / "__init__.py").touch()
     assert found(machine_in(tmp_path / "job"), python_of()).imported.module == "agents.third_party.verl"
 
 
-def test_a_tree_inside_an_installed_package_is_found(tmp_path: Path) -> None:
+def test_tree_inside_an_installed_package_is_found(tmp_path: Path) -> None:
     site = verl_in(tmp_path / "site")
     vendored = vendored_in(tmp_path / "site" / "rllm")
     trees = found(machine_in(tmp_path / "job"), python_of(verl=site, site=site.parent))
@@ -196,7 +196,7 @@ def test_a_tree_inside_an_installed_package_is_found(tmp_path: Path) -> None:
     assert [(tree.folder, tree.module) for tree in trees.others] == [(str(vendored), "rllm.verl")]
 
 
-def test_a_safe_path_leaves_the_current_folder_out(tmp_path: Path) -> None:
+def test_safe_path_excludes_the_current_folder(tmp_path: Path) -> None:
     here, site = verl_in(tmp_path / "job", "0.7.0"), verl_in(tmp_path / "site", "0.6.1")
     vendored_in(tmp_path / "job" / "agents")
     python = replace(python_of(verl=site, site=site.parent), safe_path=True)
@@ -207,14 +207,14 @@ def test_a_safe_path_leaves_the_current_folder_out(tmp_path: Path) -> None:
     assert (alone.imported.folder, "PYTHONSAFEPATH" in alone.why) == (str(here), True)
 
 
-def test_a_safe_path_that_names_the_current_folder_has_it(tmp_path: Path) -> None:
+def test_safe_path_that_names_the_current_folder_includes_it(tmp_path: Path) -> None:
     here = verl_in(tmp_path / "job")
     python = replace(python_of(verl=here), sys_path=(str(here.parent),), safe_path=True)
     assert found(machine_in(tmp_path / "job"), python).imported.found_in == ON_THE_PATH
 
 
 @pytest.mark.parametrize("inner", ["verl/verl", "verl/verl/verl"])
-def test_a_copy_nested_in_site_packages_is_found(tmp_path: Path, inner: str) -> None:
+def test_copy_nested_in_site_packages_is_found(tmp_path: Path, inner: str) -> None:
     site = verl_in(tmp_path / "site")
     copy = verl_in((tmp_path / "site" / inner).parent)
     trees = found(machine_in(tmp_path / "job"), python_of(verl=site, site=site.parent))
@@ -223,7 +223,7 @@ def test_a_copy_nested_in_site_packages_is_found(tmp_path: Path, inner: str) -> 
 
 
 @pytest.mark.parametrize("held", [(), ("helpers",), ("trainer",), ("workers", "one", "two", "three")])
-def test_a_part_of_verl_that_is_named_verl_too_is_no_copy(tmp_path: Path, held: tuple[str, ...]) -> None:
+def test_subpackage_named_verl_is_not_a_copy(tmp_path: Path, held: tuple[str, ...]) -> None:
     site = verl_in(tmp_path / "site")
     for name in held:
         (site / "verl" / name).mkdir(parents=True)
@@ -233,20 +233,20 @@ def test_a_part_of_verl_that_is_named_verl_too_is_no_copy(tmp_path: Path, held: 
 
 
 @pytest.mark.parametrize(("file", "folder"), [("job", "job"), ("job/src", "job")])
-def test_the_folder_that_pip_could_install_is_known(tmp_path: Path, file: str, folder: str) -> None:
+def test_installable_project_folder_is_known(tmp_path: Path, file: str, folder: str) -> None:
     verl_in(tmp_path / file)
     assert found(machine_in(tmp_path / file), python_of()).imported.project == ""
     (tmp_path / folder / "pyproject.toml").touch()
     assert found(machine_in(tmp_path / file), python_of()).imported.project == str(tmp_path / folder)
 
 
-def test_an_editable_install_is_not_counted_twice(tmp_path: Path) -> None:
+def test_editable_install_is_not_counted_twice(tmp_path: Path) -> None:
     package = verl_in(tmp_path / "checkout")
     trees = found(machine_in(tmp_path / "checkout"), python_of(verl=package))
     assert trees.others == ()
 
 
-def test_a_copy_nested_in_itself_is_found(tmp_path: Path) -> None:
+def test_copy_nested_in_itself_is_found(tmp_path: Path) -> None:
     outer = verl_in(tmp_path / "verl_x")
     inner = verl_in(tmp_path / "verl_x" / "verl_x")
     trees = found(machine_in(tmp_path / "verl_x"), python_of())
@@ -255,7 +255,7 @@ def test_a_copy_nested_in_itself_is_found(tmp_path: Path) -> None:
     assert "nested" in trees.others[0].found_in
 
 
-def test_a_folder_that_only_has_the_name_is_no_tree(tmp_path: Path) -> None:
+def test_empty_package_named_verl_is_not_a_tree(tmp_path: Path) -> None:
     (tmp_path / "verl").mkdir()
     (tmp_path / "verl" / "__init__.py").touch()
     assert isinstance(verl_trees.collect(machine_in(tmp_path), TARGET, python_of()), Absent)
@@ -292,7 +292,7 @@ def test_the_real_interpreter_is_queried(tmp_path: Path) -> None:
     assert answer.site_packages
 
 
-def test_packages_of_another_environment_on_pythonpath_are_not_its_own(tmp_path: Path) -> None:
+def test_packages_of_another_environment_on_pythonpath_are_excluded(tmp_path: Path) -> None:
     other = tmp_path / "other" / "site-packages"
     other.mkdir(parents=True)
     answer = interpreter.collect(Machine(environ={"PYTHONPATH": str(other)}, cwd=tmp_path), TARGET)
@@ -311,9 +311,7 @@ def test_packages_of_another_environment_on_pythonpath_are_not_its_own(tmp_path:
         (Output(0, "", "", 0.1), "is no Python interpreter"),
     ],
 )
-def test_an_interpreter_that_answers_strangely_is_unknown(
-    tmp_path: Path, answer: Output, reason: str
-) -> None:
+def test_interpreter_with_invalid_output_is_unknown(tmp_path: Path, answer: Output, reason: str) -> None:
     machine = Machine(cwd=tmp_path, runner=lambda *_: answer)
     said = interpreter.collect(machine, TARGET)
     assert isinstance(said, Unknown)
@@ -321,14 +319,14 @@ def test_an_interpreter_that_answers_strangely_is_unknown(
 
 
 @pytest.mark.slow
-def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+def test_hanging_program_is_killed_with_its_children(tmp_path: Path) -> None:
     script = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); time.sleep(60)"
     answer = machine_in(tmp_path).run([sys.executable, "-c", script], timeout=0.5)
     assert answer.code is None
     assert answer.seconds < 30
 
 
-def test_changes_are_journalled_beside_the_environment_that_they_change(tmp_path: Path) -> None:
+def test_changes_are_journalled_next_to_the_changed_environment(tmp_path: Path) -> None:
     prefix = tmp_path / "env"
     (prefix / "bin").mkdir(parents=True)
     (prefix / "pyvenv.cfg").touch()
@@ -338,25 +336,25 @@ def test_changes_are_journalled_beside_the_environment_that_they_change(tmp_path
     assert journal_home(target, [prefix / "lib" / "x.py", tmp_path / "checkout" / "y.py"]) == outside
 
 
-def test_a_binary_file_is_no_launch_script(tmp_path: Path) -> None:
+def test_binary_file_is_not_a_launch_script(tmp_path: Path) -> None:
     (tmp_path / "model.bin").write_bytes(b"\x7fELF\0")
     with pytest.raises(UsageError, match=r"model\.bin: not a text file; name a launch script"):
         discover(Options(launch=("model.bin",)), Machine(cwd=tmp_path))
 
 
-def test_a_file_that_is_too_large_to_be_read_is_no_launch_script(tmp_path: Path) -> None:
+def test_oversized_file_is_not_a_launch_script(tmp_path: Path) -> None:
     (tmp_path / "run.log").write_bytes(b"a" * (LARGEST_SCRIPT + 1))
     with pytest.raises(UsageError, match=r"run\.log: 2\.0 MB, too large for a launch script"):
         discover(Options(launch=("run.log",)), Machine(cwd=tmp_path))
 
 
-def test_a_pipe_is_no_launch_script_and_is_not_waited_for(tmp_path: Path) -> None:
+def test_pipe_is_not_a_launch_script_and_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "run.sh")
     with pytest.raises(UsageError, match=r"run\.sh: not a regular file"):
         discover(Options(launch=("run.sh",)), Machine(cwd=tmp_path))
 
 
-def test_a_command_may_begin_with_the_full_path_of_an_interpreter(tmp_path: Path) -> None:
+def test_command_may_start_with_the_path_of_an_interpreter(tmp_path: Path) -> None:
     program = tmp_path / "python3"
     program.write_bytes(b"\x7fELF\0")
     program.chmod(0o755)
@@ -377,12 +375,12 @@ def test_a_command_may_begin_with_the_full_path_of_an_interpreter(tmp_path: Path
         ("http://10.0.0.1:8265", "http:// leads to another service of Ray's"),
     ],
 )
-def test_what_is_no_address_of_a_gcs(tmp_path: Path, given: str, reason: str) -> None:
+def test_invalid_gcs_address_is_refused(tmp_path: Path, given: str, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         discover(Options(ray_address=given), machine_in(tmp_path))
 
 
-def test_the_address_of_a_gcs(tmp_path: Path) -> None:
+def test_gcs_address_is_accepted(tmp_path: Path) -> None:
     target = discover(Options(ray_address="[fd00::1]:6379"), machine_in(tmp_path))
     assert target.ray_address == "[fd00::1]:6379"
     assert "--ray-address" in target.arguments
@@ -400,7 +398,7 @@ def test_the_address_of_a_gcs(tmp_path: Path) -> None:
     ],
     ids=["interpreter", "environment", "tree", "model", "script"],
 )
-def test_what_may_not_be_seen_is_not_called_missing(
+def test_unreadable_path_is_not_called_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: Options
 ) -> None:
     (tmp_path / "open").mkdir()
@@ -417,7 +415,7 @@ def test_what_may_not_be_seen_is_not_called_missing(
 
 
 @pytest.mark.parametrize("name", ["site", "site/verl"])
-def test_a_closed_folder_of_packages_is_named(
+def test_unreadable_package_folder_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """As an environment that root made under a umask of 077."""
@@ -431,7 +429,7 @@ def test_a_closed_folder_of_packages_is_named(
     assert answer.reason.endswith(f"where this user may not read {closed}")
 
 
-def test_where_a_tree_was_found_is_a_field_and_facts_of_0_1_0_have_it_from_their_words() -> None:
+def test_origin_of_a_tree_is_restored_from_facts_of_0_1_0() -> None:
     words = {
         "--verl": "named",
         "the current folder": "current folder",
@@ -449,14 +447,14 @@ def test_where_a_tree_was_found_is_a_field_and_facts_of_0_1_0_have_it_from_their
     assert restored(Tree, {**old, "found_in": "in other words", "place": "nested"}).nested
 
 
-def test_assumed_memory_is_none_of_the_options_that_name_the_target(tmp_path: Path) -> None:
+def test_assumed_memory_is_not_part_of_the_target_options(tmp_path: Path) -> None:
     target = discover(Options(gpu_memory=80 << 30), machine_in(tmp_path))
     assert target.gpu_memory == 80 << 30
     assert "--gpu-memory" not in target.arguments
 
 
 @pytest.mark.parametrize("before", [(), ("env.yaml",)])
-def test_a_python_program_is_the_beginning_of_a_command(before: tuple[str, ...], tmp_path: Path) -> None:
+def test_python_program_begins_a_command(before: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import verl\n")
     (tmp_path / "env.yaml").write_text("env_vars: {}\n")
     target = discover(Options(launch=(*before, "train.py", "a.b=1", "--x")), Machine(cwd=tmp_path))

@@ -19,7 +19,7 @@ from verl_doctor.toolkit.text import clipped, commands_kept_whole, ranges, wrapp
         ([5, 5, 5], "5"),
     ],
 )
-def test_numbers_that_follow_each_other(numbers: list[int], said: str) -> None:
+def test_consecutive_numbers_are_shown_as_ranges(numbers: list[int], said: str) -> None:
     assert ranges(numbers) == said
 
 
@@ -44,7 +44,7 @@ def test_a_truncated_text_ends_with_a_mark(words: str, said: str) -> None:
         ("the source of Ray is ray itself", []),
     ],
 )
-def test_a_command_in_a_sentence_is_never_broken(sentence: str, commands: list[str]) -> None:
+def test_command_in_a_sentence_is_never_broken(sentence: str, commands: list[str]) -> None:
     kept = [word.replace("\x00", " ") for word in commands_kept_whole(sentence).split(" ") if "\x00" in word]
     assert [word.rstrip(",") for word in kept if word.rstrip(",") in commands] == commands
     for width in range(20, 81, 5):

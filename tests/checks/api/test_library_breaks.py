@@ -43,9 +43,7 @@ def found(wheel_tree: WheelTree, verl: str, **libraries: str) -> list[Finding]:
     ("verl", "transformers"),
     [("0.5.0", "4.52.4"), ("0.6.1", "4.57.3"), ("0.7.0", "4.57.3"), ("0.8.0", "5.10.4"), ("0.9.1", "5.10.4")],
 )
-def test_a_verl_that_imports_is_not_reported_to_stop(
-    wheel_tree: WheelTree, verl: str, transformers: str
-) -> None:
+def test_importable_verl_is_not_reported_to_stop(wheel_tree: WheelTree, verl: str, transformers: str) -> None:
     """Each of these imports `verl.trainer.main_ppo` and its workers."""
     said = found(wheel_tree, verl, transformers=transformers, tensordict="0.8.3")
     assert [finding.message for finding in said if finding.stops] == []
@@ -66,7 +64,7 @@ def test_transformers_5_stops_verl_at_import_and_is_named_once(wheel_tree: Wheel
 
 
 @pytest.mark.real
-def test_before_0_6_transformers_5_stops_the_workers_only_when_they_build_the_model(
+def test_workers_of_old_verl_stop_with_transformers_5_only_at_start(
     wheel_tree: WheelTree,
 ) -> None:
     """verl 0.5.0 imports with transformers 5; its workers ask for the class when they build the model."""
@@ -75,12 +73,12 @@ def test_before_0_6_transformers_5_stops_the_workers_only_when_they_build_the_mo
 
 
 @pytest.mark.real
-def test_releases_of_ray_and_tensordict_are_silent(wheel_tree: WheelTree) -> None:
+def test_compatible_ray_and_tensordict_releases_have_no_findings(wheel_tree: WheelTree) -> None:
     assert found(wheel_tree, "0.9.1", tensordict="0.10.0") == []
     assert found(wheel_tree, "0.6.1", ray="2.41.0", tensordict="0.6.2") == []
 
 
-def test_what_only_an_npu_needs_is_a_hint() -> None:
+def test_use_needed_only_on_an_npu_is_a_hint() -> None:
     """Whoever has none is not warned of it; what a setting needs is a warning."""
     verl = Tree("/env/verl", "verl", "0.5.0", "site-packages")
     library = Tree("/env/transformers", "transformers", "4.57.3", "site-packages")

@@ -49,7 +49,7 @@ def codes(found: VllmUses) -> list[str]:
     return [code for code, _ in said(found)]
 
 
-def test_a_rename_is_one_finding_for_all_its_places_and_no_other_rule_repeats_it(tmp_path):
+def test_rename_is_one_finding_for_all_places_and_rules(tmp_path):
     server = """
         from vllm.engine import Args, Engine
         args = Args()
@@ -63,14 +63,14 @@ def test_a_rename_is_one_finding_for_all_its_places_and_no_other_rule_repeats_it
     assert finding.fix == "vllm-log-requests"
 
 
-def test_a_name_that_is_gone_without_a_successor_is_no_rename(tmp_path):
+def test_removed_name_without_a_successor_is_not_a_rename(tmp_path):
     found = compare(
         tmp_path, "from vllm.engine import f\nf(disable_log_requests=1)", {"engine.py": "def f(x=1): ..."}
     )
     assert codes(found) == ["VLLM103"]
 
 
-def test_one_import_in_two_files_is_one_finding(tmp_path):
+def test_same_import_in_two_files_is_one_finding(tmp_path):
     found = compare(
         tmp_path,
         "from verl.utils import other\nfrom vllm.a import X",
@@ -81,7 +81,7 @@ def test_one_import_in_two_files_is_one_finding(tmp_path):
     assert len(finding.also) == 1
 
 
-def test_what_is_reached_under_a_setting_warns_and_stops_nothing(tmp_path):
+def test_use_under_a_setting_is_a_warning_that_stops_nothing(tmp_path):
     found = compare(
         tmp_path, "def f(config):\n    if config.lora:\n        from vllm.a import X", {"a.py": ""}
     )
@@ -91,7 +91,7 @@ def test_what_is_reached_under_a_setting_warns_and_stops_nothing(tmp_path):
     assert "config.lora" in finding.message
 
 
-def test_a_place_that_stops_a_path_comes_before_one_that_does_not(tmp_path):
+def test_place_that_stops_a_path_comes_first(tmp_path):
     server = "def f(config):\n    if config.lora:\n        from vllm.a import X\nfrom vllm.a import X"
     ((_, finding),) = said(compare(tmp_path, server, {"a.py": ""}))
     assert finding.location is not None
@@ -100,7 +100,7 @@ def test_a_place_that_stops_a_path_comes_before_one_that_does_not(tmp_path):
     assert finding.phase == "import"
 
 
-def test_a_finding_states_when_it_stops_a_path(tmp_path):
+def test_finding_states_when_it_stops_a_path(tmp_path):
     server = "def f():\n    from vllm.a import X\nf()"
     ((_, finding),) = said(compare(tmp_path, server, {"a.py": ""}))
     assert (finding.stops, finding.phase) == (("async rollout",), "start")
@@ -109,7 +109,7 @@ def test_a_finding_states_when_it_stops_a_path(tmp_path):
 FOLDED = {"a.py": "def f(x=1): ...", "b.py": ""}
 
 
-def test_breaks_of_one_module_that_only_a_setting_reaches_are_one_finding_of_a_rule(tmp_path):
+def test_breaks_of_one_module_under_a_setting_share_a_finding_per_rule(tmp_path):
     server = """
         def f(config):
             if config.qat:
@@ -131,7 +131,7 @@ def test_breaks_with_one_condition_are_reported_with_it(tmp_path):
     assert "config.qat" in finding.message
 
 
-def test_breaks_that_no_rollout_reaches_are_one_finding_for_information(tmp_path):
+def test_breaks_outside_the_rollout_are_one_finding_for_information(tmp_path):
     server = "def f(config):\n    if config.qat:\n        import verl.utils.one, verl.utils.two"
     ((_, finding),) = said(
         compare(
@@ -142,7 +142,7 @@ def test_breaks_that_no_rollout_reaches_are_one_finding_for_information(tmp_path
     assert finding.message.endswith(": X, Y (in a part of verl that a job loads only on demand)")
 
 
-def test_what_stops_a_path_stays_one_finding_for_each_cause(tmp_path):
+def test_breaks_that_stop_a_path_have_one_finding_per_cause(tmp_path):
     server = """
         from vllm.a import X
         from vllm.b import Y
@@ -154,7 +154,7 @@ def test_what_stops_a_path_stays_one_finding_for_each_cause(tmp_path):
     assert [bool(finding.stops) for finding in found] == [True, True, False]
 
 
-def test_calls_and_attributes_are_folded_too(tmp_path):
+def test_calls_and_attributes_are_folded(tmp_path):
     server = """
         import vllm
         from vllm.a import f
@@ -172,7 +172,7 @@ def test_calls_and_attributes_are_folded_too(tmp_path):
     assert "one, two" in attributes[1].message
 
 
-def test_what_an_import_of_both_paths_lacks_stops_both(tmp_path):
+def test_name_missing_from_a_common_import_stops_both_paths(tmp_path):
     tree = verl(tmp_path, "")
     (tmp_path / "verl" / ROLLOUT).write_text("from vllm.a import X")
     found = read_trees(VllmUses, tree, vllm(tmp_path, {"a.py": ""}))
@@ -207,7 +207,7 @@ CLEAN = [
 @pytest.mark.real
 @pytest.mark.slow
 @pytest.mark.parametrize(("ours", "theirs"), CLEAN)
-def test_a_pair_that_is_known_to_run_is_stopped_by_nothing(wheel_tree, ours, theirs):
+def test_working_pair_has_no_errors(wheel_tree, ours, theirs):
     found = said(real(wheel_tree, ours, theirs))
     assert [
         (code, finding.message) for code, finding in found if finding.severity == "error" or finding.stops
@@ -235,7 +235,7 @@ def test_a_pair_that_is_known_to_run_is_stopped_by_nothing(wheel_tree, ours, the
         ("0.6.0", "0.12.0", {("VLLM101", 299, "disable_log_requests"), ("VLLM102", 53, "CompilationLevel"), ("VLLM102", 37, "FlexibleArgumentParser"), ("VLLM102", 37, "get_tcp_uri"), ("VLLM103", 307, "init_app_state"), ("VLLM109", 83, "collective_rpc")}),
     ],
 )  # fmt: skip
-def test_the_breaks_of_a_real_pair(wheel_tree, ours, theirs, expected):
+def test_breaks_of_a_real_pair(wheel_tree, ours, theirs, expected):
     errors = [
         (code, finding)
         for code, finding in said(real(wheel_tree, ours, theirs))
@@ -262,7 +262,7 @@ def test_the_breaks_of_a_real_pair(wheel_tree, ours, theirs, expected):
 
 @pytest.mark.real
 @pytest.mark.parametrize("theirs", ["0.15.1", "0.18.1"])
-def test_what_the_server_sends_to_every_worker_breaks_every_start(wheel_tree, theirs):
+def test_method_sent_to_every_worker_breaks_every_start(wheel_tree, theirs):
     """0.7.0 has each worker run "init_worker", which makes a WorkerWrapperBase as vLLM had it through 0.13."""
     errors = [
         finding for _, finding in said(real(wheel_tree, "0.7.0", theirs)) if finding.severity == "error"
@@ -275,12 +275,12 @@ def test_what_the_server_sends_to_every_worker_breaks_every_start(wheel_tree, th
 @pytest.mark.real
 @pytest.mark.slow
 @pytest.mark.parametrize("ours", ["0.4.1", "0.5.0", "0.6.0", "0.6.1", "0.7.0", "0.8.0", "0.9.1"])
-def test_no_released_verl_lacks_a_module_of_its_own(wheel_tree, ours):
+def test_released_verl_has_no_missing_modules(wheel_tree, ours):
     assert real(wheel_tree, ours, "0.12.0").unread == ()
 
 
 @pytest.mark.real
-def test_a_floor_of_verl_is_the_only_error_of_its_pair(wheel_tree):
+def test_version_floor_of_verl_is_the_only_error_of_its_pair(wheel_tree):
     found = real(wheel_tree, "0.9.1", "0.12.0")
     errors = [
         finding for finding in run_check(verl_refuses_vllm, found).findings if finding.severity == "error"
@@ -303,14 +303,14 @@ def test_a_floor_of_verl_is_the_only_error_of_its_pair(wheel_tree):
         ("0.9.1", "0.24.0", [], []),
     ],
 )
-def test_options_of_the_command_line_come_and_go(wheel_tree, ours, theirs, certain, under_a_setting):
+def test_removed_command_line_options_are_found(wheel_tree, ours, theirs, certain, under_a_setting):
     uses = [use for use in real(wheel_tree, ours, theirs).uses if use.kind == "option" and use.breaks]
     assert [use.name for use in uses if not use.when] == certain
     assert [use.name for use in uses if use.when] == under_a_setting
 
 
 @pytest.mark.real
-def test_the_new_places_of_moved_names_are_shown(wheel_tree):
+def test_new_locations_of_moved_names_are_shown(wheel_tree):
     messages = " ".join(finding.message for _, finding in said(real(wheel_tree, "0.6.1", "0.12.0")))
     assert "vllm.utils.argparse_utils" in messages
     assert "vllm.utils.network_utils" in messages
@@ -318,13 +318,13 @@ def test_the_new_places_of_moved_names_are_shown(wheel_tree):
 
 
 @pytest.mark.real
-def test_the_order_of_init_app_state_matters_where_it_takes_as_many_arguments(wheel_tree):
+def test_argument_order_of_init_app_state_is_checked(wheel_tree):
     ((_, finding),) = said(real(wheel_tree, "0.6.1", "0.18.1"), vllm_call_mismatch)[:1]
     assert "another order" in finding.message
 
 
 @pytest.mark.real
-def test_a_class_of_the_removed_engine_has_no_successor(wheel_tree):
+def test_class_of_the_removed_engine_has_no_successor(wheel_tree):
     messages = [
         finding.message for _, finding in said(real(wheel_tree, "0.5.0", "0.11.0"), vllm_import_missing)
     ]

@@ -22,20 +22,20 @@ def messages(found: VllmUses) -> list[str]:
     return [finding.message for rule in rules for finding in run_check(rule, found).findings]
 
 
-def test_a_break_at_engine_start_names_the_import_that_leads_to_it(tmp_path):
+def test_break_at_engine_start_names_the_preceding_import_error(tmp_path):
     server = "from vllm.a import A, gone\nclass Server:\n    def launch(self):\n        A.lost"
     at_import, at_start = messages(compare(tmp_path, server, VLLM))
     assert "only after" not in at_import
     assert at_start.endswith(" (only after vllm_async_server.py:1 can be imported)")
 
 
-def test_without_such_an_import_nothing_is_reported(tmp_path):
+def test_break_without_a_preceding_import_error_has_no_note(tmp_path):
     server = "from vllm.a import A\nclass Server:\n    def launch(self):\n        A.lost"
     (message,) = messages(compare(tmp_path, server, VLLM))
     assert "only after" not in message
 
 
-def test_an_import_under_a_setting_hides_nothing(tmp_path):
+def test_import_error_under_a_setting_is_not_mentioned(tmp_path):
     server = """
         from vllm.a import A
         if config.x:
@@ -47,7 +47,7 @@ def test_an_import_under_a_setting_hides_nothing(tmp_path):
     assert not any("only after" in message for message in messages(compare(tmp_path, server, VLLM)))
 
 
-def test_the_name_under_which_vllm_is_installed_hides_nothing(tmp_path):
+def test_distribution_name_of_vllm_is_not_a_preceding_error(tmp_path):
     server = """
         from importlib.metadata import version
         from vllm.a import A
@@ -66,7 +66,7 @@ def test_the_name_under_which_vllm_is_installed_hides_nothing(tmp_path):
     assert not any("only after" in message for message in messages(found))
 
 
-def test_undetermined_places_are_counted_and_shown_with_v(tmp_path):
+def test_undetermined_places_are_counted_and_shown_when_verbose(tmp_path):
     found = compare(tmp_path, "from vllm.a import Open\nOpen().anything", VLLM)
     result = run_check(vllm_attribute_missing, found)
     assert result.status == "pass"
@@ -84,7 +84,7 @@ def test_undetermined_places_are_counted_and_shown_with_v(tmp_path):
     assert (said["what"], said["location"]["line"]) == ("vllm.a.Open.anything", 2)
 
 
-def test_a_finding_states_which_path_it_stops_and_when(tmp_path):
+def test_finding_states_which_path_it_stops_and_when(tmp_path):
     found = compare(tmp_path, "from vllm.a import gone", VLLM)
     target = {"python": "python", "python_version": "3.11", "chosen_by": "--python", "arguments": []}
     report = Report({**target, "verl": None, "vllm": None}, (run_check(vllm_import_missing, found),))

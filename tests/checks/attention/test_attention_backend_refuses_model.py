@@ -18,7 +18,7 @@ from verl_doctor.toolkit.collectors.model.model import BadFile, Model
 from verl_doctor.toolkit.testing import run_check
 
 
-def test_no_backend_is_suggested_that_refuses_the_model() -> None:
+def test_backend_that_rejects_the_model_is_not_suggested() -> None:
     refusing = replace(FLASHINFER, supports_head_size=False)
     backends = replace(BY_OPTION, head_size=80, backends=(FLASH, refusing, TRITON_MLA))
     model = Model("/models/phi-2", "--model", head_size=80)
@@ -26,7 +26,7 @@ def test_no_backend_is_suggested_that_refuses_the_model() -> None:
     assert found.remedy.endswith("Or use FLASH_ATTN")
 
 
-def test_a_model_that_is_not_there_is_not_judged() -> None:
+def test_missing_model_is_not_judged() -> None:
     gone = Model("/models/gone", "--model", bad_files=(BadFile("", "missing"),))
     result = run_check(attention_backend_refuses_model, variable("TRITON_MLA"), BY_VARIABLE, gone)
     assert (result.status, result.findings) == ("not_applicable", ())

@@ -10,7 +10,7 @@ from verl_doctor.toolkit.facts import Absent
 _NAME = "override_config.attn_implementation"
 
 
-def test_fine_tuning_has_its_model_at_the_top() -> None:
+def test_fine_tuning_has_a_top_level_model_section() -> None:
     written = f"+model.{_NAME}=flash_attention_2"
     (there,) = configured(
         written,

@@ -86,5 +86,5 @@ def test_healthy_machines_have_no_findings(check: Any, machine: dict[type, Any])
         assert machine in (MUSL, HIDDEN)
 
 
-def test_all_rules_are_there() -> None:
+def test_all_rules_are_registered() -> None:
     assert sorted(check.code for check in CHECKS) == RULES

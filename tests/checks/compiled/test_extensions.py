@@ -33,7 +33,7 @@ def one(
     return found
 
 
-def test_the_wheel_of_flash_attention_is_named_in_full() -> None:
+def test_flash_attention_wheel_is_named_in_full() -> None:
     assert flash_attention_wheel("2.8.3", TORCH, PYTHON) == (
         "flash_attn-2.8.3+cu12torch2.8cxx11abiTRUE-cp312-cp312-linux_x86_64.whl"
     )
@@ -43,7 +43,7 @@ def test_the_wheel_of_flash_attention_is_named_in_full() -> None:
     assert flash_attention_wheel("2.7.4", replace(old, version="nightly"), PYTHON) == ""
 
 
-def test_the_remedy_for_flash_attention_is_a_command() -> None:
+def test_flash_attention_remedy_is_a_command() -> None:
     remedy = one(lacking(GONE, version="2.8.3+cu12torch2.6cxx11abiFALSE")).remedy
     assert (
         "releases/download/v2.8.3/flash_attn-2.8.3+cu12torch2.8cxx11abiTRUE-cp312-cp312-linux_x86_64.whl"
@@ -52,7 +52,7 @@ def test_the_remedy_for_flash_attention_is_a_command() -> None:
     assert remedy.startswith("run pip install --no-deps")
 
 
-def test_a_package_that_pins_its_torch_names_it() -> None:
+def test_remedy_for_a_package_pinning_torch_names_the_pin() -> None:
     finding = one(lacking(GONE, package="vllm", version="0.11.0", built_for_torch="2.9.1"))
     assert finding.message == (
         "vllm 0.11.0 cannot be loaded: built for torch 2.9.1, but torch 2.8.0+cu128 is installed"
@@ -70,18 +70,18 @@ def test_a_package_that_pins_its_torch_names_it() -> None:
         ("c10::name[abi:cxx11]() const", "c10::name() const", "the new ABI"),
     ],
 )  # fmt: skip
-def test_both_directions_of_the_abi(missing: str, there: str, words: str) -> None:
+def test_both_directions_of_an_abi_mismatch_are_named(missing: str, there: str, words: str) -> None:
     assert words in one(lacking(MissingSymbol("_ZN3c10", missing, (there,)), built_for_torch="")).message
 
 
-def test_the_same_name_with_other_arguments_is_no_matter_of_the_abi() -> None:
+def test_same_function_with_other_arguments_is_not_an_abi_mismatch() -> None:
     symbol = MissingSymbol("_ZN3c10", "c10::f(std::string)", (f"c10::f({STRING}, bool)", "c10::f(int)"))
     finding = one(lacking(symbol, built_for_torch=""))
     assert "ABI" not in finding.message
     assert "c10::f(std::string): torch has c10::f(" in finding.evidence.found
 
 
-def test_what_the_job_does_not_need_is_a_warning() -> None:
+def test_package_not_needed_by_the_job_is_a_warning() -> None:
     packages = Packages(
         (
             Distribution(
@@ -103,7 +103,7 @@ def test_what_the_job_does_not_need_is_a_warning() -> None:
         )
 
 
-def test_files_of_one_package_are_one_finding() -> None:
+def test_files_of_one_package_share_a_finding() -> None:
     files = [
         replace(FLASH, path=f"/env/{n}.so", missing_symbols=(GONE,), symbols_missing=n) for n in (1, 3, 2)
     ]
@@ -113,19 +113,19 @@ def test_files_of_one_package_are_one_finding() -> None:
     assert [place.path for place in finding.also] == ["/env/2.so", "/env/1.so"]
 
 
-def test_without_torch_there_is_a_word_all_the_same() -> None:
+def test_remedy_without_torch_is_to_install_it() -> None:
     found = run_check(
         extension_of_another_torch, PYTHON, (TorchBuild, Absent("no torch")), lacking(GONE)
     ).findings
     assert found[0].remedy.startswith("install torch")
 
 
-def test_system_libraries_are_named_by_their_packages() -> None:
+def test_system_libraries_are_named_by_package() -> None:
     found = one(without("libibverbs.so.1", "libnuma.so.1", package="deep-ep"), TORCH, extension_lacks_library)
     assert found.remedy == "apt-get install libibverbs1 libnuma1"
 
 
-def test_a_library_outside_the_search_path_is_shown() -> None:
+def test_library_outside_the_search_path_is_shown() -> None:
     extensions = without("libcublas.so.12")
     (extension,) = extensions.extensions
     missing = tuple(
@@ -138,7 +138,7 @@ def test_a_library_outside_the_search_path_is_shown() -> None:
     assert "the loader does not search it" in found.evidence.found
 
 
-def test_every_package_that_needs_more_than_the_driver_has_is_named() -> None:
+def test_every_package_built_for_a_newer_cuda_is_named() -> None:
     torch = TorchBuild("/env/torch", "2.11.0+cu130", cuda="13.0")
     extension = replace(FLASH, package="vllm", version="0.33.0", cuda_runtimes=("libcudart.so.13",))
     result = run_check(
@@ -161,7 +161,7 @@ def test_every_package_that_needs_more_than_the_driver_has_is_named() -> None:
     )
 
 
-def test_what_only_another_engine_needs_is_a_warning() -> None:
+def test_package_of_another_engine_is_a_warning() -> None:
     sglang = Distribution("sglang", "0.5.5", "/env/sglang.dist-info", requires=("sgl-kernel==0.3.16",))
     vllm = Distribution("vllm", "0.11.0", "/env/vllm.dist-info")
     broken = lacking(GONE, package="sgl-kernel")
@@ -169,7 +169,7 @@ def test_what_only_another_engine_needs_is_a_warning() -> None:
     assert one(broken, TORCH, extension_of_another_torch, Packages((sglang, vllm))).severity == "warning"
 
 
-def test_one_cause_is_one_finding_and_the_job_comes_first() -> None:
+def test_one_cause_is_one_finding_and_packages_of_the_job_come_first() -> None:
     packages = Packages(
         (Distribution("vllm", "0.11.0", "/env/vllm.dist-info", requires=("torch==2.9.1", "torchvision")),)
     )

@@ -32,24 +32,24 @@ def said(*tags: str, glibc: str = "2.31", machine: str = "x86_64") -> list[str]:
         "",
     ],
 )
-def test_wheels_that_match_or_are_not_for_linux_are_silent(tag: str) -> None:
+def test_matching_and_other_wheels_have_no_findings(tag: str) -> None:
     assert said(tag) == []
 
 
-def test_one_fitting_tag_of_several_is_enough() -> None:
+def test_single_matching_tag_suffices() -> None:
     assert said("cp38-abi3-manylinux_2_39_x86_64", "cp38-abi3-manylinux_2_28_x86_64") == []
 
 
-def test_the_least_glibc_that_would_do_is_named() -> None:
+def test_lowest_sufficient_glibc_is_named() -> None:
     (message,) = said("cp38-abi3-manylinux_2_39_x86_64", "cp38-abi3-manylinux_2_35_x86_64")
     assert message == "vllm 1 needs glibc 2.35, but this machine has 2.31"
 
 
-def test_two_digits_after_the_dot_are_a_number() -> None:
+def test_minor_glibc_version_is_compared_as_a_number() -> None:
     assert said("cp38-abi3-manylinux_2_5_x86_64", glibc="2.31") == []
     assert said("cp38-abi3-manylinux_2_31_x86_64", glibc="2.4") != []
 
 
-def test_another_processor_is_not_called_an_old_glibc() -> None:
+def test_other_processor_is_not_reported_as_an_old_glibc() -> None:
     (message,) = said("cp38-abi3-manylinux_2_39_x86_64", machine="aarch64")
     assert message == "vllm 1 is built for x86_64, but this machine is aarch64"

@@ -16,7 +16,7 @@ from verl_doctor.toolkit.facts import Unknown
 EVERY = Demands(dict.fromkeys(_PATTERNS, "/env/verl/utils/config.py:1"))
 
 
-def test_one_gpu() -> None:
+def test_single_gpu() -> None:
     (there,) = configured(
         "actor_rollout_ref.rollout.n=8", "actor_rollout_ref.rollout.gpu_memory_utilization=0.7"
     )
@@ -39,7 +39,7 @@ def test_one_gpu() -> None:
     ]
 
 
-def test_relief_is_about_half() -> None:
+def test_relief_halves_the_values() -> None:
     (there,) = configured(
         "trainer.n_gpus_per_node=1", "data.train_batch_size=32", "actor_rollout_ref.actor.ppo_mini_batch_size=16",
         "actor_rollout_ref.rollout.n=8", "actor_rollout_ref.rollout.max_num_seqs=256",
@@ -58,7 +58,7 @@ def test_relief_is_about_half() -> None:
 @pytest.mark.parametrize("gpus", [1, 2, 3, 4, 6, 7])
 @pytest.mark.parametrize("batch", [7, 32, 1000, 1024])
 @pytest.mark.parametrize("samples", [1, 5, 16])
-def test_what_is_recommended_meets_every_demand(gpus: int, batch: int, samples: int) -> None:
+def test_recommendation_satisfies_every_demand(gpus: int, batch: int, samples: int) -> None:
     words = (f"data.train_batch_size={batch}", f"actor_rollout_ref.rollout.n={samples}")
     (there,) = configured(*words)
     more = recommended(there, Resources((Gpu("a", 80_000),) * gpus, 8, None))
@@ -66,7 +66,7 @@ def test_what_is_recommended_meets_every_demand(gpus: int, batch: int, samples: 
     assert list(batch_sizes_do_not_fit.judge(with_overrides(there, lines), EVERY, Unknown("not read"))) == []
 
 
-def test_an_unknown_word_leaves_the_batch_sizes_unjudged_and_is_named() -> None:
+def test_unknown_word_leaves_batch_sizes_unjudged_and_is_named() -> None:
     there = with_overrides(configured()[0], [Word(None, SCRIPT, 7, "$EXTRA")])
     assert batch_sizes_do_not_fit.applies is not None
     assert batch_sizes_do_not_fit.applies(there) == Unknown(

@@ -34,12 +34,12 @@ OTHERS = [rename for rename in renames() if rename not in PPO]
 
 
 @pytest.mark.parametrize("rename", PPO, ids=lambda rename: rename.old)
-def test_a_renamed_key_went_when_the_new_one_came(rename: Rename) -> None:
+def test_rename_happened_in_a_single_release(rename: Rename) -> None:
     assert _within(rename.old, table()["removed"][rename.release])
     assert _within(rename.new, table()["added"][rename.release])
 
 
-def test_a_rename_is_offered_where_the_new_name_is() -> None:
+def test_rename_is_suggested_only_if_the_new_name_exists() -> None:
     (there,) = configured()
     found = renamed("ray_init.num_cpus", there)
     assert found
@@ -47,7 +47,7 @@ def test_a_rename_is_offered_where_the_new_name_is() -> None:
     assert renamed("trainer.profile_steps", there) is None
 
 
-def test_several_renames_follow_each_other() -> None:
+def test_consecutive_renames_are_followed() -> None:
     there = replace(configured()[0], before={"skip": {"rollout": {"enable": False}}})
     found = renamed("actor_rollout_ref.rollout.skip_rollout", there)
     assert found
@@ -63,12 +63,12 @@ def test_history() -> None:
     )
 
 
-def test_what_a_later_release_dropped_is_not_missing_for_that_reason() -> None:
+def test_later_removal_does_not_explain_a_missing_key() -> None:
     assert history("critic.model.fsdp_config.grad_offload", "0.4.1") == History()
     assert history("critic.model.fsdp_config.grad_offload", "0.8.0").went == "0.8.0"
 
 
-def test_a_typo_is_distinguished_from_another_name() -> None:
+def test_typo_is_distinguished_from_another_name() -> None:
     (there,) = configured()
     assert alike("trainer.n_gpus_pernode", there) == "trainer.n_gpus_per_node"
     assert alike("trainer.n_gpuspernode", there) == "trainer.n_gpus_per_node"
@@ -80,7 +80,7 @@ def test_a_typo_is_distinguished_from_another_name() -> None:
     assert alike("actor_rollout_ref.rollout.tensor", there).endswith(".tensor_model_parallel_size")
 
 
-def test_a_slip_in_a_section() -> None:
+def test_typo_in_a_section_is_corrected() -> None:
     """The name with the typo stands elsewhere in the key: actor_rollout_ref."""
     (there,) = configured()
     meant = "actor_rollout_ref.rollout.tensor_model_parallel_size"
@@ -89,7 +89,7 @@ def test_a_slip_in_a_section() -> None:
     assert not is_slip(meant.replace(".rollout", ".ref"), meant)
 
 
-def test_initials_a_part_of_a_name_and_the_key_that_is_not_unset_by_default() -> None:
+def test_abbreviations_and_partial_names_are_matched() -> None:
     (there,) = configured()
     tree = {
         "optim": {"lr": 1e-6, "lr_warmup_steps": -1},
@@ -114,14 +114,14 @@ def test_initials_a_part_of_a_name_and_the_key_that_is_not_unset_by_default() ->
         "actor_rollout_ref.rollout.n_agent",  # not n
     ],
 )
-def test_another_word_is_no_slip(key: str) -> None:
+def test_unrelated_word_is_not_a_typo(key: str) -> None:
     (there,) = configured()
     assert alike(key, there) == ""
 
 
 @pytest.mark.real
 @pytest.mark.slow
-def test_the_table_is_what_the_wheels_say(wheel_tree: Callable[[str, str], Path]) -> None:
+def test_table_matches_the_wheels(wheel_tree: Callable[[str, str], Path]) -> None:
     trees = {
         release: wheel_tree("verl", release) / "verl" for release in (table()["first"], *table()["added"])
     }
@@ -130,7 +130,7 @@ def test_the_table_is_what_the_wheels_say(wheel_tree: Callable[[str, str], Path]
 
 @pytest.mark.real
 @pytest.mark.slow
-def test_other_trees_had_the_old_keys_and_have_the_new_ones(wheel_tree: Callable[[str, str], Path]) -> None:
+def test_renames_in_other_trees_match_their_releases(wheel_tree: Callable[[str, str], Path]) -> None:
     before, after = (wheel_tree("verl", release) / "verl/trainer/config" for release in ("0.7.0", "0.7.1"))
     had = compose(Sources([before]), "sft_trainer", []).after
     has = compose(Sources([after]), "sft_trainer_engine", []).after
@@ -141,7 +141,7 @@ def test_other_trees_had_the_old_keys_and_have_the_new_ones(wheel_tree: Callable
         assert lookup(has, rename.new) is not MISSING, rename
 
 
-def test_the_same_name_elsewhere_is_in_a_section_that_is_like_it() -> None:
+def test_same_name_is_found_in_similar_sections() -> None:
     (there,) = configured()
     assert elsewhere("rollout.name", there) == ["actor_rollout_ref.rollout.name"]
     assert elsewhere("max_num_seqs", there) == ["actor_rollout_ref.rollout.max_num_seqs"]

@@ -47,7 +47,7 @@ def recommended(found: list[Finding], key: str) -> str:
 
 @pytest.mark.parametrize("share", ["0.75", "0.8", "0.9"])
 @pytest.mark.parametrize("number", [2, 4])
-def test_the_share_that_is_recommended_fits(share: str, number: int) -> None:
+def test_recommended_share_fits(share: str, number: int) -> None:
     key = "actor_rollout_ref.rollout.gpu_memory_utilization"
     found = on_gpus(f"{key}={share}", number=number)
     if not found:
@@ -56,7 +56,7 @@ def test_the_share_that_is_recommended_fits(share: str, number: int) -> None:
     assert not on_gpus(recommended(found, "gpu_memory_utilization"), number=number)
 
 
-def test_offload_is_recommended_where_the_machine_can_hold_it() -> None:
+def test_offload_is_recommended_if_host_memory_suffices() -> None:
     words = ("actor_rollout_ref.rollout.gpu_memory_utilization=0.9",)
     (roomy,), (short,) = on_gpus(*words, number=2), on_gpus(*words, number=2, gib=40)
     assert "which moves 42.5 GiB of each GPU into the host's memory" in roomy.remedy
@@ -68,7 +68,7 @@ def test_offload_is_recommended_where_the_machine_can_hold_it() -> None:
 @pytest.mark.parametrize("share", ["0.5", "0.6", "0.7", "0.8", "0.9"])
 @pytest.mark.parametrize("kl_loss", [True, False])
 @pytest.mark.parametrize("billions", [1.5, 3.0, 4.0])
-def test_what_is_written_into_the_script_fits(share: str, kl_loss: bool, billions: float) -> None:
+def test_corrected_script_fits(share: str, kl_loss: bool, billions: float) -> None:
     script = {SHARE: share, "actor_rollout_ref.actor.use_kl_loss": kl_loss}
     found = on_gpus(*(f"{key}={value}" for key, value in script.items()), number=1, billions=billions)
     if not found:
@@ -83,7 +83,7 @@ def test_what_is_written_into_the_script_fits(share: str, kl_loss: bool, billion
     assert not on_gpus(*(f"{key}={value}" for key, value in script.items()), number=1, billions=billions)
 
 
-def test_a_single_rank_keeps_the_reference_until_the_first_batch() -> None:
+def test_single_rank_keeps_the_reference_until_the_first_batch() -> None:
     """As on an H100: 15.1 GiB of the actor and 15.1 GiB of the reference beside an engine that needs 0.6 of it."""
     words = (f"{SHARE}=0.6", "actor_rollout_ref.actor.use_kl_loss=True")
     (found,) = on_gpus(*words, number=1, billions=4.06)
@@ -92,14 +92,14 @@ def test_a_single_rank_keeps_the_reference_until_the_first_batch() -> None:
     assert sharded.phase == "first update"
 
 
-def test_offload_does_not_help_a_step_that_does_not_fit() -> None:
+def test_offload_is_not_suggested_for_a_step_that_does_not_fit() -> None:
     prefix = "actor_rollout_ref.actor.fsdp_config"
     (found,) = on_gpus(f"{prefix}.param_offload=True", f"{prefix}.optimizer_offload=True", number=1)
     assert found.message.startswith("training needs at least 113 GiB")
     assert not on_gpus(f"+{prefix}.model_dtype=bf16", f"{prefix}.optimizer_offload=True", number=1)
 
 
-def test_one_sequence_must_fit_beside_the_weights() -> None:
+def test_one_sequence_must_fit_next_to_the_weights() -> None:
     words = ("data.max_prompt_length=700000", "actor_rollout_ref.rollout.gpu_memory_utilization=0.5")
     parallel = "actor_rollout_ref.rollout.tensor_model_parallel_size=1"
     (found,) = on_gpus(*words, parallel)
@@ -108,7 +108,7 @@ def test_one_sequence_must_fit_beside_the_weights() -> None:
     assert not on_gpus(recommended([found], "gpu_memory_utilization"), words[0], parallel)
 
 
-def test_the_number_of_agent_workers_that_is_recommended_fits() -> None:
+def test_recommended_number_of_agent_workers_fits() -> None:
     key = "actor_rollout_ref.rollout.agent.num_workers"
     found = in_memory(f"{key}=40", gib=70)
     assert not in_memory(recommended(found, "num_workers"), gib=70)

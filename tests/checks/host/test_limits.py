@@ -108,7 +108,7 @@ def said(results: dict[str, CheckResult]) -> list[str]:
     return [f"{code}: {finding.message}" for code, result in results.items() for finding in result.findings]
 
 
-def test_silent_on_a_node_with_gpus(tmp_path: Path) -> None:
+def test_node_with_gpus_has_no_findings(tmp_path: Path) -> None:
     results = judged(machine(tmp_path))
     assert said(results) == []
     assert {code for code, result in results.items() if result.status == "pass"} >= {
@@ -118,14 +118,14 @@ def test_silent_on_a_node_with_gpus(tmp_path: Path) -> None:
     }
 
 
-def test_silent_on_a_large_node_of_a_user_with_the_usual_limits(tmp_path: Path) -> None:
+def test_large_node_with_usual_limits_has_no_findings(tmp_path: Path) -> None:
     there = machine(
         tmp_path, cpus="0-191", uid=1000, processes=4125000, files=1048576, locked=8388608, gib=2000
     )
     assert said(judged(there, ray=192)) == []
 
 
-def test_silent_on_a_head_node_without_gpus(tmp_path: Path) -> None:
+def test_head_node_without_gpus_has_no_findings(tmp_path: Path) -> None:
     """A container with Docker's 64 MB of shared memory and few process numbers."""
     there = machine(tmp_path, **{"sys/fs/cgroup/pids.max": "1024\n", "sys/fs/cgroup/pids.current": "20\n"})
     results = judged(there, 0, SharedMemory(64 << 20, 64 << 20))
@@ -133,21 +133,21 @@ def test_silent_on_a_head_node_without_gpus(tmp_path: Path) -> None:
     assert results["HOST105"].status == "not_applicable"
 
 
-def test_silent_in_a_container_that_hides_proc_and_groups(tmp_path: Path) -> None:
+def test_container_without_proc_and_cgroups_has_no_findings(tmp_path: Path) -> None:
     there = recorded(
         tmp_path, {"/proc/self/limits": LIMITS.format(processes="unlimited", files=1048576, locked=65536)}
     )
     assert said(judged(there)) == []
 
 
-def test_nothing_to_read_is_skipped_and_not_passed(tmp_path: Path) -> None:
+def test_unreadable_limits_are_skipped_and_not_passed(tmp_path: Path) -> None:
     results = judged(recorded(tmp_path, {}))
     assert said(results) == []
     assert results["HOST102"].status != "pass"
 
 
 @pytest.mark.parametrize("gpus", [0, 1])
-def test_silent_on_a_laptop(tmp_path: Path, gpus: int) -> None:
+def test_laptop_has_no_findings(tmp_path: Path, gpus: int) -> None:
     group = "user.slice/user-1000.slice/user@1000.service"
     there = machine(
         tmp_path,
@@ -163,7 +163,7 @@ def test_silent_on_a_laptop(tmp_path: Path, gpus: int) -> None:
     assert said(judged(there, gpus, ray=16, shm=16)) == []
 
 
-def test_what_stops_ray_is_a_warning_where_the_job_may_run_elsewhere(tmp_path: Path) -> None:
+def test_limit_that_stops_ray_is_a_warning_if_the_job_may_run_elsewhere(tmp_path: Path) -> None:
     """A head node without GPUs, or a login node, with a launch script that is named."""
     there = machine(
         tmp_path, files=128, **{"sys/fs/cgroup/pids.max": "300\n", "sys/fs/cgroup/pids.current": "20\n"}
@@ -176,7 +176,7 @@ def test_what_stops_ray_is_a_warning_where_the_job_may_run_elsewhere(tmp_path: P
     }
 
 
-def test_the_rest_is_a_hint_there(tmp_path: Path) -> None:
+def test_other_limits_are_hints_if_the_job_may_run_elsewhere(tmp_path: Path) -> None:
     there = machine(tmp_path, **{"sys/fs/cgroup/cpu.max": "400000 100000\n"})
     found = judged(there, 0, PERHAPS_HERE, ray=128)
     (many,) = found["HOST101"].findings
@@ -184,13 +184,13 @@ def test_the_rest_is_a_hint_there(tmp_path: Path) -> None:
     assert found["HOST101"].status == "pass"
 
 
-def test_a_login_node_allows_few_threads_and_files(tmp_path: Path) -> None:
+def test_login_node_with_few_threads_and_files(tmp_path: Path) -> None:
     there = machine(tmp_path, cpus="0-127", uid=1000, processes=4096, files=1024, locked=65536)
     found = judged(there, 0, PERHAPS_HERE, ray=128)
     assert said(found) == []
 
 
-def test_the_raylet_is_judged_and_not_the_shell(tmp_path: Path) -> None:
+def test_limits_of_the_raylet_and_not_of_the_shell_are_judged(tmp_path: Path) -> None:
     """The shell has none of the limits of the service that started Ray."""
     unit = "system.slice/ray.service"
     there = machine(tmp_path)

@@ -17,12 +17,12 @@ from verl_doctor.toolkit.testing import run_check
         ("sound when isolated", "run it by hand with -v -c pass"),
     ],
 )
-def test_the_next_step_fits_the_reason(kind: UnknownKind, step: str) -> None:
+def test_next_step_fits_the_reason(kind: UnknownKind, step: str) -> None:
     (finding,) = run_check(interpreter_unusable, (Interpreter, Unknown("why", kind=kind))).findings
     assert finding.remedy.startswith(step)
 
 
 @pytest.mark.parametrize("kind", ["no more processes", "no temporary folder"])
-def test_what_the_doctor_lacks_is_no_fault_of_the_interpreter(kind: UnknownKind) -> None:
+def test_limitation_of_the_doctor_is_not_blamed_on_the_interpreter(kind: UnknownKind) -> None:
     result = run_check(interpreter_unusable, (Interpreter, Unknown("why", kind=kind)))
     assert (result.status, result.reason, result.findings) == ("error", "why", ())

@@ -24,7 +24,7 @@ def vendored(number: int) -> Tree:
     return Tree(f"/me/{package}/verl", f"{package}.verl", "0.4.1", f"vendored inside {package}")
 
 
-def test_a_rival_is_a_warning_that_names_which_tree_runs_and_why() -> None:
+def test_competing_tree_is_a_warning_that_states_which_one_runs() -> None:
     (finding,) = judged(WHEEL)
     assert finding.severity == "warning"
     assert (
@@ -32,17 +32,17 @@ def test_a_rival_is_a_warning_that_names_which_tree_runs_and_why() -> None:
     )
 
 
-def test_rivals_share_one_finding() -> None:
+def test_competing_trees_share_one_finding() -> None:
     (finding,) = judged(WHEEL, ON_PATH)
     assert "or 1 other" in finding.message
     assert [str(place) for place in finding.also] == ["/other/verl"]
 
 
-def test_a_nested_copy_is_a_warning_of_its_own() -> None:
+def test_nested_copy_is_a_separate_warning() -> None:
     assert [finding.severity for finding in judged(NESTED, WHEEL)] == ["warning", "warning"]
 
 
-def test_a_vendored_tree_is_reported_with_when_it_runs_and_how_to_examine_it() -> None:
+def test_vendored_tree_is_reported_with_its_use_and_how_to_examine_it() -> None:
     trees = VerlTrees(WHEEL, "it comes first on the interpreter's path", (vendored(1),))
     (finding,) = run_check(several_verl_trees, trees).findings
     assert finding.severity == "warning"
@@ -54,7 +54,7 @@ def test_a_vendored_tree_is_reported_with_when_it_runs_and_how_to_examine_it() -
     assert "pip" not in finding.remedy
 
 
-def test_of_two_vendored_trees_neither_is_what_import_verl_takes() -> None:
+def test_vendored_trees_are_not_imported_as_verl() -> None:
     (finding,) = run_check(
         several_verl_trees, VerlTrees(vendored(1), "it is all there is", (vendored(2),))
     ).findings
@@ -62,18 +62,18 @@ def test_of_two_vendored_trees_neither_is_what_import_verl_takes() -> None:
     assert finding.message.endswith("runs only for code that imports agents2.verl")
 
 
-def test_many_packages_with_a_verl_are_one_finding() -> None:
+def test_many_packages_with_a_verl_share_one_finding() -> None:
     (finding,) = judged(*(vendored(number) for number in range(9)))
     assert finding.message.endswith("and 6 more")
 
 
-def test_a_tree_that_the_safe_path_hides_is_a_note() -> None:
+def test_tree_hidden_by_safe_path_is_a_note() -> None:
     hidden = Tree("/me/verl/verl", "verl", "0.6.1", OFF_THE_PATH)
     (finding,) = run_check(several_verl_trees, VerlTrees(WHEEL, "it comes first", (hidden,))).findings
     assert (finding.severity, "is not used" in finding.message) == ("info", True)
 
 
-def test_a_checkout_is_installed_from_where_it_can_be() -> None:
+def test_checkout_remedy_depends_on_its_project_folder() -> None:
     assert "pip uninstall verl, and export PYTHONPATH=/me/verl for every worker" in judged(WHEEL)[0].remedy
     here = replace(HERE, project="/me/my verl")
     (finding,) = run_check(several_verl_trees, VerlTrees(here, "it comes first", (WHEEL,))).findings
@@ -81,6 +81,6 @@ def test_a_checkout_is_installed_from_where_it_can_be() -> None:
     assert finding.remedy.endswith("or start from another folder (runs the installed one)")
 
 
-def test_an_installed_tree_that_runs_is_not_uninstalled() -> None:
+def test_running_installed_tree_is_not_uninstalled() -> None:
     (finding,) = run_check(several_verl_trees, VerlTrees(WHEEL, "it comes first", (ON_PATH,))).findings
     assert "pip" not in finding.remedy

@@ -53,35 +53,35 @@ SHARE = storage("nfs4", shared=True, read_ahead=128 * 1024)
         (("algorithm.adv_estimator=gae", f"{MODEL}=/m/x", "+critic.model.path=/m/y"), "the actor"),
     ],
 )
-def test_readers_of_the_model(words: tuple[str, ...], who: str) -> None:
+def test_model_readers_follow_from_the_settings(words: tuple[str, ...], who: str) -> None:
     assert named(readers(job(*words), 8)) == who
 
 
-def test_without_a_script_a_reader_is_assumed() -> None:
+def test_one_reader_is_assumed_without_a_script() -> None:
     (reader,) = readers(NOTHING, 0)
     assert reader.processes == 1
 
 
-def test_what_is_cold_comes_from_the_disk_once() -> None:
+def test_cold_bytes_are_read_from_disk_once() -> None:
     half = storage(cached=8 * GIB)
     speed = LoadSpeed("/m", Speed(GIB, 2.0), Speed(GIB, 0.5), None, Speed(4 * GIB, 1.0))
     # 8 GiB at 0.5 GiB/s or 2 GiB/s; of three readers 40 GiB at 4 GiB/s.
     assert reading(half, speed, 3, fits=True) == Reading(16.0 + 10.0, 4.0 + 10.0, 12.0)
 
 
-def test_without_room_each_part_reads_from_the_disk() -> None:
+def test_each_reader_reads_from_disk_without_room_in_memory() -> None:
     speed = LoadSpeed("/m", Speed(GIB, 2.0), Speed(GIB, 0.5), None, Speed(4 * GIB, 1.0))
     assert reading(storage(), speed, 3, fits=False) == Reading(96.0, 24.0, 12.0)
 
 
-def test_memory_is_no_slower_than_the_disk() -> None:
+def test_memory_is_never_predicted_slower_than_the_disk() -> None:
     speed = LoadSpeed("/m", Speed(GIB, 2.0), Speed(GIB, 0.5), None, Speed(GIB, 10.0))
     told = reading(storage(), speed, 2, fits=True)
     assert told == Reading(32.0 + 8.0, 8.0 + 8.0, 16.0)
 
 
 @pytest.mark.parametrize("lacking", ["mapped", "warm"])
-def test_what_was_not_measured_is_not_predicted(lacking: str) -> None:
+def test_unmeasured_speed_gives_no_prediction(lacking: str) -> None:
     assert reading(storage(), replace(speeds(40, 900), **{lacking: None}), 1, fits=True) is None
 
 
@@ -97,33 +97,33 @@ def said(
     return list(remedies(where, left, job(*words), replace(VLLM, strategies=strategies), packages, shm))
 
 
-def test_warming_up_comes_first_and_a_copy_in_memory_second() -> None:
+def test_warmup_is_suggested_before_a_copy_in_memory() -> None:
     first, second = said()
     assert first == "run verl-doctor warmup --model /models/qwen before the job"
     assert second == f"set {SHARED_MEMORY}=True"
 
 
 @pytest.mark.parametrize("shm", [SharedMemory(64 * MIB, 64 * MIB), NOTHING])
-def test_no_copy_without_known_free_space(shm: SharedMemory | Unknown) -> None:
+def test_copy_is_not_suggested_without_known_free_space(shm: SharedMemory | Unknown) -> None:
     assert len(said(shm=shm)) == 1
 
 
-def test_no_copy_that_is_made_already() -> None:
+def test_copy_is_not_suggested_if_already_configured() -> None:
     assert len(said(words=(f"{SHARED_MEMORY}=True",))) == 1
 
 
-def test_without_memory_only_a_nearer_disk_helps() -> None:
+def test_closer_disk_is_suggested_if_memory_is_short() -> None:
     (only,) = said(left=GIB)
     assert "copy /models/qwen to a disk of each node" in only
 
 
-def test_the_read_ahead_of_an_own_disk_can_be_set() -> None:
+def test_read_ahead_is_suggested_for_a_local_disk() -> None:
     *_, last = said(storage(read_ahead=128 * 1024, device="/dev/nvme0n1"))
     assert "blockdev --setra 8192 /dev/nvme0n1" in last
     assert "setra" not in " ".join(said(storage(read_ahead=8 << 20)))
 
 
-def test_settings_of_vllm_are_for_a_vllm_that_reads() -> None:
+def test_vllm_settings_are_suggested_only_if_vllm_reads_the_weights() -> None:
     assert "prefetch" not in " ".join(said())
     reads = (f"{LOAD_FORMAT}=auto",)
     assert said(words=reads)[-1] == f"set +{STRATEGY_KEY}=prefetch for vLLM itself"
@@ -133,7 +133,7 @@ def test_settings_of_vllm_are_for_a_vllm_that_reads() -> None:
     assert streamer[-1] == f"set {LOAD_FORMAT}=runai_streamer, which is installed, for vLLM itself"
 
 
-def test_a_duration_is_formatted_for_people() -> None:
+def test_duration_is_formatted_for_people() -> None:
     assert [in_seconds(value) for value in (0.04, 3.46, 40.4, 119, 400)] == [
         "0.0 s", "3.5 s", "40 s", "119 s", "7 min",
     ]  # fmt: skip

@@ -37,7 +37,7 @@ def names(*there: Interface, wanted: str | None = None) -> list[str]:
         ((DOWN,), []),
     ],
 )
-def test_without_a_given_choice(there: tuple[Interface, ...], taken: list[str]) -> None:
+def test_default_interface_choice(there: tuple[Interface, ...], taken: list[str]) -> None:
     assert names(*there) == taken
 
 
@@ -52,14 +52,14 @@ def test_without_a_given_choice(there: tuple[Interface, ...], taken: list[str]) 
         ("eth0", []),
     ],
 )
-def test_nccl_s_syntax(wanted: str, taken: list[str]) -> None:
+def test_nccl_interface_syntax(wanted: str, taken: list[str]) -> None:
     assert names(DOCKER, LO, ETH1, ETH10, DOWN, wanted=wanted) == taken
 
 
-def test_no_more_than_nccl_has_room_for() -> None:
+def test_number_of_interfaces_is_limited_as_in_nccl() -> None:
     assert len(names(*(up(f"eth{n}", f"10.0.0.{n}") for n in range(1, 30)), wanted="eth")) == 16
 
 
-def test_torch_splits_at_commas_and_ignores_a_single_letter() -> None:
+def test_torch_splits_at_commas_and_ignores_single_letters() -> None:
     assert gloo_names("eth0,eth1,") == ["eth0", "eth1"]
     assert gloo_names("x") == gloo_names("") == []

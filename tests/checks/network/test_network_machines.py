@@ -139,28 +139,28 @@ def codes(found: list[tuple[str, Finding]]) -> list[str]:
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
-def test_a_healthy_machine_and_a_job_on_it_alone(machine: Any) -> None:
+def test_healthy_single_machine_has_no_findings(machine: Any) -> None:
     assert judged(machine(), JobNodes(1, "trainer.nnodes", (), machine()[0].default)) == []
     assert judged(machine(), JobNodes(interface=machine()[0].default)) == []
 
 
 @pytest.mark.parametrize("machine", [hgx, cloud, pod, head], ids=lambda machine: machine.__name__)
-def test_a_healthy_machine_among_several(machine: Any) -> None:
+def test_healthy_machine_among_several_has_no_findings(machine: Any) -> None:
     assert judged(machine(), spread(machine())) == []
 
 
-def test_the_rented_container_as_one_of_two_nodes() -> None:
+def test_rented_container_as_one_of_two_nodes() -> None:
     assert codes(judged(rented(), spread(rented()))) == ["NET101"]
 
 
-def test_the_laptop_as_one_of_two_nodes() -> None:
+def test_laptop_as_one_of_two_nodes() -> None:
     """NCCL would also take the tunnel; docker's bridge it passes over by itself."""
     found = judged(laptop(), spread(laptop()))
     assert codes(found) == ["NET101", "NET105"]
     assert "also sends its data over tun0" in found[1][1].message
 
 
-def test_an_hgx_whose_container_lacks_everything() -> None:
+def test_hgx_container_without_devices_and_limits() -> None:
     network, rdma, gpus, _ = hgx()
     shut = replace(rdma, devices=())
     dockers = an_h200_node(healthy(locked=Limit(65536, 65536)))
@@ -170,7 +170,7 @@ def test_an_hgx_whose_container_lacks_everything() -> None:
     assert codes(found) == ["NET108", "NET109", "NET110", "NET111"]
 
 
-def test_every_fact_survives_a_file() -> None:
+def test_every_fact_survives_a_round_trip() -> None:
     knock = Knock(
         Head("10.0.0.9", "RAY_ADDRESS", 6379, address="10.0.0.9"), "refused", "Connection refused", 0.1
     )

@@ -47,14 +47,14 @@ def spoken(one: Drift) -> tuple[str, Finding]:
         (drift(installer="pip", leads_to="/home/me/pkgs/a.py"), ""),
     ],
 )
-def test_a_cache_is_named_only_when_its_installer_is_known(one: Drift, cache: str) -> None:
+def test_cache_is_named_only_if_its_installer_is_known(one: Drift, cache: str) -> None:
     assert cache_of(one) == cache
     code, finding = spoken(one)
     assert code == ("PKG103" if cache else "PKG102")
     assert ("cache" in f"{finding.message} {finding.remedy}") is bool(cache)
 
 
-def test_an_edit_that_a_backup_shares_reports_what_is_proven() -> None:
+def test_shared_edit_reports_only_proven_sharing() -> None:
     _, finding = spoken(drift(installer="pip", links=2))
     assert "hard links show 1 of these elsewhere too" in finding.message
     _, finding = spoken(drift(installer="pip", leads_to="/home/me/a.py"))
@@ -70,11 +70,11 @@ def test_an_edit_that_a_backup_shares_reports_what_is_proven() -> None:
         ("conda", "conda install --force-reinstall vllm"),
     ],
 )
-def test_the_installer_that_brought_a_package_reinstalls_it(installer: str, command: str) -> None:
+def test_reinstallation_uses_the_installer_of_the_package(installer: str, command: str) -> None:
     assert reinstall("vllm", "0.11.0", installer) == command
 
 
-def test_paths_are_cut_below_site_packages() -> None:
+def test_paths_are_shown_relative_to_site_packages() -> None:
     assert below_site("/env/lib/python3.11/site-packages/vllm/a.py") == "vllm/a.py"
     assert below_site("/usr/lib/python3/dist-packages/vllm/a.py") == "vllm/a.py"
     assert below_site("/home/me/vllm/a.py") == "/home/me/vllm/a.py"
@@ -83,5 +83,5 @@ def test_paths_are_cut_below_site_packages() -> None:
 @pytest.mark.parametrize(
     ("words", "said"), [("", ""), ("a", "a"), ("a b", "a, b"), ("a b c", "a, b and 1 more")]
 )
-def test_a_list_is_cut_and_counted(words: str, said: str) -> None:
+def test_long_list_is_shortened_and_counted(words: str, said: str) -> None:
     assert listed(words.split(), 2) == said

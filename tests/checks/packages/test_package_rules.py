@@ -55,7 +55,7 @@ def judged(site: Path, **environ: str) -> Mapping[str, str]:
     }
 
 
-def test_a_sound_environment_is_silent(site: Path) -> None:
+def test_healthy_environment_has_no_findings(site: Path) -> None:
     assert judged(site) == {}
 
 
@@ -63,32 +63,32 @@ def test_bytecode_that_will_never_be_written_is_reported(site: Path) -> None:
     assert judged(site, PYTHONDONTWRITEBYTECODE="1") == {"PY103": "warn"}
 
 
-def test_a_missing_requirement_fails(site: Path) -> None:
+def test_missing_requirement_fails(site: Path) -> None:
     for path in site.glob("ray-*/*"):
         path.unlink()
     next(site.glob("ray-*")).rmdir()
     assert judged(site) == {"PKG101": "fail"}
 
 
-def test_an_edit_is_a_warning_and_reported_once(site: Path) -> None:
+def test_edit_is_a_warning_reported_once(site: Path) -> None:
     (site / "verl" / "protocol.py").write_bytes(b"a = 2\n")
     assert judged(site) == {"PKG102": "warn"}
 
 
-def test_an_edit_of_the_installers_cache_is_a_warning_and_reported_once(site: Path, tmp_path: Path) -> None:
+def test_edit_of_the_installer_cache_is_a_warning_reported_once(site: Path, tmp_path: Path) -> None:
     (site / "verl-0.6.1.dist-info" / "INSTALLER").write_text("uv\n")
     (tmp_path / "cached.py").hardlink_to(site / "verl" / "protocol.py")
     (tmp_path / "cached.py").write_bytes(b"a = 2\n")
     assert judged(site) == {"PKG103": "warn"}
 
 
-def test_an_edit_that_a_backup_shares_is_no_edit_of_a_cache(site: Path, tmp_path: Path) -> None:
+def test_edit_shared_with_a_backup_is_not_an_edit_of_a_cache(site: Path, tmp_path: Path) -> None:
     (tmp_path / "backup.py").hardlink_to(site / "verl" / "protocol.py")
     (tmp_path / "backup.py").write_bytes(b"a = 2\n")
     assert judged(site) == {"PKG102": "warn"}
 
 
-def test_an_interpreter_that_cannot_run_is_one_red_line(site: Path) -> None:
+def test_broken_interpreter_is_a_single_failure(site: Path) -> None:
     python = site.parents[2] / "bin" / "python"
     python.unlink()
     python.write_text("#!/nowhere/python\n")

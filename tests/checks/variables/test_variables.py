@@ -38,7 +38,7 @@ def judged(
     return list(run_check(check, *facts).findings)
 
 
-def test_one_finding_for_all_places() -> None:
+def test_all_places_of_a_variable_share_a_finding() -> None:
     read = launch(
         Setting(NAME, "1", RUN, 3), Setting(NAME, "0", RUN, 9), Setting(NAME, "1", "the command line", 1)
     )
@@ -48,33 +48,33 @@ def test_one_finding_for_all_places() -> None:
     assert finding.evidence.found == f"{NAME}=1, {NAME}=0 in the command line and this shell"
 
 
-def test_what_is_set_in_the_shell_alone_is_for_a_fix_too() -> None:
+def test_variable_set_only_in_the_shell_has_a_fix() -> None:
     (finding,) = judged(variable_removed, Reading(NAME, "vllm"), Variables({NAME: "1"}), launch())
     assert (finding.location, finding.fix) == (None, "variable-removed")
     assert variable_of(finding) == NAME
 
 
-def test_what_was_typed_before_a_command_is_not_for_a_fix() -> None:
+def test_variable_typed_before_a_command_has_no_fix() -> None:
     typed = launch(Setting(NAME, "1", "the command line", 1))
     (finding,) = judged(variable_removed, Reading(NAME, "vllm"), Variables(), typed)
     assert (finding.location, finding.fix) == (None, None)
 
 
-def test_what_a_script_takes_away_is_set_nowhere() -> None:
+def test_variable_unset_in_a_script_is_not_set() -> None:
     assert places(NAME, Variables({NAME: "1"}), launch(Setting(NAME, None, RUN, 3, removed=True))) == []
 
 
-def test_an_unknown_or_secret_value_is_not_shown() -> None:
+def test_unknown_or_secret_value_is_hidden() -> None:
     found = places("VLLM_X", Variables(withheld=("VLLM_X",)), launch(Setting("VLLM_X", None, RUN, 3)))
     assert [place.assignment for place in found] == ["VLLM_X=...", "VLLM_X=..."]
 
 
-def test_a_long_value_is_cut() -> None:
+def test_long_value_is_truncated() -> None:
     (place,) = places("VLLM_X", Variables({"VLLM_X": "a" * 500}), launch())
     assert len(place.assignment) < 140
 
 
-def test_the_warning_of_vllm_is_reported() -> None:
+def test_vllm_warning_is_reported() -> None:
     (finding,) = judged(variable_removed, Reading(NAME, "vllm"), Variables({NAME: "1"}), launch(), warns=True)
     assert finding.evidence.found.endswith("vLLM warns about it at each start")
 
@@ -92,7 +92,7 @@ def test_the_warning_of_vllm_is_reported() -> None:
         ("VLLM_MINE", "", "ENV103"),
     ],
 )
-def test_each_variable_is_one_rules_business(name: str, near: str, code: str) -> None:
+def test_each_variable_is_reported_by_one_rule(name: str, near: str, code: str) -> None:
     reading = Reading(name, "vllm", near=near)
     said = [
         check.code
@@ -102,7 +102,7 @@ def test_each_variable_is_one_rules_business(name: str, near: str, code: str) ->
     assert said == [code]
 
 
-def test_a_name_that_is_the_users_own_is_a_hint() -> None:
+def test_name_that_may_be_custom_is_a_hint() -> None:
     read = launch(Setting("VERL_HOME", "/x", RUN, 3))
     (finding,) = judged(variable_unread, Reading("VERL_HOME", "verl"), Variables(), read)
     assert finding.severity == "info"

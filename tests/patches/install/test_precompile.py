@@ -16,23 +16,23 @@ LACKING = PackageBytecode("torch", "/env/site/torch", 2_400, 2_400)
 COMPLETE = PackageBytecode("ray", "/env/site/ray", 2_700, 0)
 
 
-def test_only_packages_that_lack_caches_are_compiled() -> None:
+def test_only_packages_without_caches_are_compiled() -> None:
     plan = precompile.plan(FINDING, TARGET, Bytecode((LACKING, COMPLETE), writable=True))
     assert plan == [CompileBytecode(TARGET.python, (Path("/env/site/torch"),))]
 
 
-def test_what_is_installed_beside_them_is_compiled_too_and_a_checkout_alone() -> None:
+def test_whole_site_packages_is_compiled_but_only_the_package_of_a_checkout() -> None:
     verl = PackageBytecode("verl", "/home/me/verl/verl", 300, 300)
     plan = precompile.plan(FINDING, TARGET, Bytecode((LACKING, verl), writable=True, installs=("/env/site",)))
     assert plan == [CompileBytecode(TARGET.python, (Path("/env/site"), Path("/home/me/verl/verl")))]
 
 
-def test_a_folder_that_cannot_be_written_is_refused() -> None:
+def test_unwritable_folder_is_refused() -> None:
     plan = precompile.plan(FINDING, TARGET, Bytecode((LACKING,), writable=False))
     assert plan == Refusal("site-packages is not writable for this user")
 
 
-def test_caches_that_lie_elsewhere_are_refused() -> None:
+def test_caches_elsewhere_are_refused() -> None:
     plan = precompile.plan(FINDING, TARGET, Bytecode((LACKING,), writable=True, prefix="/caches"))
     assert isinstance(plan, Refusal)
 

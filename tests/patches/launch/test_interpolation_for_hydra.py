@@ -38,7 +38,7 @@ def after(path: Path, script: str, line: int = 1) -> str | Refusal:
         (f"b=\\${{HOME}} \\\n  a={INTERPOLATION}", f"b=${{HOME}}\na={INTERPOLATION}"),
     ],
 )
-def test_bash_hands_it_on(tmp_path: Path, written: str, given: str) -> None:
+def test_bash_passes_the_interpolation_unchanged(tmp_path: Path, written: str, given: str) -> None:
     script = f"printf '%s\\n' {written}\n"
     text = after(tmp_path / "run.sh", script)
     assert isinstance(text, str)
@@ -56,7 +56,7 @@ def test_the_second_of_two_backslashes_continues_no_command(tmp_path: Path) -> N
     assert text.splitlines()[2] == f"echo \\{INTERPOLATION}"
 
 
-def test_other_commands_stay_as_they_are(tmp_path: Path) -> None:
+def test_other_commands_are_unchanged(tmp_path: Path) -> None:
     text = after(tmp_path / "run.sh", f"echo '{INTERPOLATION}'\n# {INTERPOLATION}\necho {INTERPOLATION}\n", 3)
     assert isinstance(text, str)
     assert text.splitlines()[:2] == [f"echo '{INTERPOLATION}'", f"# {INTERPOLATION}"]

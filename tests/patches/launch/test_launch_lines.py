@@ -51,7 +51,7 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def test_every_file_that_sets_it_is_edited(tmp_path: Path) -> None:
+def test_every_file_that_sets_the_variable_is_edited(tmp_path: Path) -> None:
     script = write(tmp_path / "run.sh", "export VLLM_USE_V1=1\npython -m verl.trainer.main_ppo a=1\n")
     image = write(tmp_path / "Dockerfile", "FROM a\nENV VLLM_USE_V1 1\n")
     environment = write(tmp_path / "env.yaml", "env_vars:\n  VLLM_USE_V1: '1'\n  A: b\n")
@@ -66,7 +66,7 @@ def test_every_file_that_sets_it_is_edited(tmp_path: Path) -> None:
     }
 
 
-def test_a_sourced_file_is_edited_where_it_lies(tmp_path: Path) -> None:
+def test_sourced_file_is_edited_in_place(tmp_path: Path) -> None:
     write(tmp_path / "env.sh", "export VLLM_USE_V1=1\n")
     script = write(tmp_path / "run.sh", f"source {tmp_path}/env.sh\npython -m verl.trainer.main_ppo a=1\n")
     changes = plan(removed_rule, variable_removed, script)
@@ -74,7 +74,7 @@ def test_a_sourced_file_is_edited_where_it_lies(tmp_path: Path) -> None:
     assert [change.path.name for change in changes if isinstance(change, ReplaceFile)] == ["env.sh"]
 
 
-def test_a_name_is_corrected(tmp_path: Path) -> None:
+def test_name_is_corrected(tmp_path: Path) -> None:
     script = write(tmp_path / "run.sh", "a\nVLLM_PROT=1 \\\n  python -m verl.trainer.main_ppo a=1\n")
     changes = plan(misspelt_rule, variable_misspelt, script)
     assert isinstance(changes, list)
@@ -85,7 +85,7 @@ def test_a_name_is_corrected(tmp_path: Path) -> None:
     )
 
 
-def test_what_the_shell_hands_on_is_unset() -> None:
+def test_variable_inherited_from_the_shell_is_unset() -> None:
     changes = plan(removed_rule, variable_removed, VLLM_USE_V1="1")
     assert isinstance(changes, list)
     (change,) = changes
@@ -94,14 +94,14 @@ def test_what_the_shell_hands_on_is_unset() -> None:
     assert "has no effect" in change.why
 
 
-def test_the_file_and_the_shell_are_repaired_together(tmp_path: Path) -> None:
+def test_file_and_shell_are_repaired_together(tmp_path: Path) -> None:
     script = write(tmp_path / "run.sh", "export VLLM_USE_V1=1\npython -m verl.trainer.main_ppo a=1\n")
     changes = plan(removed_rule, variable_removed, script, VLLM_USE_V1="0")
     assert isinstance(changes, list)
     assert [type(change) for change in changes] == [ReplaceFile, SetVariable]
 
 
-def test_what_the_shell_hands_on_under_a_wrong_name_gets_the_right_one() -> None:
+def test_misspelled_shell_variable_is_renamed() -> None:
     changes = plan(misspelt_rule, variable_misspelt, VLLM_PROT="80")
     assert isinstance(changes, list)
     assert [(one.name, one.value) for one in changes if isinstance(one, SetVariable)] == [
@@ -110,7 +110,7 @@ def test_what_the_shell_hands_on_under_a_wrong_name_gets_the_right_one() -> None
     ]
 
 
-def test_a_value_that_was_not_read_is_not_renamed() -> None:
+def test_unread_value_is_not_renamed() -> None:
     refusal = plan(misspelt_rule, variable_misspelt, VLLM_PROT="")
     assert isinstance(refusal, Refusal)
     assert "may be a secret" in refusal.reason
@@ -128,7 +128,9 @@ def test_a_value_that_was_not_read_is_not_renamed() -> None:
         ("env.json", '{"env_vars": {"VLLM_USE_V1": "1", "A": "b"}}', "JSON has no comments"),
     ],
 )
-def test_what_is_no_line_of_its_own_is_refused(tmp_path: Path, name: str, text: str, reason: str) -> None:
+def test_variable_without_a_separate_line_is_refused(
+    tmp_path: Path, name: str, text: str, reason: str
+) -> None:
     refusal = plan(removed_rule, variable_removed, write(tmp_path / name, text))
     assert isinstance(refusal, Refusal)
     assert reason in refusal.reason

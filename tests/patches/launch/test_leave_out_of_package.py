@@ -47,24 +47,24 @@ def training_with(*words: str) -> Launch:
     return replace(GOOD, command=replace(COMMAND, words=told))
 
 
-def test_no_more_than_it_takes(tmp_path: Path) -> None:
+def test_only_as_much_as_necessary_is_excluded(tmp_path: Path) -> None:
     assert excluded(planned(tmp_path, limit=400)) == ["/.git/", "/ckpt/"]
 
 
-def test_what_the_job_names_goes_along(tmp_path: Path) -> None:
+def test_files_named_by_the_job_are_included(tmp_path: Path) -> None:
     launch = training_with("data.train_files=['./data/train.parquet']")
     assert excluded(planned(tmp_path, launch, limit=300)) == ["/.git/", "/ckpt/", "/wandb/"]
     launch = training_with("actor_rollout_ref.model.path=ckpt/step_9/huggingface")
     assert excluded(planned(tmp_path, launch, limit=400)) == ["/.git/", "/data/train.parquet", "/wandb/"]
 
 
-def test_a_choice_that_is_not_enough_is_none(tmp_path: Path) -> None:
+def test_insufficient_exclusion_is_refused(tmp_path: Path) -> None:
     said = planned(tmp_path, training_with("data.train_files=data/train.parquet"), limit=100)
     assert isinstance(said, Refusal)
     assert isinstance(planned(tmp_path, limit=400, whole=False), Refusal)
 
 
-def test_without_a_file_to_edit_the_text_is_shown(tmp_path: Path) -> None:
+def test_text_is_shown_without_a_file_to_edit(tmp_path: Path) -> None:
     said = planned(tmp_path, limit=400, listed_in="")
     assert isinstance(said, Refusal)
     assert said.reason.endswith(".gitignore: /ckpt/")

@@ -69,7 +69,7 @@ def script(folder: Path, line: str) -> Launch:
         ),
     ],
 )
-def test_the_other_options_stay(value: str, rest: str | None) -> None:
+def test_other_options_are_kept(value: str, rest: str | None) -> None:
     made = plan({NAME: value}, UNKNOWN)
     assert isinstance(made, list)
     (change,) = made
@@ -87,7 +87,7 @@ def test_the_other_options_stay(value: str, rest: str | None) -> None:
         (f'export {NAME}="expandable_segments:True"', ""),
     ],
 )
-def test_the_line_of_a_launch_script_is_edited(tmp_path: Path, line: str, after: str) -> None:
+def test_launch_script_line_is_edited(tmp_path: Path, line: str, after: str) -> None:
     made = plan({}, script(tmp_path, line))
     assert isinstance(made, list)
     (change,) = made

@@ -19,7 +19,7 @@ def plan(path: Path, importer: str | None = "") -> object:
     return own_module_renamed.plan(finding, shadows=there, sources=SourceFiles())
 
 
-def test_a_file_and_the_init_of_a_folder(tmp_path: Path) -> None:
+def test_file_or_init_of_a_folder_is_renamed(tmp_path: Path) -> None:
     (tmp_path / "random.py").write_bytes(b"SEED = 1\n")
     (tmp_path / "datasets").mkdir()
     init = tmp_path / "datasets" / "__init__.py"
@@ -32,7 +32,7 @@ def test_a_file_and_the_init_of_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("importer", "why"), [("/home/me/reward.py", "imports"), (None, "unknown whether")])
-def test_what_other_files_need_stays(tmp_path: Path, importer: str | None, why: str) -> None:
+def test_module_needed_by_other_files_is_kept(tmp_path: Path, importer: str | None, why: str) -> None:
     (tmp_path / "random.py").write_bytes(b"")
     found = plan(tmp_path / "random.py", importer)
     assert isinstance(found, Refusal)

@@ -23,7 +23,7 @@ def plan(place: Place, path: str = "") -> list[Change] | Refusal:
     )
 
 
-def test_the_line_that_exports_it_becomes_a_comment(tmp_path: Path) -> None:
+def test_exporting_line_is_commented_out(tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     script.write_text("export RAY_ADDRESS=10.0.0.5:6379\npython3 -m verl.trainer.main_ppo\n")
     changes = plan(ray_place(reply="refused", path=str(script), line=1), str(script))
@@ -35,7 +35,7 @@ def test_the_line_that_exports_it_becomes_a_comment(tmp_path: Path) -> None:
     assert second == "python3 -m verl.trainer.main_ppo"
 
 
-def test_from_the_shell_it_is_unset() -> None:
+def test_shell_variable_is_unset() -> None:
     changes = plan(ray_place(reply="refused"))
     assert isinstance(changes, list)
     (change,) = changes
@@ -43,7 +43,7 @@ def test_from_the_shell_it_is_unset() -> None:
     assert (change.name, change.value) == ("RAY_ADDRESS", None)
 
 
-def test_a_line_that_does_more_is_left(tmp_path: Path) -> None:
+def test_line_with_other_effects_is_refused(tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     script.write_text("RAY_ADDRESS=10.0.0.5:6379 python3 -m verl.trainer.main_ppo\n")
     assert isinstance(plan(ray_place(reply="refused", path=str(script), line=1), str(script)), Refusal)

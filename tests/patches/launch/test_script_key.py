@@ -53,7 +53,7 @@ def plan(path: Path, script: str) -> list[Change] | Refusal:
         ),
     ],
 )
-def test_the_key_that_must_be_meant_is_written(tmp_path: Path, old: str, new: str) -> None:
+def test_unambiguous_key_is_written(tmp_path: Path, old: str, new: str) -> None:
     changes = plan(tmp_path / "run.sh", f"{START}    {old} \\\n    data.train_batch_size=8\n")
     assert isinstance(changes, list)
     (change,) = changes
@@ -71,18 +71,18 @@ def test_the_key_that_must_be_meant_is_written(tmp_path: Path, old: str, new: st
         ("++ray_init.num_cpus=8", []),
     ],
 )
-def test_a_guess_is_left_to_other_fixes(tmp_path: Path, guess: str, offered: list[str]) -> None:
+def test_guess_is_left_to_other_fixes(tmp_path: Path, guess: str, offered: list[str]) -> None:
     _, _, findings = look(tmp_path / "run.sh", f"{START}    {guess}\n")
     assert [finding.fix for finding in findings] == offered
 
 
-def test_a_key_that_is_put_together_is_left_to_its_author(tmp_path: Path) -> None:
+def test_composed_key_is_refused(tmp_path: Path) -> None:
     refusal = plan(tmp_path / "run.sh", f"P=ray_init\n{START}    $P.num_cpus=8\n")
     assert isinstance(refusal, Refusal)
     assert "does not contain ray_init.num_cpus exactly once" in refusal.reason
 
 
-def test_two_keys_in_one_line_are_corrected_one_after_the_other(tmp_path: Path) -> None:
+def test_two_keys_on_one_line_are_corrected_in_turn(tmp_path: Path) -> None:
     free = "actor_rollout_ref.rollout.engine_kwargs.vllm.swap_space=1"
     read, there, findings = look(tmp_path / "run.sh", f"{START}    ray_init.num_cpus=8 {free}\n")
     for finding, end in zip(findings, (f"ray_kwargs.ray_init.num_cpus=8 {free}", f"=8 +{free}"), strict=True):

@@ -47,7 +47,7 @@ def asked(folder: Path, text: str, line: int = 2) -> tuple[Finding, Launch, Sour
         "export LD_LIBRARY_PATH=$CUDA_HOME/lib64/stubs:$LD_LIBRARY_PATH",
     ],
 )
-def test_a_line_that_adds_stubs_alone_is_commented_out(tmp_path: Path, line: str) -> None:
+def test_line_that_only_adds_stubs_is_commented_out(tmp_path: Path, line: str) -> None:
     text = f"set -e\n{line}\npython -m verl.trainer.main_ppo\n"
     assert after(stubs_off_loader_path.plan(*asked(tmp_path, text))) == (
         f"set -e\n# {line}  # verl-doctor: ENV105\npython -m verl.trainer.main_ppo\n"
@@ -62,7 +62,7 @@ def test_a_line_that_adds_stubs_alone_is_commented_out(tmp_path: Path, line: str
         (f"/my/lib:{STUBS}", "/my/lib"),
     ],
 )
-def test_other_folders_of_a_line_stay(tmp_path: Path, value: str, left: str) -> None:
+def test_other_folders_of_a_line_are_kept(tmp_path: Path, value: str, left: str) -> None:
     line = f"export LD_LIBRARY_PATH={value}"
     assert after(stubs_off_loader_path.plan(*asked(tmp_path, f"set -e\n{line}\npython a.py\n"))) == (
         f"set -e\n# {line}  # verl-doctor: ENV105\nexport LD_LIBRARY_PATH={left}  # verl-doctor: ENV105\npython a.py\n"
@@ -79,23 +79,23 @@ def test_other_folders_of_a_line_stay(tmp_path: Path, value: str, left: str) -> 
         f"export LD_LIBRARY_PATH={STUBS}.old:$LD_LIBRARY_PATH",
     ],
 )
-def test_a_line_that_does_more_is_refused(tmp_path: Path, line: str) -> None:
+def test_line_with_other_effects_is_refused(tmp_path: Path, line: str) -> None:
     plan = stubs_off_loader_path.plan(*asked(tmp_path, f"set -e\n{line}\n"))
     assert isinstance(plan, Refusal)
     assert "run.sh:2" in plan.reason
 
 
-def test_a_line_that_is_gone_is_refused(tmp_path: Path) -> None:
+def test_missing_line_is_refused(tmp_path: Path) -> None:
     assert isinstance(stubs_off_loader_path.plan(*asked(tmp_path, "set -e\n", 2)), Refusal)
 
 
-def test_a_stub_that_a_script_brings_in_goes_with_its_line(tmp_path: Path) -> None:
+def test_stub_added_by_a_script_is_removed_with_its_line(tmp_path: Path) -> None:
     finding, launch, sources, marker = asked(tmp_path, f"set -e\n{ADDS}\npython a.py\n")
     text = after(driver_before_stub.plan(finding, machine(STUB, OWN), launch, sources, marker))
     assert text == f"set -e\n# {ADDS}  # verl-doctor: CUDA102\npython a.py\n"
 
 
-def test_an_older_libcuda_that_a_script_brings_in_goes_with_its_line(tmp_path: Path) -> None:
+def test_older_libcuda_added_by_a_script_is_removed_with_its_line(tmp_path: Path) -> None:
     line = f"export LD_LIBRARY_PATH={COMPAT_FOLDER}:$LD_LIBRARY_PATH"
     finding, launch, sources, marker = asked(tmp_path, f"set -e\n{line}\npython a.py\n")
     text = after(driver_before_compat.plan(finding, machine(COMPAT, OWN), launch, sources, marker))

@@ -37,7 +37,7 @@ def planned(folder: Path, source: str) -> list[Any] | Refusal:
     return critic_attention.plan(finding, sources=SourceFiles(), marker=Marker("1.0"))
 
 
-def test_the_edited_loader_reads_the_configuration(tmp_path: Path) -> None:
+def test_edited_loader_reads_the_configuration(tmp_path: Path) -> None:
     (change,) = planned(tmp_path, SOURCE)
     assert isinstance(change, ReplaceFile)
     text = change.after.decode()
@@ -65,7 +65,7 @@ def test_the_edited_loader_reads_the_configuration(tmp_path: Path) -> None:
     assert load("m", None, SimpleNamespace(_attn_implementation="broken"), False) == ("model", "broken")
 
 
-def test_a_loader_that_reads_it_already_is_refused(tmp_path: Path) -> None:
+def test_loader_that_reads_the_configuration_already_is_refused(tmp_path: Path) -> None:
     refused = planned(tmp_path, SOURCE.replace('"flash_attention_2"', "model_config.attention"))
     assert isinstance(refused, Refusal)
     assert "has changed since it was read" in refused.reason

@@ -61,7 +61,7 @@ def tree(folder, server, new=NEW):
 
 @pytest.mark.parametrize("new", [NEW, MEANING], ids=["one less", "another order"])
 @pytest.mark.parametrize("form", FORMS)
-def test_the_repaired_call_means_the_same_on_both_sides(tmp_path, form, new):
+def test_repaired_call_works_on_both_sides(tmp_path, form, new):
     one = tree(tmp_path, FORMS[form], new)
     one.repair()
     assert one.judged("new").status == "pass"
@@ -70,7 +70,7 @@ def test_the_repaired_call_means_the_same_on_both_sides(tmp_path, form, new):
         assert names["f"](names["Client"](), "config", "state", "args") == ["config", "state", "args"]
 
 
-def test_one_line_is_replaced_and_kept(tmp_path):
+def test_only_one_line_is_replaced_and_the_original_kept(tmp_path):
     rows = tree(tmp_path, FORMS["over several lines"]).repair().splitlines()
     asked = '"vllm_config" in __import__("inspect").signature(init_app_state).parameters'
     assert rows[5] == "        # vllm_config,  # why  # verl-doctor: VLLM103"
@@ -84,16 +84,16 @@ def test_one_line_is_replaced_and_kept(tmp_path):
         "def f(c, vllm_config, args): return init_app_state(c, vllm_config, vllm_config, args)\n",
     ],
 )
-def test_an_undetermined_argument_is_refused(tmp_path, server):
+def test_undetermined_argument_is_refused(tmp_path, server):
     assert "server.py:3: unknown which argument is vllm_config" in tree(tmp_path, server).refusal()
 
 
-def test_another_call_that_does_not_fit_has_no_fix(tmp_path):
+def test_other_mismatched_calls_have_no_fix(tmp_path):
     one = tree(tmp_path, "def f(): return WorkerWrapperBase(unheard_of=1)\n")
     assert {finding.fix for finding in one.judged("new").findings} == {None}
 
 
-def test_a_file_that_changed_since_it_was_read_is_refused(tmp_path):
+def test_file_changed_since_it_was_read_is_refused(tmp_path):
     one = tree(tmp_path, FORMS["by position"])
     uses = one.uses("new")
     (finding,) = run_check(vllm_call_mismatch, uses).findings

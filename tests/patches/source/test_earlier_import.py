@@ -37,7 +37,7 @@ def tree(folder, server=IMPORT, vllm=EARLIER):
         f"def f():\n    {IMPORT}    return process_weights_after_loading\nprocess_weights_after_loading = f()\n",
     ],
 )
-def test_the_repaired_file_works_on_both_sides(tmp_path, server):
+def test_repaired_file_works_on_both_sides(tmp_path, server):
     one = tree(tmp_path, server)
     (finding,) = one.judged("new").findings
     assert "in older releases it is _process_weights_after_loading in vllm.model_executor" in finding.message
@@ -47,7 +47,7 @@ def test_the_repaired_file_works_on_both_sides(tmp_path, server):
     assert said == ["today", "earlier"]
 
 
-def test_a_vllm_that_has_neither_is_refused(tmp_path):
+def test_vllm_without_either_name_is_refused(tmp_path):
     assert "has no known other name" in tree(tmp_path, vllm={f"{LOADER}utils.py": ""}).refusal()
 
 

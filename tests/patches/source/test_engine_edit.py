@@ -137,7 +137,7 @@ def actors(namespace: str = "train") -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_engine_finds_its_workers_in_the_ray_of_its_parent(
+def test_engine_finds_its_workers_in_the_ray_of_its_parent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     ray = Ray(actors(), late=3)
@@ -148,7 +148,7 @@ def test_the_engine_finds_its_workers_in_the_ray_of_its_parent(
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_was_there_is_kept_in_it(tmp_path: Path, form: str) -> None:
+def test_original_code_is_kept_in_the_edit(tmp_path: Path, form: str) -> None:
     text = after(tmp_path, FORMS[form])
     marked = {number: marker for number, marker, _ in marked_lines(text, Marker(), ())}
     assert set(marked.values()) == {"verl-doctor: RAY120"}
@@ -157,7 +157,7 @@ def test_what_was_there_is_kept_in_it(tmp_path: Path, form: str) -> None:
     assert before.text.split() == FORMS[form].split()
 
 
-def test_workers_in_another_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_in_another_namespace_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RuntimeError) as told:
         run(after(tmp_path, server()), Ray(actors("other")), monkeypatch)
     said = str(told.value)
@@ -166,7 +166,7 @@ def test_workers_in_another_namespace(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "such ones in ['other'] namespace. Let the trainer and the rollout use one" in said
 
 
-def test_workers_that_are_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_workers_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ray = Ray([{"name": "register_center", "namespace": "train"}])
     with pytest.raises(
         RuntimeError, match=r"has 1 named actors, and such ones in no other namespace\. .*have ended"

@@ -25,18 +25,18 @@ def urls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Message]:
     website.documentation_site.cache_clear()
 
 
-def test_without_an_address_there_is_no_page(urls: Message) -> None:
+def test_no_page_without_a_documentation_address(urls: Message) -> None:
     urls["Project-URL"] = "Repository, https://code.example/verl-doctor"
     assert website.page_of("CUDA105") is None
 
 
 @pytest.mark.parametrize("address", ["https://docs.example/v", "https://docs.example/v/"])
-def test_a_page_lies_below_the_documentation(urls: Message, address: str) -> None:
+def test_page_is_below_the_documentation_address(urls: Message, address: str) -> None:
     urls["Project-URL"] = f"Documentation, {address}"
     assert website.page_of("CUDA105") == "https://docs.example/v/rules/CUDA105.html"
 
 
-def test_an_installed_package_needs_no_parser_of_metadata(
+def test_metadata_file_of_an_installed_package_is_read_directly(
     urls: Message, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The file beside the package is read; two of them, as an interrupted upgrade leaves them, are left to importlib."""
@@ -55,7 +55,7 @@ def test_an_installed_package_needs_no_parser_of_metadata(
     assert website.page_of("CUDA105") == "https://importlib.example/rules/CUDA105.html"
 
 
-def test_the_help_of_sarif_and_explain_lead_there(urls: Message, here: Doctor, tmp_path: Path) -> None:
+def test_sarif_and_explain_link_to_the_page(urls: Message, here: Doctor, tmp_path: Path) -> None:
     rule = registry.load().check("CUDA105")
     assert rule is not None
     assert "helpUri" not in _descriptor(rule)

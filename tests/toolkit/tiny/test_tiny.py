@@ -71,7 +71,7 @@ OLD = {
 }
 
 
-def test_the_columns_are_read_from_the_sources(tmp_path: Path) -> None:
+def test_columns_are_read_from_the_sources(tmp_path: Path) -> None:
     assert columns(write(tmp_path / "verl", NEW)) == Columns(
         rewarded={"prompt_key": "question", "image_key": "pictures"},
         source="ours/sums",
@@ -81,13 +81,13 @@ def test_the_columns_are_read_from_the_sources(tmp_path: Path) -> None:
     )
 
 
-def test_columns_may_be_the_defaults_of_parameters(tmp_path: Path) -> None:
+def test_columns_may_be_parameter_defaults(tmp_path: Path) -> None:
     found = columns(write(tmp_path / "verl", OLD))
     assert found == Columns({"prompt_key": "prompt", "image_key": "images"}, source="")
 
 
 @pytest.mark.parametrize("named", ['== "ours"', 'in ["ours", "b"]', 'in ("ours",)', 'in {"ours"}'])
-def test_a_source_is_one_that_the_tree_scores(named: str, tmp_path: Path) -> None:
+def test_source_is_scored_by_the_tree(named: str, tmp_path: Path) -> None:
     score = f"def default_compute_score(data_source):\n    if data_source {named}:\n        return 1.0\n"
     found = columns(write(tmp_path / "verl", {**OLD, "utils/reward_score/__init__.py": score}))
     assert isinstance(found, Columns)
@@ -95,7 +95,7 @@ def test_a_source_is_one_that_the_tree_scores(named: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("files", [{}, {"utils/dataset/rl_dataset.py": "def broken(:"}])
-def test_a_tree_that_cannot_be_read_has_no_columns(files: dict[str, str], tmp_path: Path) -> None:
+def test_unreadable_tree_has_no_columns(files: dict[str, str], tmp_path: Path) -> None:
     found = columns(write(tmp_path, files))
     assert isinstance(found, Unknown)
     assert "rl_dataset.py" in found.reason
@@ -110,7 +110,7 @@ NAMES = Columns(
 )
 
 
-def test_rows_of_text_have_a_question_and_its_answer() -> None:
+def test_text_rows_have_a_question_and_its_answer() -> None:
     rows = tiny_rows.rewarded(NAMES, "text", 40, 0, "train")
     assert [row["extra_info"]["index"] for row in rows] == [*range(40)]
     for row in rows:
@@ -120,14 +120,14 @@ def test_rows_of_text_have_a_question_and_its_answer() -> None:
         assert row["data_source"] == "ours/sums"
 
 
-def test_rows_of_validation_are_not_those_of_training() -> None:
+def test_validation_rows_differ_from_training_rows() -> None:
     asked = [
         str(row["question"]) for first in (0, 7) for row in tiny_rows.rewarded(NAMES, "text", 7, first, "")
     ]
     assert len({*asked}) == 14
 
 
-def test_talks_have_what_the_tree_reads_for_tools() -> None:
+def test_conversations_contain_what_the_tree_reads_for_tools() -> None:
     (row,) = tiny_rows.rewarded(NAMES, "multi-turn", 1, 0, "train")
     assert [turn["role"] for turn in row["question"]] == ["system", "user", "assistant", "user"]
     assert row["agent_name"] == "tool_agent"
@@ -135,13 +135,13 @@ def test_talks_have_what_the_tree_reads_for_tools() -> None:
     assert row["extra_info"]["tools_kwargs"] == {"add": {"create_kwargs": {"ground_truth": "4"}}}
 
 
-def test_talks_have_nothing_that_the_tree_does_not_read() -> None:
+def test_conversations_omit_fields_that_the_tree_does_not_read() -> None:
     (row,) = tiny_rows.rewarded(Columns({}, "source"), "multi-turn", 1, 0, "train")
     assert "agent_name" not in row
     assert {*row["extra_info"]} == {"split", "index", "question", "answer"}
 
 
-def test_talks_to_learn_from_call_the_tool_and_get_its_answer() -> None:
+def test_fine_tuning_conversations_call_the_tool_and_get_its_result() -> None:
     (row,) = tiny_rows.supervised(NAMES, "multi-turn", 1, 0)
     asked, call, answer, solution = row["talk"]
     assert [turn["role"] for turn in row["talk"]] == ["user", "assistant", "tool", "assistant"]
@@ -151,7 +151,7 @@ def test_talks_to_learn_from_call_the_tool_and_get_its_answer() -> None:
     assert row["functions"][0]["function"]["name"] == "add"
 
 
-def test_rows_to_learn_from_are_columns_of_text_too_where_the_tree_has_a_data_set_for_them() -> None:
+def test_fine_tuning_rows_have_text_columns_if_the_tree_reads_them() -> None:
     names = {"messages_key": "talk", "prompt_key": "asked", "response_key": "answered"}
     (row,) = tiny_rows.supervised(Columns({}, "", supervised=names), "text", 1, 0)
     assert [turn["content"] for turn in row.pop("talk")] == [row["asked"], row["answered"]]
@@ -161,7 +161,7 @@ def test_rows_to_learn_from_are_columns_of_text_too_where_the_tree_has_a_data_se
     assert tiny_rows.supervised(old, "multi-turn", 1, 0) == []
 
 
-def test_a_tool_is_one_that_the_tree_can_load(tmp_path: Path) -> None:
+def test_chosen_tool_can_be_loaded_by_the_tree(tmp_path: Path) -> None:
     new = tool_of(write(tmp_path / "new", {"tools/function_tool.py": "", "tools/gsm8k_tool.py": ""}))
     old = tool_of(write(tmp_path / "old", {"tools/gsm8k_tool.py": ""}))
     assert (new.file, new.setting) == ("tools.py", "actor_rollout_ref.rollout.multi_turn.function_tool_path")
@@ -174,24 +174,24 @@ def test_a_tool_is_one_that_the_tree_can_load(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("files", [{}, {"tools/gsm8k_tool.py": ""}])
-def test_a_call_has_the_arguments_that_the_tool_takes(files: dict[str, str], tmp_path: Path) -> None:
+def test_call_has_the_arguments_of_the_tool(files: dict[str, str], tmp_path: Path) -> None:
     tool = tool_of(write(tmp_path, files))
     arguments, _ = tool.called(3, 4)
     assert [*arguments] == tool.schema["function"]["parameters"]["required"]
 
 
-def test_no_rows_to_learn_from_where_the_tree_has_no_data_set_for_them() -> None:
+def test_no_fine_tuning_rows_without_a_matching_dataset() -> None:
     assert tiny_rows.supervised(Columns({}, ""), "text", 2, 0) == []
 
 
-def test_rows_with_pictures_name_each_of_them_once() -> None:
+def test_image_rows_name_each_image_once() -> None:
     (row,) = tiny_rows.rewarded(NAMES, "image", 1, 0, "train")
     (learnt,) = tiny_rows.supervised(NAMES, "image", 1, 0)
     assert row["question"][0]["content"].count("<image>") == len(row["pictures"]) == 1
     assert learnt["talk"][0]["content"].count("<image>") == len(learnt["pictures"]) == 1
 
 
-def test_a_picture_is_a_whole_png() -> None:
+def test_image_is_a_complete_png() -> None:
     content = picture.plain(3, 2, (9, 8, 7))
     assert content[:8] == b"\x89PNG\r\n\x1a\n"
     chunks, rest = {}, content[8:]
@@ -235,14 +235,14 @@ def test_weights_are_small_random_numbers_norms_and_no_bias(tmp_path: Path) -> N
     assert drawn != found["b.weight"][1]
 
 
-def test_weights_are_the_same_each_time(tmp_path: Path) -> None:
+def test_weights_are_reproducible(tmp_path: Path) -> None:
     for name in ("one", "two"):
         weights.write(tmp_path / name, {"b": (3, 3), "a": (2, 2)})
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
 @pytest.mark.parametrize("name", [*SHAPES])
-def test_the_tokens_that_a_config_names_are_there(name: str) -> None:
+def test_tokens_named_in_the_config_exist(name: str) -> None:
     config = SHAPES[name]().config
     tokens = {
         int(key): entry["content"]
@@ -282,7 +282,7 @@ def writing(folder: Path) -> dict[str, Any]:
     return {"done": True}
 
 
-def test_what_is_made_appears_whole(tmp_path: Path, verl: Path) -> None:
+def test_result_appears_completely_or_not_at_all(tmp_path: Path, verl: Path) -> None:
     found = make(child(writing), interpreter(), tmp_path / "new", verl=verl)
     assert isinstance(found, Tiny)
     assert found.model == tmp_path / "new" / "model"
@@ -293,7 +293,7 @@ def test_what_is_made_appears_whole(tmp_path: Path, verl: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_folder_that_is_there_stays_the_same_one(tmp_path: Path, verl: Path) -> None:
+def test_existing_folder_is_reused(tmp_path: Path, verl: Path) -> None:
     (tmp_path / "there").mkdir(mode=0o700)
     before = (tmp_path / "there").stat()
     assert isinstance(make(child(writing), interpreter(), tmp_path / "there", verl=verl), Tiny)
@@ -312,7 +312,7 @@ def test_a_folder_that_is_there_stays_the_same_one(tmp_path: Path, verl: Path) -
         ([1], 0, "could not be made"),
     ],
 )  # fmt: skip
-def test_nothing_stays_of_what_could_not_be_made(
+def test_failed_run_leaves_nothing(
     told: Any, code: int | None, sentence: str, tmp_path: Path, verl: Path
 ) -> None:
     found = make(
@@ -323,13 +323,13 @@ def test_nothing_stays_of_what_could_not_be_made(
     assert names_in(tmp_path) == ["verl"]
 
 
-def test_an_empty_folder_stays_empty_when_nothing_could_be_made(tmp_path: Path, verl: Path) -> None:
+def test_failed_run_leaves_an_existing_folder_empty(tmp_path: Path, verl: Path) -> None:
     (tmp_path / "there").mkdir()
     assert isinstance(make(child(lambda _: None, 1), interpreter(), tmp_path / "there", verl=verl), Unknown)
     assert names_in(tmp_path / "there") == []
 
 
-def test_nothing_stays_after_ctrl_c(tmp_path: Path, verl: Path) -> None:
+def test_interrupted_run_leaves_nothing(tmp_path: Path, verl: Path) -> None:
     def interrupted(folder: Path) -> None:
         raise KeyboardInterrupt
 
@@ -338,7 +338,7 @@ def test_nothing_stays_after_ctrl_c(tmp_path: Path, verl: Path) -> None:
     assert names_in(tmp_path) == ["verl"]
 
 
-def test_a_folder_that_was_filled_meanwhile_is_left_alone(tmp_path: Path, verl: Path) -> None:
+def test_folder_filled_in_the_meantime_is_left_alone(tmp_path: Path, verl: Path) -> None:
     def meanwhile(folder: Path) -> dict[str, Any]:
         (tmp_path / "new").mkdir()
         (tmp_path / "new" / "precious").touch()
@@ -349,7 +349,7 @@ def test_a_folder_that_was_filled_meanwhile_is_left_alone(tmp_path: Path, verl: 
     assert names_in(tmp_path / "new") == ["precious"]
 
 
-def test_an_interpreter_without_the_libraries_is_detected_by_a_real_child(tmp_path: Path, verl: Path) -> None:
+def test_missing_libraries_are_detected_by_a_real_child(tmp_path: Path, verl: Path) -> None:
     python = replace(interpreter(), executable=sys.executable)
     found = make(Machine(), python, tmp_path / "new", verl=verl)
     assert isinstance(found, Unknown)
@@ -357,13 +357,13 @@ def test_an_interpreter_without_the_libraries_is_detected_by_a_real_child(tmp_pa
     assert names_in(tmp_path) == ["verl"]
 
 
-def test_without_verl_the_columns_are_undetermined(tmp_path: Path) -> None:
+def test_columns_are_undetermined_without_verl(tmp_path: Path) -> None:
     found = make(Machine(), interpreter(), tmp_path / "new")
     assert isinstance(found, Unknown)
     assert "has no verl" in found.reason
 
 
-def test_a_transformers_that_does_not_know_the_shape_is_named(tmp_path: Path, verl: Path) -> None:
+def test_transformers_without_the_model_type_is_named(tmp_path: Path, verl: Path) -> None:
     old = write(tmp_path / "transformers", {"models/qwen2/__init__.py": ""})
     python = replace(interpreter(), libraries=(("transformers", str(old)),))
     found = make(child(writing), python, tmp_path / "new", shape="qwen3", verl=verl)
@@ -375,7 +375,7 @@ def test_a_transformers_that_does_not_know_the_shape_is_named(tmp_path: Path, ve
 @pytest.mark.parametrize(
     "name", ["plain", "two words", "dötted", "a=b,c", "it's", 'a "quote"', "tail\\", 'b\\"', "{x}"]
 )
-def test_the_overrides_are_what_hydra_reads(name: str, tmp_path: Path) -> None:
+def test_overrides_are_valid_for_hydra(name: str, tmp_path: Path) -> None:
     folder = Path("/data", name)
     made = Tiny(folder / "model", folder / "train.parquet", folder / "validation.parquet", "qwen2")
     words = render.overrides(made)
@@ -385,7 +385,7 @@ def test_the_overrides_are_what_hydra_reads(name: str, tmp_path: Path) -> None:
     assert read["data.train_batch_size"] == 2
 
 
-def test_the_report_names_what_was_written_and_the_next_commands(tmp_path: Path, verl: Path) -> None:
+def test_report_names_the_written_files_and_the_next_commands(tmp_path: Path, verl: Path) -> None:
     def everything(folder: Path) -> dict[str, Any]:
         for name in ("train", "validation", "sft_train", "sft_validation"):
             (folder / f"{name}.parquet").write_bytes(bytes(2000))
@@ -430,7 +430,7 @@ def test_the_report_names_what_was_written_and_the_next_commands(tmp_path: Path,
         (["new", "--python", "/nothing/here"], "/nothing/here"),
     ],
 )
-def test_what_cannot_be_used_is_refused_in_one_sentence(
+def test_unusable_input_is_refused_in_one_sentence(
     words: list[str], sentence: str, here: Doctor, tmp_path: Path
 ) -> None:
     (tmp_path / "full").mkdir()
@@ -464,7 +464,7 @@ def begun(tmp_path: Path, verl: Path, folder: str) -> subprocess.Popen[bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_nothing_stays_of_a_command_that_is_ended(number: signal.Signals, tmp_path: Path, verl: Path) -> None:
+def test_terminated_command_leaves_nothing(number: signal.Signals, tmp_path: Path, verl: Path) -> None:
     process = begun(tmp_path, verl, "new")
     process.send_signal(number)
     _, said = process.communicate(timeout=120)
@@ -475,7 +475,7 @@ def test_nothing_stays_of_a_command_that_is_ended(number: signal.Signals, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("there", [False, True])
-def test_what_a_killed_command_leaves_is_removed_by_the_next_one_and_by_no_other(
+def test_leftovers_of_a_killed_command_are_removed_by_the_next_run(
     there: bool, tmp_path: Path, verl: Path, here: Doctor
 ) -> None:
     if there:
@@ -496,7 +496,7 @@ def test_what_a_killed_command_leaves_is_removed_by_the_next_one_and_by_no_other
     assert not list(place.glob(".verl-doctor-*"))
 
 
-def test_the_command_reports_what_the_environment_lacks(here: Doctor, tmp_path: Path, verl: Path) -> None:
+def test_command_reports_missing_packages(here: Doctor, tmp_path: Path, verl: Path) -> None:
     done = here("tiny", "--python", sys.executable, "--verl", verl, "new", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (3, "")
     assert "has no pyarrow" in done.stderr

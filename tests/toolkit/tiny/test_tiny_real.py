@@ -61,11 +61,11 @@ def digests(folder: Path) -> dict[str, str]:
     }
 
 
-def test_transformers_loads_every_tensor_and_no_other(made: dict[str, Tiny]) -> None:
+def test_transformers_loads_exactly_the_written_tensors(made: dict[str, Tiny]) -> None:
     assert loaded_by_transformers(made, rehearsal_environment.pictures()) == LOADED
 
 
-def test_an_older_transformers_loads_the_same_files(made: dict[str, Tiny]) -> None:
+def test_older_transformers_loads_the_same_files(made: dict[str, Tiny]) -> None:
     older = kept(f"transformers/4.51.3-{sys.version_info.major}.{sys.version_info.minor}", install_older)
     assert loaded_by_transformers(made, older, rehearsal_environment.pictures()) == LOADED
 
@@ -102,7 +102,7 @@ LOADED = {
 }
 
 
-def test_verls_own_data_sets_read_the_rows(made: dict[str, Tiny]) -> None:
+def test_verl_datasets_read_the_rows(made: dict[str, Tiny]) -> None:
     told = inside(
         "read_with_verl.py",
         *(str(one.model.parent) for one in made.values()),
@@ -138,7 +138,7 @@ def test_vllm_loads_all_shapes_and_generates(made: dict[str, Tiny]) -> None:
     assert told == {shape: [8, 8] for shape in MADE}
 
 
-def test_check_finds_nothing_wrong_with_the_data(made: dict[str, Tiny], here: Doctor, tmp_path: Path) -> None:
+def test_check_finds_no_fault_in_the_data(made: dict[str, Tiny], here: Doctor, tmp_path: Path) -> None:
     for one in made.values():
         named = [word for file in (one.train, one.validation) for word in ("--data", str(file))]
         found = judged(here, tmp_path, *named, "--model", str(one.model))
@@ -146,7 +146,7 @@ def test_check_finds_nothing_wrong_with_the_data(made: dict[str, Tiny], here: Do
 
 
 @pytest.mark.parametrize("version", ["0.4.1", "0.6.1", "0.8.0"])
-def test_the_columns_are_those_of_the_named_verl(
+def test_columns_match_the_named_verl(
     version: str, real: Interpreter, here: Doctor, tmp_path: Path, wheel_tree: Callable[[str, str], Path]
 ) -> None:
     verl = wheel_tree("verl", version) / "verl"
@@ -173,7 +173,7 @@ def judged(here: Doctor, cwd: Path, *arguments: str) -> dict[str, Any]:
     return {one["code"]: one for one in results if one["status"] not in {"pass", "not_applicable"}}
 
 
-def test_the_command_reports_what_it_wrote(here: Doctor, tmp_path: Path) -> None:
+def test_command_reports_the_written_files(here: Doctor, tmp_path: Path) -> None:
     environment = rehearsal_environment.python().parent.parent
     done = here("tiny", "--python", str(environment), "--rows", "5", "new", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

@@ -28,7 +28,7 @@ def index(*shards: str) -> str:
     return json.dumps({"weight_map": {f"layer.{number}": shard for number, shard in enumerate(shards)}})
 
 
-def test_a_model_is_read_as_a_loader_reads_it(tmp_path: Path) -> None:
+def test_files_are_read_in_the_order_of_a_loader(tmp_path: Path) -> None:
     shards = [f"model-{number}-of-10.safetensors" for number in (10, 9, 1)]
     model = folder(
         tmp_path,
@@ -62,11 +62,11 @@ def test_a_model_is_read_as_a_loader_reads_it(tmp_path: Path) -> None:
         (["optimizer.pt"], []),
     ],
 )
-def test_the_format_that_a_loader_prefers(tmp_path: Path, there: list[str], read: list[str]) -> None:
+def test_preferred_format_of_a_loader_is_read(tmp_path: Path, there: list[str], read: list[str]) -> None:
     assert names(choose(folder(tmp_path, *there), ())) == read
 
 
-def test_tensors_that_only_the_index_names_are_reported(tmp_path: Path) -> None:
+def test_tensors_listed_only_in_the_index_are_reported(tmp_path: Path) -> None:
     wanted = index("a.safetensors", "b.safetensors", "../../etc/passwd")
     found = choose(folder(tmp_path, "a.safetensors", **{"model.safetensors.index.json": wanted}), ())
     assert names(found) == ["model.safetensors.index.json", "a.safetensors"]
@@ -75,14 +75,14 @@ def test_tensors_that_only_the_index_names_are_reported(tmp_path: Path) -> None:
     ]
 
 
-def test_a_damaged_index_hides_no_weights(tmp_path: Path) -> None:
+def test_damaged_index_hides_no_weights(tmp_path: Path) -> None:
     found = choose(
         folder(tmp_path, "a.safetensors", **{"model.safetensors.index.json": '{"weight_map": 1}'}), ()
     )
     assert "a.safetensors" in names(found)
 
 
-def test_in_the_cache_of_the_hub_each_blob_counts_once(tmp_path: Path) -> None:
+def test_each_blob_of_the_hub_cache_counts_once(tmp_path: Path) -> None:
     blobs = folder(tmp_path / "blobs", "one", "two")
     snapshot = tmp_path / "snapshots" / "abc"
     snapshot.mkdir(parents=True)
@@ -96,7 +96,7 @@ def test_in_the_cache_of_the_hub_each_blob_counts_once(tmp_path: Path) -> None:
     assert everything.size == sum((blobs / name).stat().st_size for name in ("one", "two"))
 
 
-def test_links_in_a_circle_empty_files_and_what_is_no_file(tmp_path: Path) -> None:
+def test_circular_links_empty_and_special_files_are_skipped(tmp_path: Path) -> None:
     top = folder(tmp_path / "data", "part-10", "part-9")
     (top / "round").symlink_to(top)
     (top / "nowhere").symlink_to(top / "gone")
@@ -110,7 +110,7 @@ def test_links_in_a_circle_empty_files_and_what_is_no_file(tmp_path: Path) -> No
     assert choose(None, [top / "pipe"]).left_out[0].reason == "it is neither a file nor a folder"
 
 
-def test_an_unreadable_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     top = folder(tmp_path, "mine", "theirs")
     monkeypatch.setattr(os, "access", lambda path, _: not str(path).endswith("theirs"))
     found = choose(None, [top])
@@ -129,24 +129,24 @@ def test_an_unreadable_file_is_reported(tmp_path: Path, monkeypatch: pytest.Monk
         ("model-00003-of-00008.safetensors", None),
     ],
 )
-def test_a_name_tells_whose_file_it_is(name: str, rank: int | None) -> None:
+def test_rank_is_read_from_the_file_name(name: str, rank: int | None) -> None:
     assert rank_of(name) == rank
 
 
-def test_only_the_files_of_these_ranks_and_what_all_read(tmp_path: Path) -> None:
+def test_only_common_files_and_those_of_the_ranks_are_read(tmp_path: Path) -> None:
     parts = [f"model-rank-{rank}-part-0.safetensors" for rank in range(4)]
     found = choose(folder(tmp_path, "config.json", *parts), (), ranks={1, 3})
     assert names(found) == ["config.json", parts[1], parts[3]]
 
 
-def test_a_folder_of_very_many_files_ends_somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_files_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("verl_doctor.toolkit.warm.files._MOST_FILES", 2)
     found = choose(None, [folder(tmp_path, "a", "b", "c", "d")])
     assert names(found) == ["a", "b"]
     assert "it comes after 2 others" in found.left_out[0].reason
 
 
-def test_a_folder_without_weights_is_reported_and_not_called_warm(tmp_path: Path) -> None:
+def test_folder_without_weights_is_reported_and_not_called_warm(tmp_path: Path) -> None:
     model = folder(tmp_path, "model-00001-of-00006.safetensors", "config.json")
     (model / "model-00002-of-00006.safetensors").touch()
     (model / "model-00003-of-00006.safetensors").write_text("version https://git-lfs.github.com/spec/v1\n")

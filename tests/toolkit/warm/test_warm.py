@@ -41,7 +41,7 @@ def said(done: Warmed) -> str:
 
 
 @unless_disturbed
-def test_what_was_evicted_is_resident_afterwards(disk: Path) -> None:
+def test_evicted_files_become_resident(disk: Path) -> None:
     files = [written(disk / name, 2 * MIB + 1234) for name in ("a", "b")]
     assert [cached_share(file) for file in files] == [0, 0]
     planned = plan_for(disk)
@@ -60,7 +60,7 @@ def opened(file: Path) -> int:
 
 
 @unless_disturbed
-def test_one_piece_of_advice_over_a_whole_file_is_the_trap_that_is_avoided(disk: Path) -> None:
+def test_single_advice_over_a_whole_file_is_insufficient(disk: Path) -> None:
     """The kernel reports success for both; what is behind the read-ahead of the device never comes."""
     size = 20 * MIB  # of the read-ahead of a disk 8 MiB are the most that anybody sets
     file = written(disk / "a", size)
@@ -79,7 +79,7 @@ def test_one_piece_of_advice_over_a_whole_file_is_the_trap_that_is_avoided(disk:
 
 @pytest.mark.parametrize("ahead", [64 * 1024, 8 * MIB])
 @unless_disturbed
-def test_where_advice_does_nothing_and_sendfile_is_unknown_the_bytes_come_too(
+def test_bytes_are_read_if_advice_and_sendfile_do_not_work(
     disk: Path, monkeypatch: pytest.MonkeyPatch, ahead: int
 ) -> None:
     """As on some network and FUSE file systems: nothing is decided by a name."""
@@ -106,7 +106,7 @@ def test_where_advice_does_nothing_and_sendfile_is_unknown_the_bytes_come_too(
 
 
 @pytest.mark.parametrize(("advised", "plain"), [(0.1, 0.3), (0.3, 0.1)])
-def test_the_way_that_was_faster_at_first_is_gone_on_with(advised: float, plain: float) -> None:
+def test_initially_faster_method_is_kept(advised: float, plain: float) -> None:
     device = Device(128 * 1024)
     tried = []
     for _ in range(8):
@@ -117,7 +117,7 @@ def test_the_way_that_was_faster_at_first_is_gone_on_with(advised: float, plain:
 
 
 @unless_disturbed
-def test_what_the_kernel_does_not_tell_is_read_and_not_called_resident(
+def test_file_with_hidden_residency_is_read_but_not_called_resident(
     disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = written(disk / "a", 3 * MIB)
@@ -146,13 +146,13 @@ def test_holes_are_not_read(disk: Path) -> None:
     assert cached_share(file) < 0.3  # the kernel reads ahead, into the next hole
 
 
-def test_an_empty_choice_is_nothing_to_do(disk: Path) -> None:
+def test_empty_selection_has_nothing_to_do(disk: Path) -> None:
     (disk / "empty").touch()
     assert said(warmed(disk)).startswith("NOTHING")
 
 
 @unless_disturbed
-def test_less_room_than_the_model_warms_what_a_loader_reads_first(disk: Path) -> None:
+def test_limited_room_warms_the_files_that_a_loader_reads_first(disk: Path) -> None:
     files = [written(disk / f"model-{number}.safetensors", MIB) for number in range(1, 5)]
     done = warmed(disk, room=9 * MIB // 4)
     # The kernel reads ahead of what was asked for, within the file.
@@ -168,14 +168,14 @@ def test_less_room_than_the_model_warms_what_a_loader_reads_first(disk: Path) ->
 
 
 @unless_disturbed
-def test_the_users_own_limit_is_no_failure(disk: Path) -> None:
+def test_limit_set_by_the_user_is_not_a_failure(disk: Path) -> None:
     written(disk / "a", 2 * MIB)
     done = warmed(disk, room=100 * MIB, limit=MIB + 5)
     assert (summary(done).verdict, done.resident) == ("ok", MIB)
     assert "--limit allows no more" in said(done)
 
 
-def test_what_lies_in_memory_takes_no_room(tmp_path: Path) -> None:
+def test_files_already_in_memory_need_no_room(tmp_path: Path) -> None:
     memory = Path("/dev/shm")
     if not os.access(memory, os.W_OK):
         pytest.skip("there is no /dev/shm here")
@@ -190,7 +190,7 @@ def test_what_lies_in_memory_takes_no_room(tmp_path: Path) -> None:
 
 
 @unless_disturbed
-def test_it_stops_on_request_and_continues_from_there(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warmup_stops_on_request_and_can_be_continued(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("verl_doctor.toolkit.warm.warm.STRETCH", MIB // 4)
     file = written(disk / "a", 4 * MIB)
     fetched: list[object] = []
@@ -211,7 +211,7 @@ def test_it_stops_on_request_and_continues_from_there(disk: Path, monkeypatch: p
     assert (rest.read, summary(rest).verdict) == (4 * MIB - half.resident, "ok")
 
 
-def test_a_file_that_is_cut_short_meanwhile(disk: Path) -> None:
+def test_truncated_file_is_a_failure(disk: Path) -> None:
     file = written(disk / "a", 2 * MIB)
     planned = plan_for(file)
     os.truncate(file, MIB)
@@ -221,7 +221,7 @@ def test_a_file_that_is_cut_short_meanwhile(disk: Path) -> None:
 
 
 @unless_disturbed
-def test_a_file_that_is_gone_or_another_one(disk: Path) -> None:
+def test_removed_or_replaced_file_is_reported(disk: Path) -> None:
     gone, other, good = (written(disk / name, MIB) for name in ("gone", "other", "good"))
     planned = plan_for(disk)
     gone.unlink()
@@ -234,7 +234,7 @@ def test_a_file_that_is_gone_or_another_one(disk: Path) -> None:
 
 
 @unless_disturbed
-def test_an_error_of_the_disk_ends_that_file_alone(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_error_affects_only_its_file(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bad, good = written(disk / "bad", MIB), written(disk / "good", MIB)
     broken, real = bad.stat().st_ino, os.sendfile
 
@@ -250,7 +250,7 @@ def test_an_error_of_the_disk_ends_that_file_alone(disk: Path, monkeypatch: pyte
     assert cached_share(good) == 1
 
 
-def test_evicted_pages_are_read_once_more_and_then_reported(
+def test_evicted_pages_are_read_again_once_and_then_reported(
     disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = written(disk / "a", MIB)
@@ -268,9 +268,7 @@ def test_evicted_pages_are_read_once_more_and_then_reported(
     assert summary(done).verdict == "failures"
 
 
-def test_threads_that_hang_in_a_file_system_are_left_behind(
-    disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_hanging_in_a_file_system_are_abandoned(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(disk / "a", MIB)
     monkeypatch.setattr("verl_doctor.toolkit.warm.warm._ENDING", 0.2)
     held = threading.Event()
@@ -289,7 +287,7 @@ def _after(seconds: float) -> Callable[[], str]:
     return lambda: "the time was up" if time.monotonic() > end else ""
 
 
-def test_the_read_ahead_of_a_disk_of_a_partition_and_of_a_network(tmp_path: Path) -> None:
+def test_read_ahead_of_disk_partition_and_network_mount(tmp_path: Path) -> None:
     def told(path: str, text: str) -> None:
         file = tmp_path / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -308,7 +306,7 @@ def test_the_read_ahead_of_a_disk_of_a_partition_and_of_a_network(tmp_path: Path
     assert ahead_of(machine, os.makedev(7, 7)) == 128 * 1024
 
 
-def test_the_deadline_accounts_for_the_remaining_time() -> None:
+def test_deadline_accounts_for_the_remaining_time() -> None:
     assert Moment(0, 100, 1.0).left is None
     assert Moment(50, 100, 2.0).left == pytest.approx(2.0)
     assert Residency(PAGE, PAGE, PAGE).share == 1
