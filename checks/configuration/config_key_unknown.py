@@ -121,6 +121,9 @@ def _correction(word: OverrideWord, configuration: Configuration) -> Correction 
     sign, value = word.sign, word.text.partition("=")[2]
 
     def as_key(key: str, effect: str = "") -> Correction | None:
+        other = configuration.override_of(key)
+        if other is not None and other.value != word.value:
+            effect = f"{key} is also set to {other.text.partition('=')[2]} in line {other.line}, and the later of the two counts"
         why = "" if effect else f"{word.key} most likely means {key}"
         return reworded(word, f"{sign}{key}={value}", why, effect)
 
