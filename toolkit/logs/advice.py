@@ -341,10 +341,15 @@ _NOT_PASSED = re.compile(
     r"^`?(\w+)`? (?:must be|is|should be|has to be) (?:passed|provided|a kwarg|given|specified)\b|\b(?:must|should|need to) (?:pass|provide) `?(\w+)`?"
 )
 # Engines and compilers, whose checks are of their own state: what their input must be, they check where they take it.
-_ENGINES = frozenset({"vllm", "vllm_ascend", "sglang", "torch", "triton", "flashinfer", "lmcache", "fla"})
+_ENGINES = frozenset(
+    {"verl", "vllm", "vllm_ascend", "sglang", "torch", "triton", "flashinfer", "lmcache", "fla"}
+)
 _NO_COLUMNS = re.compile(r"None of \[Index\(\[(.+?)\]|\[(.+?)\] not in index")
 _ABSENT = re.compile(
     r"(?<![\w.])['\"`]?(~?/[^'\"`\s]+?)['\"`]?,? (?:does not exist|doesn't exist|(?:was |is )?not found|cannot be found)"
+)
+_OF_FILES = frozenset(
+    {"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError", "FileExistsError"}
 )
 _SAVED = re.compile(r"^(.*/global_step_\d+)/")
 _UNREAD = re.compile(r"full_key: ([\w.]+)")
@@ -741,7 +746,7 @@ def _unlinked(raised: Raised) -> str:
 
 def _of_file(raised: Raised) -> str:
     """Return advice on a file that does not exist or may not be used."""
-    if raised.name not in {"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError"}:
+    if raised.name not in _OF_FILES:
         return ""
     found = _FILE.search(raised.message)
     path = (found[2] or found[3]) if found else ""
@@ -750,6 +755,8 @@ def _of_file(raised: Raised) -> str:
     if not path:
         return ""
     node = f" on the node of {raised.line.process}" if raised.line.process else ""
+    if raised.name == "FileExistsError":
+        return f"{path} exists already{node}: an earlier run left it (remove it, or name another folder), or another process or node created it at the same moment, which a network file system shows late: create it before the start, or start again"
     if raised.name == "PermissionError":
         return f"give the job's user permission for {path}{node} (ls -ld shows its owner)"
     if raised.name == "FileNotFoundError" and (package := _PACKAGE.search(path)):

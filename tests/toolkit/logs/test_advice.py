@@ -342,6 +342,7 @@ def test_library_source_is_not_a_file_of_the_job() -> None:
         ("ValueError: Invalid backend: None, expected sglang or vllm", "areal/a.py", "raise ValueError(backend)", "set the backend, which is empty: sglang or vllm"),
         ("KeyError: 'timing'", "verl/trainer/ppo/ray_trainer.py", 'raw.update(batch.meta_info["timing"])', "the step before ray_trainer.py:12 does not return timing in this mode of the rollout"),
         ("ImportError: /home/u/.cache/torch_extensions/py312_cu124/xgrammar/xgrammar.so: cannot open shared object file: No such file or directory", "xgrammar/a.py", "load()", "remove /home/u/.cache/torch_extensions/py312_cu124/xgrammar/, install ninja"),
+        ("FileExistsError: [Errno 17] File exists: '/mnt/ckpt/model'", "art/a.py", "os.makedirs(path)", "/mnt/ckpt/model exists already: an earlier run left it"),
         ("AssertionError: a state that was unheard of", "vllm/a.py", "assert state", "the exception states what is wrong, a check in vllm at a.py:12; if nothing that the job gave it explains this, install a newer release"),
     ],
 )  # fmt: skip
