@@ -70,7 +70,7 @@ class Group(HelpfulGroup):
         name = self._renamed[cmd_name][0] if cmd_name in self._renamed else cmd_name
         if name not in self.commands and (name in self.visible() or name in self._hidden):
             module = importlib.import_module(f"verl_doctor.toolkit.commands.{name}.command")
-            self.add_command(with_verbose(getattr(module, name)))
+            self.add_command(prepared(getattr(module, name)))
         return super().get_command(ctx, name)
 
     def resolve_command(
@@ -104,16 +104,48 @@ def _is_launch_file(word: str) -> bool:
     )
 
 
-def with_verbose(command: click.Command) -> click.Command:
-    """Add -v to a command and its subcommands if they lack it; with it `main` prints the traceback of a defect."""
+_SHARED = frozenset(
+    [
+        "--python",
+        "--verl",
+        "--tree",
+        "--model",
+        "--data",
+        "--ray-address",
+        "--cluster",
+        "--nodes",
+        "--via",
+        "--budget",
+        "--select",
+        "--ignore",
+        "--deep",
+        "--gpu-memory",
+        "--format",
+        "--json",
+        "--quiet",
+        "--output",
+        "--force",
+        "--verbose",
+    ]
+)
+"""Options that many commands have."""
+
+
+def prepared(command: click.Command) -> click.Command:
+    """Return a command whose help lists its own options first.
+
+    It and its subcommands get -v if they lack it; with it `main` prints the traceback of a defect.
+    """
     if isinstance(command, click.Group):
         for below in command.commands.values():
-            with_verbose(below)
-    elif not any("-v" in option.opts for option in command.params):
+            prepared(below)
+        return command
+    if not any("-v" in option.opts for option in command.params):
         help_text = "Show the traceback if verl-doctor itself fails."
         command.params.append(
             click.Option(["-v", "--verbose"], is_flag=True, expose_value=False, help=help_text)
         )
+    command.params.sort(key=lambda option: not _SHARED.isdisjoint(option.opts))
     return command
 
 

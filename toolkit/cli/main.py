@@ -154,9 +154,9 @@ def _stop(sentence: str, code: int) -> NoReturn:
 )
 @click.version_option(package_name="verl-doctor", message="verl-doctor %(version)s")
 def cli() -> None:
-    """Judge a verl environment before the job starts, repair it, and undo repairs.
+    """Check a verl environment before the job starts, repair it, and undo repairs.
 
-    `verl-doctor run.sh` judges the job that run.sh starts, in the active environment; --python names another
+    `verl-doctor run.sh` checks the job that run.sh starts, in the active environment; --python names another
     one. `verl-doctor help COMMAND` shows the options of a command.
     """
 

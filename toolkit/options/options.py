@@ -90,7 +90,7 @@ force_option = click.option(
     is_eager=True,  # known before file names are validated
     expose_value=False,
     callback=_keep_force,
-    help="Replace FILE whatever it contains.",
+    help="Overwrite FILE even if verl-doctor did not write it.",
 )
 """Goes with a `FileToWrite` of some kind."""
 
@@ -225,7 +225,7 @@ def target_options(command: Command) -> Command:
         type=NamedTree(),
         multiple=True,
         metavar="NAME=DIR",
-        help=f"Judge with this source tree of {', '.join(_TREES[:-1])} or {_TREES[-1]}, installed or not. May be repeated.",
+        help=f"Use this source tree of {', '.join(_TREES[:-1])} or {_TREES[-1]}, installed or not. May be repeated.",
     )
     @functools.wraps(command)
     def with_options(
@@ -332,7 +332,7 @@ def _node_options(default_budget: float, command: Command) -> Command:
     @click.option(
         "--cluster",
         is_flag=True,
-        help="Query all nodes of the Ray cluster, with a Ray job that ends with the check.",
+        help="Include all nodes of the Ray cluster, through a short Ray job.",
     )
     @click.option(
         "--nodes",
@@ -391,12 +391,12 @@ def rule_options(command: Command) -> Command:
         help="Run only these rules or families: VLLM,PY101.",
     )
     @click.option("--ignore", type=Codes(), default=(), metavar="CODES", help="Skip these rules or families.")
-    @click.option("--deep", is_flag=True, help="Also run rules that try things and take seconds.")
+    @click.option("--deep", is_flag=True, help="Also run slower rules, which try things; may take a minute.")
     @click.option(
         "--gpu-memory",
         type=Size(),
         metavar="SIZE",
-        help="Judge the job for GPUs with this much memory each: 80GiB. Needs --deep.",
+        help="Assume GPUs with this much memory each: 80GiB. Needs --deep.",
     )
     @functools.wraps(command)
     def with_rules(
@@ -439,7 +439,7 @@ def _form_options(formats: Sequence[str]) -> Callable[[Command], Command]:
             "--format", "form", type=click.Choice(formats), help="The output format.  [default: text]"
         )
         @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-        @click.option("-q", "--quiet", is_flag=True, help="Show only the verdict, in one line.")
+        @click.option("-q", "--quiet", is_flag=True, help="Show only the verdict, on one line.")
         @click.option(
             "--output",
             "file",

@@ -24,7 +24,9 @@ from verl_doctor.toolkit.options.options import (
 from verl_doctor.toolkit.target import Options, UsageError
 
 
-@click.command(epilog="Exit codes with --apply: 0 every attempted repair succeeded, 1 something still fails.")
+@click.command(
+    epilog="Exit codes: those of check; with --apply: 0 every attempted repair succeeded, 1 something still fails."
+)
 @target_options
 @job_options
 @node_options
