@@ -162,7 +162,10 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Fix:
-    """A repair: a pure function from a finding and facts to changes, with its declaration."""
+    """A repair: a pure function from a finding and facts to changes, with its declaration.
+
+    A `last_resort` is tried for the errors of its rules for which no fix is known.
+    """
 
     id: str
     repairs: tuple[str, ...]
@@ -172,6 +175,7 @@ class Fix:
     upstream: str = ""
     needed: str = ""
     restart: str = ""
+    last_resort: bool = False
 
     @property
     def title(self) -> str:
@@ -187,6 +191,7 @@ def fix(
     upstream: str = "",
     needed: str = "",
     restart: str = "",
+    last_resort: bool = False,
 ) -> Callable[[Callable[..., list[Change] | Refusal]], Fix]:
     """Declare a fix.
 
@@ -205,6 +210,7 @@ def fix(
             upstream,
             needed,
             restart,
+            last_resort,
         )
 
     return declare

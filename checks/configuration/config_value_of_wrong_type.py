@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from verl_doctor.checks.shared.configuration import GPUS, NODES, configured, place, release, tree_of
-from verl_doctor.checks.shared.corrections import as_written, healed, reworded
+from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.toolkit.collectors.configuration.config_classes import ConfigClasses
 from verl_doctor.toolkit.collectors.configuration.configuration import (
     MISSING,
@@ -21,6 +21,7 @@ from verl_doctor.toolkit.collectors.configuration.roles import is_read
 from verl_doctor.toolkit.collectors.configuration.validation import Validation
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Phase, Severity, Subject, check
+from verl_doctor.toolkit.sources.hydra.written import as_written
 
 _SWITCHES = {
     "yes": True,

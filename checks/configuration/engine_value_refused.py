@@ -6,12 +6,13 @@ import difflib
 from collections.abc import Iterator
 
 from verl_doctor.checks.shared.configuration import configured, place
-from verl_doctor.checks.shared.corrections import as_written, healed, settings
+from verl_doctor.checks.shared.corrections import healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.nearest_accepted import share_of_percent
 from verl_doctor.toolkit.collectors.vllm.engine_arguments import SECTION
 from verl_doctor.toolkit.collectors.vllm.engine_limits import EngineLimit, EngineLimits
 from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.sources.hydra.written import as_written
 
 _ROLLOUT = "actor_rollout_ref.rollout"
 _SHARE = f"{_ROLLOUT}.gpu_memory_utilization"

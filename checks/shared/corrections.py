@@ -10,6 +10,7 @@ from verl_doctor.checks.shared.configuration import place
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
 from verl_doctor.toolkit.collectors.configuration.nearest_accepted import keeps_result
 from verl_doctor.toolkit.rule import Correction, Rewrite
+from verl_doctor.toolkit.sources.hydra.written import as_written
 
 KEEPS_RESULT = "script-word"
 CHANGES_RESULT = "script-word-changed"
@@ -91,17 +92,6 @@ def effect_of(configuration: Configuration, values: Mapping[str, Any]) -> str:
         if not keeps_result(key)
     ]
     return f"this changes the training: {'; '.join(changed)}" if changed else ""
-
-
-def as_written(value: Any) -> str:
-    """A value in Hydra's grammar."""
-    if value is None:
-        return "null"
-    if isinstance(value, list):
-        return f"[{','.join(map(as_written, value))}]"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
 
 
 def _shown(value: Any) -> str:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from math import floor
 
 from verl_doctor.checks.shared.configuration import SHARE
-from verl_doctor.checks.shared.corrections import as_written, settings
+from verl_doctor.checks.shared.corrections import settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction
+from verl_doctor.toolkit.sources.hydra.written import as_written
 from verl_doctor.toolkit.text import in_bytes
 
 GIB = 1 << 30

@@ -12,11 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import rehearsal_environment
+from support import machine_facts, rehearsal_environment
 from support.built_together import built
 
+from verl_doctor.toolkit.collectors.construction.accepted import Accepted, Setting
 from verl_doctor.toolkit.collectors.construction.construction import BAD, Construction
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter, interpreter
+from verl_doctor.toolkit.engine.config import Config
+from verl_doctor.toolkit.engine.judge import Selection
+from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Target
 from verl_doctor.toolkit.tiny.tiny import Tiny, make
@@ -163,6 +167,29 @@ def test_the_users_line_is_reported(jobs: dict[str, Construction]) -> None:
     assert (Path(frame.file).name, frame.line) == ("mine.py", 2)
 
 
+def script_of(case: Case, tiny: Tiny, folder: Path) -> Path:
+    quoted = " \\\n  ".join(f"'{word}'" for word in words(case, tiny))
+    script = folder / "run.sh"
+    script.write_text(f"python3 -m verl.trainer.main_ppo \\\n  {quoted}\n")
+    return script
+
+
+def test_the_nearest_settings_that_are_accepted_are_found(
+    jobs: dict[str, Construction], tiny: Tiny, tmp_path: Path
+) -> None:
+    name = "sampling in validation"
+    script = script_of(CASES[name], tiny, tmp_path)
+    machine = Machine({**os.environ, **rehearsal_environment.variables()}, tmp_path)
+    target = Target(rehearsal_environment.python(), "--python", files=(script,))
+    look = Session(machine, target, Config(), machine_facts.known(), Selection()).look(
+        {Construction: jobs[name]}
+    )
+    found = look.get(Accepted)
+    assert isinstance(found, Accepted), found
+    assert found.settings == (Setting(f"{ROLLOUT}.val_kwargs.top_p", left_out=True),)
+    assert found.tried < 10
+
+
 def checked(folder: Path, *more: str) -> dict[str, Any]:
     """What `check --deep` of the script in this folder says about the construction."""
     python = str(rehearsal_environment.python())
@@ -191,15 +218,13 @@ def test_a_reward_that_breaks_stops_the_job_at_the_scripts_line(tmp_path: Path, 
     """The whole way, through the command line: the script, its words, a child that imports all anew."""
     case = CASES["reward"]
     (tmp_path / "mine.py").write_text(case.files["mine.py"])
-    given = words(case, tiny)
-    quoted = " \\\n  ".join(f"'{word}'" for word in given)
-    (tmp_path / "run.sh").write_text(f"python3 -m verl.trainer.main_ppo \\\n  {quoted}\n")
+    script_of(case, tiny, tmp_path)
     before = sorted(path.name for path in tmp_path.iterdir())
     said = checked(tmp_path, "--select", "BUILD")
     found = {result["code"]: result for result in said["results"] if result["findings"]}
     assert sorted(found) == ["BUILD107", "BUILD120", "BUILD132"]
     (finding,) = found["BUILD107"]["findings"]
     assert (finding["phase"], finding["stops"]) == ("first batch", ["every job"])
-    assert finding["location"]["line"] == 2 + given.index(f"{REWARD}=mine.py")
+    assert finding["location"]["line"] == 2 + words(case, tiny).index(f"{REWARD}=mine.py")
     assert "KeyError: 'points'" in finding["message"]
     assert sorted(path.name for path in tmp_path.iterdir()) == before

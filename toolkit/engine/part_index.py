@@ -21,7 +21,7 @@ Place = tuple[str, str]
 """A module, and the name of a part in it."""
 
 _CHECK = ("severity", "phase", "cost", "since")
-_FIX = ("safety", "upstream", "needed", "restart")
+_FIX = ("safety", "upstream", "needed", "restart", "last_resort")
 _FUNCTIONS = ("applies", "paths", "unjudged")
 
 

@@ -81,7 +81,7 @@ class Session:
         with paused_collection():
             results = judge(self.registry.checks, collection, self.selection, today=date.today(), watch=watch)  # noqa: DTZ011
         return Report(
-            target=describe(self.target, collection, self.facts_file),
+            target=self._described(collection),
             results=results,
             not_asked=not_selected(self.registry.checks, collection, results),
             unexamined=self._unexamined(collection, results),
@@ -89,6 +89,12 @@ class Session:
             fix_safety={fix.id: fix.safety for fix in self.registry.fixes},
             unchanged=self._unchanged(collection, results),
         )
+
+    def _described(self, collection: Facts) -> Mapping[str, Any]:
+        """Return what was examined, with the options that examine the same again."""
+        fields = describe(self.target, collection, self.facts_file)
+        is_deep = self.facts_file is None and self.selection.costs >= DEEP
+        return {**fields, "arguments": ["--deep", *fields["arguments"]]} if is_deep else fields
 
     def _unchanged(self, collection: Collection, results: Iterable[CheckResult]) -> Unchanged | None:
         """Return the results that an earlier run had found, None where there are none."""

@@ -48,7 +48,7 @@ def foresee(session: Session, collection: Collection, report: Report) -> Foresee
             judged = _judged(_edited(seen[0], waiting[0]), known)
             if _is_worse(seen[2], judged[2]):
                 break
-            seen = *judged[:2], with_best_corrections(*judged)
+            seen = *judged[:2], with_best_fixes(*judged)
         presumed = _presumed(*seen, unsafe=unsafe)
         if not forecasts or presumed.verdict != forecasts[0].verdict:
             forecasts.append(Forecast(unsafe=unsafe, verdict=presumed.verdict, left=_errors(presumed)))
@@ -71,7 +71,25 @@ def _edit_of(plan: Plan) -> tuple[object, ...]:
     return plan.fix.id, plan.code, frozenset(lines) or plan
 
 
-def with_best_corrections(session: Session, collection: Collection, report: Report) -> Report:
+def with_best_fixes(session: Session, collection: Collection, report: Report) -> Report:
+    """Return the report, where each error has the best of its corrections, or a fix of last resort if it has no other."""
+    fixes = {code: fix.id for fix in session.registry.fixes if fix.last_resort for code in fix.repairs}
+    results = [
+        replace(
+            result,
+            findings=tuple(
+                replace(finding, fix=finding.fix or fixes[result.code])
+                if finding.severity == "error" and result.code in fixes
+                else finding
+                for finding in result.findings
+            ),
+        )
+        for result in report.results
+    ]
+    return _with_best_corrections(session, collection, replace(report, results=tuple(results)))
+
+
+def _with_best_corrections(session: Session, collection: Collection, report: Report) -> Report:
     """Return the report, where each error has the first of its corrections after which the fewest errors are left.
 
     Errors without other corrections, and those whose correction does not edit a launch file alone, stay as they are.

@@ -50,14 +50,17 @@ def words(session: Session, install: InstallPackages) -> Iterator[str]:
 
 
 def shown_once(repair: Repair, others: Sequence[Repair]) -> Repair:
-    """Omit the text of a planned installation that was already shown for another rule."""
-    first = next(
-        (other for other in others if other.changes == repair.changes and other.outcome == repair.outcome),
-        None,
-    )
-    if first is None or not any(change["kind"] == "install_packages" for change in repair.changes):
+    """Omit the text of a planned installation, or edit of a file, that was already shown for another rule."""
+    first = next((other for other in others if _shown(other) == _shown(repair)), None)
+    kinds = {change["kind"] for change in repair.changes}
+    what = "installation" if "install_packages" in kinds else "change" if kinds == {"replace_file"} else ""
+    if first is None or not what:
         return repair
-    return replace(repair, diff="", reason=f"the same installation as for {first.code}")
+    return replace(repair, diff="", reason=f"the same {what} as for {first.code}")
+
+
+def _shown(repair: Repair) -> tuple[object, ...]:
+    return repair.outcome, repair.changes, repair.diff
 
 
 def _in_place(change: Change) -> Change:

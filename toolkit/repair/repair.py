@@ -19,7 +19,7 @@ from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.repair import installs, job_environment
 from verl_doctor.toolkit.repair.blame import Blame, blame_of, paths_of
-from verl_doctor.toolkit.repair.forecast import foresee, with_best_corrections
+from verl_doctor.toolkit.repair.forecast import foresee, with_best_fixes
 from verl_doctor.toolkit.repair.job_environment import JobEnvironment
 from verl_doctor.toolkit.repair.notes import notes
 from verl_doctor.toolkit.repair.plan import Plan, fixable, plan_of, plans
@@ -83,7 +83,7 @@ class _Work:
             return self, *self.seen
         session = self.session if self.job is None else self.session.started_anew(self.job.as_started)
         found = examine(Request(session, known=known or {}))
-        seen = found.facts, with_best_corrections(session, found.facts, found.report)
+        seen = found.facts, with_best_fixes(session, found.facts, found.report)
         return replace(self, seen=seen), *seen
 
     def using(self, copy: InstallPackages | None) -> _Work:
@@ -107,7 +107,7 @@ def show(
     in_place: bool = False,
 ) -> Report:
     """Plan every repair without changing anything. With `job`, also plan the files of the job's environment."""
-    report = with_best_corrections(session, collection, report)
+    report = with_best_fixes(session, collection, report)
     work = _Work(
         session,
         unsafe=False,
@@ -181,7 +181,7 @@ def carry_out(
     out of the environment becomes a private copy unless the changes go `through_links`. Packages are installed into a
     copy of the environment, which is examined from then on, or `in_place`.
     """
-    report = with_best_corrections(session, collection, report)
+    report = with_best_fixes(session, collection, report)
     run = new_run(journal_homes(session.target), session.target.prefix)
     work = _Work(
         session,

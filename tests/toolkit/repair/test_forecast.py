@@ -8,6 +8,7 @@ from pathlib import Path
 
 from verl_doctor.patches.launch.script_word import script_word
 from verl_doctor.patches.launch.script_word_changed import script_word_changed
+from verl_doctor.toolkit.change import Change, Fix, Refusal, ReplaceFile, fix
 from verl_doctor.toolkit.collectors.installed.plugins import PluginProblems
 from verl_doctor.toolkit.collectors.installed.sources import source_files
 from verl_doctor.toolkit.collectors.launch.launch import Launch, Word
@@ -82,13 +83,23 @@ def both_are_good(launch: Launch) -> Iterator[Finding]:
         yield Finding("two is too good", Evidence("good"), severity="warning")
 
 
-def session_of(folder: Path, one: str, two: str) -> Session:
-    """What examines a script with these words."""
+@fix("another-word", repairs="CFG902", safety="unsafe", last_resort=True)
+def another_word(finding: Finding, launch: Launch) -> list[Change] | Refusal:
+    """Write another word."""
+    if finding.location is None:
+        return Refusal("there is no line to edit")
+    path = Path(finding.location.path)
+    before = path.read_bytes()
+    return [ReplaceFile(path, before, before.replace(b"hopeless", b"fine"))]
+
+
+def session_of(folder: Path, one: str, two: str, *more: Fix) -> Session:
+    """What examines a script with these words, and knows these fixes as well."""
     path = folder / "run.sh"
     path.write_text(SCRIPT.format(one=one, two=two))
     registry = Registry(
         (first_is_bad, first_has_two_corrections, second_is_odd, second_is_bad, both_are_good),
-        (script_word, script_word_changed),
+        (script_word, script_word_changed, *more),
         (launch, source_files),
         (),
         PluginProblems(()),
@@ -136,6 +147,20 @@ def test_finding_without_a_repair_shows_the_line_to_edit(tmp_path: Path) -> None
     assert report.forecasts == (Forecast(unsafe=False, verdict="failures", left=("CFG902",)),)
     said = "\n".join(line.plain for line in render(shown(tmp_path, "good", "hopeless")))
     assert f"CFG902 {tmp_path}/run.sh:3: Write another" in said
+
+
+def test_last_resort_is_applied_only_without_another_fix(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    for two, fixes in (("hopeless", ["another-word"]), ("bad", ["script-word-changed"])):
+        run = session_of(tmp_path, "good", two, another_word)
+        look = run.look()
+        report = run.check(look)
+        planned = repair.show(run, look, report)
+        assert [(one.fix, one.outcome) for one in planned.repairs or ()] == [(fixes[0], "planned")]
+        assert planned.forecasts[-1].left == ()
+        done = repair.carry_out(run, look, report, unsafe=True)
+        assert [(one.fix, one.outcome) for one in done.repairs or ()] == [(fixes[0], "repaired")]
+        assert done.verdict != "failures"
 
 
 def test_correction_rejected_by_another_rule_is_replaced_by_the_next(tmp_path: Path) -> None:

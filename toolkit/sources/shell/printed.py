@@ -20,16 +20,17 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
 
     def answer(script: str) -> str | None:
         scope = walk.scope
-        state, kept = scope.state, (list(scope.unset), list(scope.needed), list(scope.changed))
-        scope.state = state.copy()  # it runs in a subshell
+        kept = dict(scope.variables), list(scope.unset), list(scope.needed), list(scope.changed)
         found = of(script)
         walk.substituted.append(script)
-        scope.state, (scope.unset[:], scope.needed[:], scope.changed[:]) = state, kept
+        scope.variables, scope.unset[:], scope.needed[:], scope.changed[:] = (
+            kept  # it runs in a separate shell
+        )
         return found
 
     def of(script: str) -> str | None:
         nodes = parse(script)
-        cwd = walk.state.cwd
+        cwd: str | None = walk.scope.cwd
         if len(nodes) == 1 and isinstance(nodes[0], AndOr):
             first, rest = nodes[0].first, nodes[0].rest
             if len(rest) != 1 or rest[0][0] != "&&" or not isinstance(first, Simple):
@@ -44,7 +45,7 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
         if len(nodes) != 1 or not isinstance(nodes[0], Simple) or nodes[0].assignments:
             return None
         words = [argument.text for argument in walk.arguments(nodes[0].words)]
-        if None in words or not words or words[0] in walk.state.functions:
+        if None in words or not words or words[0] in walk.functions:
             return None
         if nodes[0].written or _ELSEWHERE.search(script):
             return None
