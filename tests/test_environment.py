@@ -27,11 +27,11 @@ HOSTILE = {
 }
 
 
-def test_only_listed_variables_are_here() -> None:
+def test_only_listed_variables_are_set() -> None:
     assert [name for name in os.environ if not environment.is_kept(name)] == sorted(SET_BY_TESTS)
 
 
-def test_a_child_inherits_no_others(tmp_path: Path) -> None:
+def test_child_inherits_only_listed_variables(tmp_path: Path) -> None:
     program = "import json, os; print(json.dumps(dict(os.environ)))"
     done = ran([sys.executable, "-c", program], tmp_path, {"GIVEN": "1"})
     inherited = set(json.loads(done.stdout))
@@ -39,7 +39,7 @@ def test_a_child_inherits_no_others(tmp_path: Path) -> None:
     assert unlisted - SET_BY_PYTHON == {"GIVEN", *SET_BY_TESTS}
 
 
-def test_what_a_shell_may_have_set_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_a_shell_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {"CI": "true", "PATH": "/bin", "PIP_INDEX_URL": "https://index"}
     environ = {**HOSTILE, **kept}
     environment.clean(environ)
@@ -49,7 +49,7 @@ def test_what_a_shell_may_have_set_is_dropped(monkeypatch: pytest.MonkeyPatch) -
     assert environment.setting("VERL_DOCTOR_TEST_CACHE", "") == "/c"
 
 
-def test_no_other_program_writes_to_the_shared_memory_of_the_tests() -> None:
+def test_shared_memory_of_the_tests_is_private() -> None:
     if not isolation.is_isolated():
         pytest.skip("this needs a user who may mount")
     assert os.access("/dev/shm", os.W_OK)

@@ -14,21 +14,21 @@ KNOWN = registry.load()
 
 
 @pytest.mark.parametrize("check", [pytest.param(check, id=check.code) for check in KNOWN.checks])
-def test_rule_is_documented_and_does_in_its_examples_what_it_promises(check: Check) -> None:
+def test_rule_is_documented_and_its_examples_pass(check: Check) -> None:
     check_examples(check)
 
 
-def test_every_fix_repairs_a_rule_that_exists() -> None:
+def test_every_fix_repairs_an_existing_rule() -> None:
     codes = {check.code for check in KNOWN.checks}
     assert [fix.id for fix in KNOWN.fixes if not codes.issuperset(fix.repairs)] == []
 
 
-def test_every_requirement_is_a_rule_that_exists() -> None:
+def test_every_requirement_is_an_existing_rule() -> None:
     codes = {check.code for check in KNOWN.checks}
     assert {need for check in KNOWN.checks for need in check.requires} <= codes
 
 
-def test_a_remedy_begins_in_lower_case_and_has_no_full_stop() -> None:
+def test_remedy_starts_in_lower_case_and_has_no_full_stop() -> None:
     remedies = [
         (check.code, finding.remedy)
         for check in KNOWN.checks

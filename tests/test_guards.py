@@ -79,7 +79,7 @@ def at_the_top(path: Path) -> frozenset[str]:
     )
 
 
-def test_no_source_file_imports_the_patient() -> None:
+def test_sources_import_no_package_of_the_environment() -> None:
     """The script of a child may, in a function: whoever imports the script to hand it over does not run that."""
     found = [
         f"{path.relative_to(ROOT)}: {name}"
@@ -101,7 +101,7 @@ def test_all_sources_are_walked() -> None:
     assert {name for name in tracked if "/data/" not in name and (ROOT / name).exists()} == walked
 
 
-def test_no_folder_is_too_large_to_read_at_a_glance() -> None:
+def test_no_folder_has_too_many_modules() -> None:
     counts = collections.Counter(
         path.parent for path in ROOT.rglob("*.py") if not {".git", ".venv", "build"} & set(path.parts)
     )
@@ -113,7 +113,7 @@ def test_no_folder_is_too_large_to_read_at_a_glance() -> None:
     assert crowded == {}
 
 
-def test_every_package_states_what_belongs_there() -> None:
+def test_every_package_has_a_docstring() -> None:
     packages = [path for path in SOURCES if path.name == "__init__.py"]
     assert packages
     assert [str(path) for path in packages if not ast.get_docstring(parsed(path))] == []
@@ -132,13 +132,13 @@ def loaded_by(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_the_doctor_starts_without_heavy_modules() -> None:
+def test_doctor_starts_without_heavy_modules() -> None:
     """What a command pays before it begins: no network, no test framework, no patient."""
     loaded = loaded_by("import verl_doctor.toolkit.commands.check.command")
     assert not loaded & (PATIENT | {"http.client", "urllib.request", "pytest", "numpy"})
 
 
-def test_the_command_line_loads_modules_only_for_the_command_that_runs() -> None:
+def test_command_line_loads_only_the_modules_of_its_command() -> None:
     loaded = loaded_by("import verl_doctor.toolkit.cli.main")
     assert not loaded & {
         "rich",
@@ -149,7 +149,7 @@ def test_the_command_line_loads_modules_only_for_the_command_that_runs() -> None
 
 
 @pytest.mark.slow
-def test_what_few_checks_need_is_not_loaded_by_all() -> None:
+def test_rarely_needed_modules_are_not_always_loaded() -> None:
     """Every check loads all rules and facts; few are given a launch script, or a source tree that is not remembered."""
     loaded = loaded_by("from verl_doctor.toolkit.engine import registry; registry.load()")
     readers = (
@@ -180,7 +180,7 @@ def test_every_finding_of_a_built_in_rule_names_its_subject() -> None:
     assert [code for code, finding in findings if not (finding.subject and finding.subject.name)] == []
 
 
-def test_no_path_or_host_of_a_developers_machine_is_in_the_tree() -> None:
+def test_tree_contains_no_path_or_host_of_a_developer() -> None:
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split("\0")
@@ -199,7 +199,7 @@ _ASKS = re.compile(rf"(?<!os\.path)\.(?:{'|'.join(_RAISES)})\(")
 _ENTRIES = {"entry", "member"}  # of os.scandir and of an archive, which are asked nothing further
 
 
-def test_a_folder_that_may_not_be_entered_ends_no_look() -> None:
+def test_unreadable_folder_never_raises() -> None:
     """`Path.is_file` and its like raise where this user may not look (before Python 3.14); those of os.path say no."""
     found = [
         f"{path.name}:{node.lineno}: say os.path.{_RAISES[node.func.attr]}"
@@ -214,11 +214,11 @@ def test_a_folder_that_may_not_be_entered_ends_no_look() -> None:
     assert found == []
 
 
-def test_numbers_from_900_on_are_left_to_plugins() -> None:
+def test_numbers_from_900_are_reserved_for_plugins() -> None:
     assert [check.code for check in registry.load().checks if int(check.code[-3:]) >= 900] == []
 
 
-def test_the_facts_of_plugins_are_facts() -> None:
+def test_public_facts_are_collected() -> None:
     """Each public fact is one that a collector observes."""
     collected = {collector.name: collector.fact for collector in registry.load().collectors}
     assert {name: getattr(public_facts, name) for name in public_facts.__all__} == {

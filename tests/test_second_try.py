@@ -42,7 +42,7 @@ def test_fast(): assert next(TRIES["fast"]), "no second try"
 """
 
 
-def test_what_passes_at_the_second_try_is_listed_with_what_failed(tmp_path: Path) -> None:
+def test_test_passed_at_the_second_try_is_listed_with_its_failure(tmp_path: Path) -> None:
     (tmp_path / "test_file.py").write_text(_FILE)
     words = [sys.executable, "-m", "pytest", "-q", "-n1", "-p", "no:randomly", "-p", "no:cacheprovider"]
     words += ["-p", "conftest", "-c", str(_TESTS.parent / "pyproject.toml"), str(tmp_path / "test_file.py")]

@@ -56,7 +56,7 @@ def found(sources: dict[Path, str]) -> Counter[str]:
 
 
 @pytest.mark.parametrize("name", EMPTY_NAMES)
-def test_no_name_states_nothing(name: str, found: Counter[str]) -> None:
+def test_empty_name_is_not_bound(name: str, found: Counter[str]) -> None:
     assert found[name] <= _IN_FACTS[name], (
         f"name what it is instead of {name!r}; CONTRIBUTING has a list of words"
     )
@@ -93,6 +93,6 @@ def test_all_ways_of_binding_a_name_are_counted() -> None:
         "def f(one=1): ...",
     ],
 )
-def test_no_file_that_binds_a_name_is_passed_over(code: str) -> None:
+def test_no_file_that_binds_a_name_is_skipped(code: str) -> None:
     assert _MAY_BIND.search(code)
     assert not _MAY_BIND.search("told apart by one that said so. This one.")

@@ -12,7 +12,7 @@ BENCH = Path(__file__).parent / "bench_mutations.py"
 
 
 @pytest.mark.slow
-def test_errors_are_true_and_breaks_are_found() -> None:
+def test_reported_errors_are_true_and_breaks_are_found() -> None:
     command = [sys.executable, BENCH, "--count", "80", "--seed", "3"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

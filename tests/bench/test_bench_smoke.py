@@ -14,7 +14,7 @@ BENCH = Path(__file__).parent / "bench_smoke.py"
 
 
 @pytest.mark.slow
-def test_an_environment_in_which_rung_1_breaks_is_refused(tmp_path: Path) -> None:
+def test_environment_failing_rung_1_is_refused(tmp_path: Path) -> None:
     site = packages(
         tmp_path / "site",
         verl__trainer__main_ppo="raise ValueError('vllm version None not supported')",

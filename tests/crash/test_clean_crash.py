@@ -131,7 +131,7 @@ def _found(machine: Machine) -> Found:
     return Found(seen.found, seen.kept)
 
 
-def test_what_is_no_leftover_after_all_gets_its_name_back(where: Path) -> None:
+def test_folder_that_turns_out_to_be_in_use_gets_its_name_back(where: Path) -> None:
     """The job came to it before a doctor was killed."""
     machine = build(where / "m")
     (folder,) = machine.at("/tmp/living/ray").glob("session_*")
@@ -148,7 +148,7 @@ def hold_aside(machine: Machine) -> int:
     return os.open(file, os.O_RDONLY)
 
 
-def test_a_link_to_the_last_session_that_was_under_way(where: Path) -> None:
+def test_interrupted_removal_of_the_latest_link_is_completed(where: Path) -> None:
     machine = build(where / "m")
     link = machine.at("/tmp/ray/session_latest")
     link.rename(link.with_name(f"{BEING_REMOVED}0123456789abcdef-session_latest"))

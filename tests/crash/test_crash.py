@@ -43,12 +43,12 @@ def test_links(where: Path) -> None:
     survives(trees.build_one_file, trees.plan_links, where)
 
 
-def test_a_file_under_another_name(where: Path) -> None:
+def test_renamed_file(where: Path) -> None:
     survives(trees.build_one_file, trees.plan_renamed, where)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the other tests run unprivileged already")
-def test_a_file_and_a_new_one_without_privileges(where: Path) -> None:
+def test_changed_and_new_file_without_privileges(where: Path) -> None:
     survives(trees.build_one_file, trees.plan_one_file_and_a_new_one, where, NOBODY)
 
 

@@ -34,7 +34,7 @@ def known() -> Registry:
     return registry.load()
 
 
-def test_the_page_of_a_rule_has_its_reports_and_the_lines_of_logs(known: Registry) -> None:
+def test_rule_page_shows_reports_and_log_lines(known: Registry) -> None:
     rule = known.check("CUDA105")
     assert rule is not None
     page = rules.rule_page(rule, known)
@@ -48,17 +48,17 @@ def test_the_page_of_a_rule_has_its_reports_and_the_lines_of_logs(known: Registr
         assert text in page
 
 
-def test_the_page_of_what_only_logs_show_quotes_a_log(known: Registry) -> None:
+def test_page_of_a_log_fault_quotes_a_log(known: Registry) -> None:
     page = rules.log_page("LOG106", known)
     assert "ImportError: cannot import name 'LLM' from 'vllm' (unknown location)" in page
 
 
-def test_every_family_has_words(known: Registry) -> None:
+def test_every_family_has_a_description(known: Registry) -> None:
     families = {check.family for check in known.checks if check.judge.__module__.startswith("verl_doctor.")}
     assert families | {"LOG"} == set(rules.FAMILIES)
 
 
-def test_every_text_that_names_a_fault_can_be_looked_up(known: Registry) -> None:
+def test_every_message_can_be_looked_up(known: Registry) -> None:
     page = rules.messages(known)
     missing = [
         signature.code
@@ -68,11 +68,11 @@ def test_every_text_that_names_a_fault_can_be_looked_up(known: Registry) -> None
     assert missing == []
 
 
-def test_a_fence_is_longer_than_the_ticks_within() -> None:
+def test_fence_is_longer_than_the_backticks_inside() -> None:
     assert list(rules._block(["a ```` b"])) == ["`````text", "a ```` b", "`````", ""]
 
 
-def test_addresses_become_links_and_code_stays() -> None:
+def test_addresses_become_links_and_code_is_kept() -> None:
     assert rules.linked("see https://a.example/b, or `https://a.example/c`; x <y>") == (
         "see <https://a.example/b>, or `https://a.example/c`; x &lt;y>"
     )
@@ -93,7 +93,7 @@ def test_every_schema_has_a_page() -> None:
     assert "reference/schemas/report.md" in schemas.pages()
 
 
-def test_every_pair_of_releases_has_a_verdict_and_a_place_for_its_findings() -> None:
+def test_every_pair_of_releases_has_a_verdict_and_findings() -> None:
     data = json.loads(releases.DATA.read_text("utf-8"))
     assert releases.DATA.stat().st_size <= compatibility_table.LARGEST
     pages = releases.pages()
@@ -107,7 +107,7 @@ def test_every_pair_of_releases_has_a_verdict_and_a_place_for_its_findings() -> 
             assert page.count(f"({place})=\n") == 1
 
 
-def test_a_cell_shows_how_far_each_path_gets() -> None:
+def test_cell_shows_how_far_each_path_gets() -> None:
     assert releases.cell({"paths": {}}) == "unknown"
     assert releases.cell({"paths": {"async rollout": "starts"}}) == "starts"
     assert releases.cell({"paths": {"async rollout": "starts"}, "excluded": [0]}) == r"starts\*"
@@ -118,7 +118,7 @@ def test_a_cell_shows_how_far_each_path_gets() -> None:
     )
 
 
-def test_no_word_of_a_finding_is_taken_for_markup() -> None:
+def test_markup_in_a_finding_is_escaped() -> None:
     found = {
         "code": "VLLM102",
         "message": "no __x__ <b>",
@@ -132,13 +132,13 @@ def test_no_word_of_a_finding_is_taken_for_markup() -> None:
     )
 
 
-def test_the_chinese_card_has_every_entry() -> None:
+def test_chinese_card_has_every_entry() -> None:
     table = list(chinese.card())
     assert len(table) == 2 + len(entries())
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: str(path.relative_to(DOCS)))
-def test_what_a_page_refers_to_exists(path, known: Registry) -> None:
+def test_everything_referred_to_by_a_page_exists(path, known: Registry) -> None:
     text = path.read_text("utf-8")
     for name in re.findall(r"`((?:tests|toolkit|checks|patches)/[\w./-]+)`", text):
         assert (ROOT / name).exists(), name
@@ -148,7 +148,7 @@ def test_what_a_page_refers_to_exists(path, known: Registry) -> None:
         assert code in codes, code
 
 
-def test_no_line_of_the_field_reports_lacks_a_command_or_a_test() -> None:
+def test_every_field_report_names_a_command_and_a_test() -> None:
     lines = (DOCS / "field-reports.md").read_text("utf-8").splitlines()
     rows = [line for line in lines if line.startswith("| ") and not line.startswith("| situation")]
     assert len(rows) > 30
@@ -159,7 +159,7 @@ def test_no_line_of_the_field_reports_lacks_a_command_or_a_test() -> None:
         assert re.fullmatch(r"`tests/[\w/]+\.py`", test.strip()), row
 
 
-def test_a_link_that_leads_nowhere_is_found(tmp_path) -> None:
+def test_broken_link_is_found(tmp_path) -> None:
     (tmp_path / "a.html").write_text(
         "<h1 id=top>a</h1><a href='b.html#here'>b</a><a href='c.html'>c</a><a href='b.html#gone'>b</a>"
         "<script src='https://elsewhere.example/x.js'></script>",
@@ -174,11 +174,11 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md", "CONTRIBUTING.md"])
-def test_links_of_a_page_at_the_top_lead_to_files(name: str) -> None:
+def test_links_of_top_level_pages_lead_to_files(name: str) -> None:
     text = (ROOT / name).read_text("utf-8")
     linked = [path for path in re.findall(r"\]\(([^)#]+)", text) if "://" not in path]
     assert [path for path in linked if not (ROOT / path).exists()] == []
 
 
-def test_the_readme_is_short() -> None:
+def test_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 250

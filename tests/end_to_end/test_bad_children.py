@@ -50,7 +50,7 @@ def ended_cleanly(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_an_interpreter_that_never_answers_is_a_finding(tmp_path: Path, name: str) -> None:
+def test_silent_interpreter_is_a_finding(tmp_path: Path, name: str) -> None:
     python = planted(tmp_path, "python", BAD[name])
     done = doctor("check", "--python", python, "--format", "json", cwd=tmp_path, PIDS=str(tmp_path / "pids"))
     ended_cleanly(tmp_path)
@@ -63,7 +63,7 @@ def test_an_interpreter_that_never_answers_is_a_finding(tmp_path: Path, name: st
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_program_that_never_answers_is_no_end_of_the_run(tmp_path: Path, name: str) -> None:
+def test_silent_program_does_not_end_the_run(tmp_path: Path, name: str) -> None:
     """bash, which is asked why it cannot parse a launch script."""
     program = planted(tmp_path, "bash", BAD[name])
     (tmp_path / "run.sh").write_text("if true; then\npython -m verl.trainer.main_ppo\n")
@@ -77,9 +77,7 @@ def test_a_program_that_never_answers_is_no_end_of_the_run(tmp_path: Path, name:
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_compiler_that_hangs_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_hanging_compiler_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """On a machine with a GPU, whose device file stands in a folder."""
     compiler = planted(tmp_path, "cc", BAD[name])
     place(tmp_path, "/dev/nvidia0", b"")

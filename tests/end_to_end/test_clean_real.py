@@ -126,7 +126,7 @@ def kinds(leftovers: tuple[Leftover, ...]) -> dict[str, int]:
     }
 
 
-def test_a_cluster_that_runs_keeps_all_and_one_that_was_killed_keeps_nothing(python, tmp_path):
+def test_running_cluster_keeps_everything_and_killed_one_nothing(python, tmp_path):
     with (
         ray_head.head(python, "".join(f"export {name}={value};" for name, value in _SPILLS.items())) as head,
         driver(python, head.folder, f"address={head.address!r}") as (job, segment),
@@ -154,9 +154,7 @@ def test_a_cluster_that_runs_keeps_all_and_one_that_was_killed_keeps_nothing(pyt
         assert not Path("/dev/shm", segment).exists()
 
 
-def test_agents_that_outlive_a_killed_driver_are_kept_while_they_listen_and_their_session_with_them(
-    python, short, tmp_path, monkeypatch
-):
+def test_listening_agents_of_a_killed_driver_keep_their_session(python, short, tmp_path, monkeypatch):
     """They serve nobody any more, but a listener is a sign of life. When they have ended, the session goes."""
     monkeypatch.setattr(orphans, "YOUNG", 0.0)
     with driver(python, short, "num_cpus=1, include_dashboard=False, object_store_memory=100_000_000") as (

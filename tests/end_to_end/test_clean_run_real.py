@@ -80,7 +80,7 @@ def terminal() -> Iterator[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_what_is_left_of_a_job_that_ends_so(ending, folder, terminal):
+def test_leftovers_of_an_ended_job(ending, folder, terminal):
     end, code, by = ENDINGS[ending]
     (folder / "job.py").write_text(_JOB)
     rays = {"RAY_TMPDIR": str(folder), "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}

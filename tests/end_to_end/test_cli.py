@@ -37,7 +37,7 @@ def test_no_command_prints_the_help(here: Doctor, tmp_path: Path, words: tuple[s
 
 
 @pytest.mark.parametrize("group", ["patches", "sites"])
-def test_a_group_alone_prints_its_help(here: Doctor, tmp_path: Path, group: str) -> None:
+def test_group_without_a_command_prints_its_help(here: Doctor, tmp_path: Path, group: str) -> None:
     done = here(group, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == here("help", group, cwd=tmp_path).stdout
@@ -60,7 +60,7 @@ def test_a_group_alone_prints_its_help(here: Doctor, tmp_path: Path, group: str)
         ),
     ],
 )
-def test_spellings_of_0_1_0_work_and_are_replaced_on_stderr(
+def test_spellings_of_0_1_0_work_and_suggest_new_ones_on_stderr(
     here: Doctor, tmp_path: Path, old: tuple[str, ...], new: tuple[str, ...]
 ) -> None:
     (tmp_path / "run.sh").write_text("export NCCL_DEBUG=INFO\npython3 -m verl.trainer.main_ppo\n")
@@ -75,7 +75,7 @@ def test_spellings_of_0_1_0_work_and_are_replaced_on_stderr(
 
 
 @pytest.mark.slow
-def test_a_launch_file_instead_of_a_command_is_checked(here: Doctor, tmp_path: Path) -> None:
+def test_launch_file_in_place_of_a_command_is_checked(here: Doctor, tmp_path: Path) -> None:
     (tmp_path / "job").write_text("python3 -m verl.trainer.main_ppo\n")
     done = here("job", "--json", cwd=tmp_path)
     assert json.loads(done.stdout)["target"]["arguments"] == [str(tmp_path / "job")]
@@ -86,7 +86,7 @@ def test_a_launch_file_instead_of_a_command_is_checked(here: Doctor, tmp_path: P
     ("typed", "meant"),
     [("chekc", "check"), ("Check", "check"), ("undoo", "undo"), ("log", "logs"), ("env", ""), ("xyzzy", "")],
 )
-def test_a_misspelt_command_gets_a_suggestion(here: Doctor, tmp_path: Path, typed: str, meant: str) -> None:
+def test_misspelled_command_gets_a_suggestion(here: Doctor, tmp_path: Path, typed: str, meant: str) -> None:
     done = here(typed, cwd=tmp_path)
     assert done.returncode == 2
     assert f"No such command '{typed}'" in done.stderr
@@ -95,14 +95,14 @@ def test_a_misspelt_command_gets_a_suggestion(here: Doctor, tmp_path: Path, type
 
 
 @pytest.mark.parametrize("command", ["check", "logs", "compare", "clean", "watch", "smoke", "checklist"])
-def test_options_of_the_same_name_mean_the_same(command: str) -> None:
+def test_options_of_the_same_name_have_the_same_meaning(command: str) -> None:
     loaded = cli.get_command(click.Context(cli), command)
     assert loaded is not None
     named = {name: option for option in loaded.params for name in option.opts}
     assert {"-v", "-q", "--json", "--format", "--output"} <= set(named)
 
 
-def test_the_verdict_alone(here: Doctor, tmp_path: Path) -> None:
+def test_quiet_prints_only_the_verdict(here: Doctor, tmp_path: Path) -> None:
     done = here("check", "-q", cwd=tmp_path)
     assert done.stdout.startswith("NOT CHECKED  ")
     assert done.stdout.count("\n") == 1
@@ -171,30 +171,28 @@ def test_wrong_input_gets_one_sentence_and_exit_code_2(
     assert "Traceback" not in done.stderr
 
 
-def test_a_broken_configuration_is_named(here: Doctor, tmp_path: Path) -> None:
+def test_broken_configuration_is_named(here: Doctor, tmp_path: Path) -> None:
     (tmp_path / "verl-doctor.toml").write_text("selct = 3")
     done = here("check", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "unknown key 'selct'" in done.stderr
 
 
-def test_a_configuration_that_is_no_file_is_named(here: Doctor, tmp_path: Path) -> None:
+def test_configuration_that_is_not_a_file_is_named(here: Doctor, tmp_path: Path) -> None:
     (tmp_path / "verl-doctor.toml").mkdir()
     done = here("check", cwd=tmp_path)
     assert done.returncode == 2
     assert "verl-doctor.toml is not a readable configuration file" in done.stderr
 
 
-def test_an_active_environment_that_is_gone_is_not_passed_over_in_silence(
-    here: Doctor, tmp_path: Path
-) -> None:
+def test_missing_active_environment_is_reported(here: Doctor, tmp_path: Path) -> None:
     done = here("check", "--select", "PY100", cwd=tmp_path, VIRTUAL_ENV="/nowhere")
     assert "VIRTUAL_ENV=/nowhere is set, but /nowhere/bin/python" in done.stderr
     said = here("check", "--select", "PY100", "--format", "json", cwd=tmp_path, VIRTUAL_ENV="/nowhere")
     assert "VIRTUAL_ENV=/nowhere" in json.loads(said.stdout)["target"]["passed_over"]
 
 
-def test_an_interpreter_may_be_named_as_one_would_type_it(here: Doctor, tmp_path: Path) -> None:
+def test_interpreter_can_be_named_as_on_path(here: Doctor, tmp_path: Path) -> None:
     (tmp_path / "python9").symlink_to(sys.executable)
     path = f"{tmp_path}:{os.environ['PATH']}"
     done = here("check", "--select", "PY100", "--python", "python9", cwd=ROOT, PATH=path)
@@ -202,7 +200,7 @@ def test_an_interpreter_may_be_named_as_one_would_type_it(here: Doctor, tmp_path
     assert f"{tmp_path}/python9" in done.stderr
 
 
-def test_what_was_not_judged_is_not_praised(here: Doctor, tmp_path: Path) -> None:
+def test_unjudged_rules_do_not_count_as_success(here: Doctor, tmp_path: Path) -> None:
     done = here("check", "--select", "PKG104", cwd=tmp_path)
     assert done.returncode == 3
     assert done.stdout.startswith("NOT CHECKED  nothing was checked: needs --deep")
@@ -210,14 +208,14 @@ def test_what_was_not_judged_is_not_praised(here: Doctor, tmp_path: Path) -> Non
     assert fixed.stdout.startswith("NOTHING TO REPAIR  nothing wrong found by 1 rule")
 
 
-def test_nothing_to_undo_is_a_sentence(here: Doctor, tmp_path: Path) -> None:
+def test_undo_with_an_empty_journal_prints_one_sentence(here: Doctor, tmp_path: Path) -> None:
     done = here("undo", cwd=tmp_path, XDG_STATE_HOME=str(tmp_path))
     assert done.returncode == 0
     assert "nothing to undo" in done.stderr
 
 
 @pytest.mark.slow
-def test_a_machine_without_verl_is_judged_as_far_as_possible_and_gets_a_command(tmp_path: Path) -> None:
+def test_machine_without_verl_is_judged_as_far_as_possible(tmp_path: Path) -> None:
     done = doctor("check", cwd=tmp_path)
     assert done.returncode == 3
     assert "no verl was found" in done.stdout
@@ -226,7 +224,7 @@ def test_a_machine_without_verl_is_judged_as_far_as_possible_and_gets_a_command(
 
 
 @pytest.mark.slow
-def test_a_reader_who_stops_reading_gets_no_traceback(tmp_path: Path) -> None:
+def test_closed_pipe_gives_no_traceback(tmp_path: Path) -> None:
     command = f"{sys.executable} -m verl_doctor.toolkit explain --list | head -n 1"
     done = subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300
@@ -235,7 +233,7 @@ def test_a_reader_who_stops_reading_gets_no_traceback(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_unread_result_is_no_finding(tmp_path: Path) -> None:
+def test_result_that_nobody_reads_is_not_a_finding(tmp_path: Path) -> None:
     (tmp_path / "run.log").write_text(
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
     )
@@ -250,12 +248,12 @@ def test_an_unread_result_is_no_finding(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_stdout_is_one_json_document_and_nothing_else(here: Doctor, tmp_path: Path) -> None:
+def test_stdout_is_exactly_one_json_document(here: Doctor, tmp_path: Path) -> None:
     for ask, command in ((doctor, "check"), (here, "fix")):
         assert json.loads(ask(command, "--format", "json", cwd=tmp_path).stdout)["schema_version"] == 1
 
 
-def test_output_goes_to_the_file_that_was_named(here: Doctor, tmp_path: Path) -> None:
+def test_output_is_written_to_the_named_file(here: Doctor, tmp_path: Path) -> None:
     done = here("check", "--format", "json", "--output", "said.json", cwd=tmp_path)
     assert done.stdout == ""
     assert json.loads((tmp_path / "said.json").read_text())["verdict"]
@@ -266,7 +264,7 @@ def test_the_schema_is_json(here: Doctor, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_a_script_of_the_shell(here: Doctor, tmp_path: Path, shell: str) -> None:
+def test_completion_is_a_shell_script(here: Doctor, tmp_path: Path, shell: str) -> None:
     done = here("explain", "--completion", shell, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "_VERL_DOCTOR_COMPLETE" in done.stdout
@@ -284,7 +282,7 @@ def test_every_rule_can_be_explained(here: Doctor, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_demonstration_shows_the_loop_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_demo_shows_the_loop_and_leaves_nothing(tmp_path: Path) -> None:
     started = time.monotonic()
     done = doctor("demo", cwd=tmp_path, TMPDIR=str(tmp_path))
     print(f"demo took {time.monotonic() - started:.1f} s")
@@ -295,7 +293,7 @@ def test_the_demonstration_shows_the_loop_and_leaves_nothing_behind(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_ends_any_command_as_ctrl_c_does_and_a_second_does_not_disturb_it(
+def test_signal_ends_any_command_cleanly_despite_a_second_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: signal.Signals, code: int
 ) -> None:
     cleaned = []
@@ -314,7 +312,7 @@ def test_a_signal_ends_any_command_as_ctrl_c_does_and_a_second_does_not_disturb_
     assert capsys.readouterr().err.startswith("verl-doctor: stopped;")
 
 
-def test_being_stopped_in_the_body_of_a_class_is_no_defect(
+def test_interruption_inside_a_class_body_is_not_a_defect(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Before Python 3.12 what __set_name__ raises comes as RuntimeError: SIGTERM while modules are loaded."""

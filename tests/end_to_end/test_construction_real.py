@@ -140,27 +140,25 @@ def jobs(real: Interpreter, tiny: Tiny, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.stage])
-def test_a_sound_job_breaks_nowhere_and_is_judged_everywhere(
-    name: str, jobs: dict[str, Construction]
-) -> None:
+def test_valid_job_is_judged_without_failures(name: str, jobs: dict[str, Construction]) -> None:
     for one in jobs[name].stages:
         assert one.ended in ("ok", "not needed"), one
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.stage])
-def test_a_faulty_job_breaks_with_what_the_real_one_raises(name: str, jobs: dict[str, Construction]) -> None:
+def test_faulty_job_fails_with_the_real_error(name: str, jobs: dict[str, Construction]) -> None:
     case = CASES[name]
     first = next(one for one in jobs[name].stages if one.ended in BAD)
     assert first.stage == case.stage
     assert case.text in first.text
 
 
-def test_the_users_code_is_reported(jobs: dict[str, Construction]) -> None:
+def test_user_code_is_reported(jobs: dict[str, Construction]) -> None:
     assert [Path(file).name for file in jobs["sound reward"].own_code] == ["mine.py"]
     assert jobs["sound"].own_code == ()
 
 
-def test_the_users_line_is_reported(jobs: dict[str, Construction]) -> None:
+def test_line_in_user_code_is_reported(jobs: dict[str, Construction]) -> None:
     (fault,) = jobs["reward"].bad("reward")
     frame = fault.frame("user")
     assert frame is not None
@@ -214,7 +212,7 @@ def checked(folder: Path, *more: str) -> dict[str, Any]:
     return said
 
 
-def test_a_reward_that_breaks_stops_the_job_at_the_scripts_line(tmp_path: Path, tiny: Tiny) -> None:
+def test_failing_reward_stops_the_job_at_the_line_of_the_script(tmp_path: Path, tiny: Tiny) -> None:
     """The whole way, through the command line: the script, its words, a child that imports all anew."""
     case = CASES["reward"]
     (tmp_path / "mine.py").write_text(case.files["mine.py"])

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.real
     ("release", "file"),
     [("0.4.1", "chat_scheduler.py"), ("0.5.0", "agent_loop.py"), ("0.6.1", "single_turn_agent_loop.py"), ("0.7.0", ""), ("0.9.1", "")],
 )  # fmt: skip
-def test_messages_of_rows(release: str, file: str) -> None:
+def test_raw_messages_setting_follows_the_release(release: str, file: str) -> None:
     """Up to 0.6, an asynchronous rollout fails at its first batch unless data.return_raw_chat=True; 0.7 always adds the messages."""
     folder = tree("verl", release) / "verl"
     place = demands.collect(

@@ -40,7 +40,7 @@ def shown() -> Iterator[tuple[str, str]]:
                 yield name, _BEHIND.sub("", plain[at:])
 
 
-def test_a_command_that_is_shown_exists() -> None:
+def test_every_documented_command_exists() -> None:
     lines = sorted(set(shown()))
     assert len(lines) > 200
     for where, line in lines:
@@ -56,6 +56,6 @@ def test_a_command_that_is_shown_exists() -> None:
             pytest.fail(f"{where}: {line}: {error.format_message()}")
 
 
-def test_the_help_lists_or_hides_each_command() -> None:
+def test_help_lists_or_hides_each_command() -> None:
     hidden = {"demo", "environment", "help", "sites", "tiny"}
     assert sorted({*cli.visible(), *hidden}) == cli.list_commands(click.Context(cli))

@@ -124,7 +124,7 @@ def sessions(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_an_unknown_address(
+def test_unknown_address(
     tree: Callable[[str], Tree], stage: Callable[[Tree], Path], cluster: Cluster, release: str
 ) -> None:
     """Ray's address file is where the engine process does not look, as in another container: it starts a Ray of its own."""
@@ -171,7 +171,7 @@ def test_another_cluster(
         assert found(told, cluster), told
 
 
-def test_a_ray_that_the_job_starts_itself(
+def test_ray_started_by_the_job(
     tree: Callable[[str], Tree], stage: Callable[[Tree], Path], cluster: Cluster, python: Path
 ) -> None:
     """`ray.init` writes no address file: this is every job on one node that sets VLLM_WORKER_MULTIPROC_METHOD."""
@@ -190,7 +190,7 @@ def test_a_ray_that_the_job_starts_itself(
     assert len(sessions(own)) == 3
 
 
-def test_an_engine_that_names_no_namespace(
+def test_engine_without_a_namespace(
     tree: Callable[[str], Tree], stage: Callable[[Tree], Path], cluster: Cluster
 ) -> None:
     verl = tree("0.5.0")
@@ -228,7 +228,7 @@ def test_unrepairable_faults_are_reported(
     )
 
 
-def test_a_vllm_that_tells_the_address(
+def test_vllm_that_passes_the_address_on(
     tree: Callable[[str], Tree], stage: Callable[[Tree], Path], cluster: Cluster, tmp_path: Path
 ) -> None:
     """Without the variable vLLM tells it, in the released file too: then there is nothing to find, or to repair."""

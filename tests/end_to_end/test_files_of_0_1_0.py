@@ -62,12 +62,12 @@ def test_facts_and_snapshots_are_judged(here: Doctor, folder: Path, name: str) -
     assert "error" not in judged.values()
 
 
-def test_a_snapshot_equals_itself(here: Doctor, folder: Path) -> None:
+def test_snapshot_equals_itself(here: Doctor, folder: Path) -> None:
     done = here("compare", "snapshot.json", "snapshot.json", cwd=folder)
     assert (done.returncode, done.stdout.split()[0]) == (0, "EQUAL"), done.stdout
 
 
-def test_a_repair_is_listed_and_taken_back(here: Doctor, folder: Path, repaired: Path) -> None:
+def test_repair_is_listed_and_undone(here: Doctor, folder: Path, repaired: Path) -> None:
     python = ("--python", folder / "environment")
     listed = here("undo", "--list", *python, cwd=folder)
     assert "0001  2026-11-22 16:42 UTC  applied      VLLM101" in listed.stdout
@@ -76,14 +76,14 @@ def test_a_repair_is_listed_and_taken_back(here: Doctor, folder: Path, repaired:
     assert repaired.read_bytes() == (folder / "journal" / "0001-applied" / "0.before").read_bytes()
 
 
-def test_an_agreement_holds(here: Doctor, folder: Path, repaired: Path) -> None:
+def test_agreement_is_still_valid(here: Doctor, folder: Path, repaired: Path) -> None:
     guard = ("guard", "--python", folder / "environment")
     assert here(*guard, cwd=folder).returncode == 0
     repaired.write_bytes((folder / "journal" / "0001-applied" / "0.before").read_bytes())
     assert here(*guard, cwd=folder).returncode == 1
 
 
-def test_a_patch_set_is_applied(here: Doctor, folder: Path) -> None:
+def test_patch_set_is_applied(here: Doctor, folder: Path) -> None:
     done = here("patches", "apply", "patches.json", "--python", folder / "environment", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "enable_log_requests" in done.stdout

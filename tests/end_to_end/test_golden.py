@@ -14,7 +14,7 @@ def page() -> str:
     return golden.page()
 
 
-def test_the_page_is_as_it_was_kept(page: str) -> None:
+def test_page_is_unchanged(page: str) -> None:
     kept = golden.PAGE.read_text("utf-8")
     changed = difflib.unified_diff(kept.splitlines(), page.splitlines(), "kept", "now", lineterm="", n=1)
     assert page == kept, "\n".join(
@@ -22,12 +22,12 @@ def test_the_page_is_as_it_was_kept(page: str) -> None:
     )
 
 
-def test_every_command_of_the_help_is_on_the_page(page: str) -> None:
+def test_every_listed_command_is_on_the_page(page: str) -> None:
     shown = set(re.findall(r"^\$ verl-doctor ([a-z]+)", page, re.MULTILINE))
     assert set(golden.listed()) <= shown
 
 
-def test_commands_to_copy_stand_alone_and_whole(page: str) -> None:
+def test_commands_to_copy_have_separate_lines(page: str) -> None:
     lines = page.splitlines()
     steps = [number for number, line in enumerate(lines) if line == "Next:"]
     assert steps
@@ -38,7 +38,7 @@ def test_commands_to_copy_stand_alone_and_whole(page: str) -> None:
         assert not any(" # " in line for line in commands)
 
 
-def test_a_terminal_of_24_lines_holds_the_verdict(page: str) -> None:
+def test_verdict_is_visible_on_a_terminal_of_24_lines(page: str) -> None:
     """What is longer than the terminal ends with the verdict again."""
     for part in page.split("\n$ verl-doctor ")[1:]:
         head, *shown = [line for line in part.splitlines() if not line.startswith("! ")]

@@ -41,7 +41,7 @@ def env(tmp_path: Path, wheel: Wheel) -> Path:
     return prefix
 
 
-def test_a_reinstallation_is_stopped_repaired_and_taken_back(env: Path, tmp_path: Path, wheel: Wheel) -> None:
+def test_reinstallation_is_stopped_repaired_and_undone(env: Path, tmp_path: Path, wheel: Wheel) -> None:
     (site,) = env.glob("lib/python3*/site-packages")
     server = site / SERVER
     repaired = server.read_bytes()
@@ -83,9 +83,7 @@ def test_a_reinstallation_is_stopped_repaired_and_taken_back(env: Path, tmp_path
     assert run()[0] == 1
 
 
-def test_a_new_environment_gets_the_patches_from_the_agreement(
-    env: Path, tmp_path: Path, wheel: Wheel
-) -> None:
+def test_new_environment_gets_the_patches_from_the_agreement(env: Path, tmp_path: Path, wheel: Wheel) -> None:
     """As an image that is built anew: no journal is left, the agreement has all that is needed."""
     assert doctor("guard", "--agree", "--python", env, cwd=tmp_path).returncode == 0
     other = tmp_path / "other"

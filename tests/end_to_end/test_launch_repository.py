@@ -38,7 +38,7 @@ def repo(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_each_file_is_a_job_of_its_own(here: Doctor, repo: Path) -> None:
+def test_each_file_is_judged_as_a_separate_job(here: Doctor, repo: Path) -> None:
     files = [f"jobs/{name}.sh" for name in ("good", "typo", "windows", "clean")]
     done = here("check", "--each", *RULES, "--verl", "pinned", *files, cwd=repo)
     typo, windows = done.stdout.splitlines()
@@ -50,7 +50,7 @@ def test_each_file_is_a_job_of_its_own(here: Doctor, repo: Path) -> None:
     assert (good.returncode, good.stdout) == (0, "")
 
 
-def test_the_other_views_have_all_files(here: Doctor, repo: Path) -> None:
+def test_other_formats_contain_all_files(here: Doctor, repo: Path) -> None:
     ask = ("check", "--each", *RULES, "--verl", "pinned", "jobs/typo.sh", "jobs/windows.sh", "jobs/good.sh")
     document = json.loads(here(*ask, "--format", "json", cwd=repo).stdout)
     status = {result["code"]: result["status"] for result in document["results"]}
@@ -67,7 +67,7 @@ def test_the_other_views_have_all_files(here: Doctor, repo: Path) -> None:
         (("jobs/good.sh",), "--verl DIR or --python PATH"),
     ],
 )
-def test_what_cannot_be_judged_is_one_sentence(
+def test_invalid_arguments_print_one_sentence(
     here: Doctor, repo: Path, arguments: tuple[str, ...], said: str
 ) -> None:
     done = here("check", "--each", *arguments, cwd=repo)
@@ -101,7 +101,7 @@ def documented_yaml(name: str) -> Any:
 
 
 @pytest.mark.slow
-def test_the_hook_judges_the_files_that_pre_commit_hands_it(repo: Path, on_path: dict[str, str]) -> None:
+def test_hook_judges_the_files_passed_by_pre_commit(repo: Path, on_path: dict[str, str]) -> None:
     """As pre-commit does: the files whose names match behind the entry and its arguments."""
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
     (used,) = documented_yaml(".pre-commit-config.yaml")["repos"][0]["hooks"]
@@ -122,7 +122,7 @@ def test_the_hook_judges_the_files_that_pre_commit_hands_it(repo: Path, on_path:
 
 
 @pytest.mark.slow
-def test_the_workflow_annotates_and_reports(repo: Path, on_path: dict[str, str]) -> None:
+def test_workflow_annotates_and_reports(repo: Path, on_path: dict[str, str]) -> None:
     job = documented_yaml(".github/workflows/launch-scripts.yml")["jobs"]["check"]
     steps = {step["name"]: step for step in job["steps"] if "name" in step}
     environ = {**on_path, **job["env"]}

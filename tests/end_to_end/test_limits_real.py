@@ -33,7 +33,7 @@ def findings(at: head.Head, cwd: Path, *options: str) -> dict[str, list[str]]:
     }
 
 
-def test_a_raylet_with_low_limits(python: Path, tmp_path: Path) -> None:
+def test_raylet_with_low_limits(python: Path, tmp_path: Path) -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert soft > 2048, "this shell has low limits itself"
     with head.head(python, "ulimit -n 240;", "--num-cpus=96") as at:
@@ -45,13 +45,13 @@ def test_a_raylet_with_low_limits(python: Path, tmp_path: Path) -> None:
     assert not said["HOST101"], "it starts no more workers at once than the machine has CPUs"
 
 
-def test_a_raylet_like_any_other(python: Path, tmp_path: Path) -> None:
+def test_ordinary_raylet_has_no_findings(python: Path, tmp_path: Path) -> None:
     with head.head(python, "", "--num-cpus=2") as at:
         said = findings(at, tmp_path)
     assert not any(said.values()), said
 
 
-def test_the_fact_agrees_with_rays_count(python: Path, wheel_tree: Callable[[str, str], Path]) -> None:
+def test_cpu_count_agrees_with_ray(python: Path, wheel_tree: Callable[[str, str], Path]) -> None:
     """Ray itself, asked in its own environment and under an affinity that it does not see."""
     asked = "from ray._private.utils import get_num_cpus; print(get_num_cpus())"
     said = subprocess.run(

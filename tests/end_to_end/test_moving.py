@@ -170,7 +170,7 @@ WAYS: dict[str, tuple[Callable[[Path], object], str, str]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_bad_copy_fails_the_step_that_it_concerns_in_words_that_name_it(way: str, move: Move) -> None:
+def test_faulty_copy_fails_its_step_with_a_reason(way: str, move: Move) -> None:
     damage, key, said = WAYS[way]
     damage(move.top)
     steps = move.steps()
@@ -252,7 +252,7 @@ def test_step_by_step_until_all_are_done(move: Move, tmp_path: Path) -> None:
     assert "different: verl/utils/u3.py" in steps["tree"]["evidence"]
 
 
-def test_a_launch_script_that_was_made_fit_is_settled_by_a_step(move: Move) -> None:
+def test_adapted_launch_script_is_settled_by_a_completed_step(move: Move) -> None:
     with (move.top / "run.sh").open("a") as file:
         file.write("# another number of GPUs\n")
     steps = move.steps()
@@ -265,9 +265,7 @@ def test_a_launch_script_that_was_made_fit_is_settled_by_a_step(move: Move) -> N
     assert move.steps("--log", log)["tree"]["state"] == "done"
 
 
-def test_without_an_old_snapshot_the_command_for_it_is_shown(
-    here: Doctor, copy: Path, environment: Path
-) -> None:
+def test_command_for_a_missing_old_snapshot_is_shown(here: Doctor, copy: Path, environment: Path) -> None:
     done = here("checklist", "run.sh", "--python", environment, cwd=copy)
     assert done.returncode == 1
     assert "on the old cluster: verl-doctor snapshot OLD.json" in done.stdout
@@ -330,7 +328,7 @@ def test_nodes_are_compared_with_the_old_cluster(
 
 
 @pytest.mark.usefixtures("ssh")
-def test_paths_are_looked_at_on_every_node(here: Doctor, copy: Path, environment: Path) -> None:
+def test_paths_are_inspected_on_every_node(here: Doctor, copy: Path, environment: Path) -> None:
     (copy / "verl-doctor.toml").write_text('[sites]\nmodel = "$HERE/verl_x"\n')
 
     def sites(hosts: str) -> dict[str, Any]:
@@ -350,7 +348,7 @@ def test_paths_are_looked_at_on_every_node(here: Doctor, copy: Path, environment
     assert any(sentence.startswith("no response from gone") for sentence in unheard["evidence"])
 
 
-def test_what_is_no_snapshot_is_refused(here: Doctor, copy: Path, environment: Path, tmp_path: Path) -> None:
+def test_invalid_snapshot_is_refused(here: Doctor, copy: Path, environment: Path, tmp_path: Path) -> None:
     (tmp_path / "no.json").write_text("{}")
     for old, said in ((tmp_path / "no.json", "is no"), (tmp_path / "none.json", "cannot be read")):
         done = here("checklist", "--from", old, "--python", environment, cwd=copy)

@@ -102,7 +102,7 @@ WAYS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_each_bad_copy_is_named(way: str, here: Doctor, copy: Path, vllm: Path, old: Path) -> None:
+def test_each_faulty_copy_is_named(way: str, here: Doctor, copy: Path, vllm: Path, old: Path) -> None:
     damage, said = WAYS[way]
     damage(copy)
     tree = steps(here, copy, vllm, old)["tree"]
@@ -111,16 +111,14 @@ def test_each_bad_copy_is_named(way: str, here: Doctor, copy: Path, vllm: Path, 
     assert tree["do"]
 
 
-def test_a_good_copy_is_whole_and_its_patches_are_in_force(
-    here: Doctor, copy: Path, vllm: Path, old: Path
-) -> None:
+def test_good_copy_is_complete_and_its_patches_apply(here: Doctor, copy: Path, vllm: Path, old: Path) -> None:
     found = steps(here, copy, vllm, old)
     assert found["tree"]["state"] == "done", found["tree"]
     assert any("2 patches of the old tree in place" in sentence for sentence in found["patches"]["evidence"])
     assert any("# Uky (2)" in sentence for sentence in found["patches"]["evidence"])
 
 
-def test_patches_that_a_new_installation_lacks_are_brought_back_by_the_command_of_the_step(
+def test_lost_patches_are_restored_by_the_command_of_the_step(
     here: Doctor, wheel_tree: Wheel, tmp_path: Path, vllm: Path, old: Path
 ) -> None:
     top = of_wheel(wheel_tree, tmp_path / "verl_x")

@@ -90,7 +90,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.__name__.strip("_"))
-def test_nothing_judged_is_exit_code_3(
+def test_unjudged_environment_exits_with_3(
     environment: Path, tmp_path: Path, here: Doctor, situation: Situation
 ) -> None:
     site = next(environment.glob("lib/python*/site-packages"))
@@ -109,7 +109,7 @@ def test_nothing_judged_is_exit_code_3(
     assert codes == dict.fromkeys(JUDGING, 3)
 
 
-def test_a_script_that_starts_no_job_is_not_checked(environment: Path, tmp_path: Path, here: Doctor) -> None:
+def test_script_without_a_job_is_not_checked(environment: Path, tmp_path: Path, here: Doctor) -> None:
     (tmp_path / "run.sh").write_text("cat > inner.sh < template\nbash inner.sh\n")
     rules = ("--select", "CFG105,CFG106")
     done = here("check", "run.sh", *rules, "--python", environment, cwd=tmp_path)
@@ -136,7 +136,7 @@ PRINTING = (
 
 
 @pytest.mark.parametrize("command", ["patches list", "matrix"])
-def test_a_tree_that_could_not_be_looked_for_is_not_wrong_usage(
+def test_failed_tree_search_is_not_a_usage_error(
     environment: Path, tmp_path: Path, here: Doctor, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     _no_temporary_folder(monkeypatch, environment)
@@ -155,9 +155,7 @@ STREAMS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STREAMS)
-def test_output_that_cannot_be_written_is_exit_code_3(
-    environment: Path, tmp_path: Path, here: Doctor, name: str
-) -> None:
+def test_unwritable_output_exits_with_3(environment: Path, tmp_path: Path, here: Doctor, name: str) -> None:
     redirected, expected = STREAMS[name]
     (tmp_path / "run.log").write_text("Traceback (most recent call last):\nValueError: x\n")
     here("snapshot", "a.json", "--python", environment, cwd=tmp_path)
@@ -174,6 +172,6 @@ def test_output_that_cannot_be_written_is_exit_code_3(
 @pytest.mark.parametrize(
     ("columns", "lines"), [("0", "0"), ("0", "24"), ("x", "x"), ("-1", "0"), ("", ""), ("1", "1")]
 )
-def test_odd_sizes_of_a_terminal_hide_nothing(here: Doctor, tmp_path: Path, columns: str, lines: str) -> None:
+def test_odd_terminal_sizes_hide_nothing(here: Doctor, tmp_path: Path, columns: str, lines: str) -> None:
     done = here("check", "--select", "PY100", cwd=tmp_path, COLUMNS=columns, LINES=lines)
     assert done.stdout.startswith(("NO FAULT FOUND", "NOT CHECKED"))

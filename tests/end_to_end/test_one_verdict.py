@@ -30,7 +30,7 @@ _NO_PHASE = frozenset({"SMOKE111", "SMOKE112"})
 
 
 @pytest.mark.parametrize("family", sorted({check.family for check, _ in SPEAKING}))
-def test_no_error_stands_beside_a_path_that_does_not_fail(family: str) -> None:
+def test_error_implies_a_failing_path(family: str) -> None:
     for check, example in SPEAKING:
         if check.family == family:
             has_one_verdict(check, example)
@@ -53,7 +53,7 @@ def has_one_verdict(check: Check, example: Example) -> None:
 
 
 @pytest.mark.parametrize("facts", MACHINES, ids=lambda path: path.stem)
-def test_a_recorded_machine_has_one_verdict(facts: Path, here: Doctor, tmp_path: Path) -> None:
+def test_recorded_machine_has_a_single_verdict(facts: Path, here: Doctor, tmp_path: Path) -> None:
     done = here("check", "--facts", facts, "--format", "json", cwd=tmp_path)
     report = json.loads(done.stdout)
     errors = [
@@ -74,7 +74,7 @@ def test_a_recorded_machine_has_one_verdict(facts: Path, here: Doctor, tmp_path:
     assert text[-1].startswith(f"{word}: ")
 
 
-def test_findings_stand_in_the_order_in_which_they_strike() -> None:
+def test_findings_are_ordered_by_phase() -> None:
     results = tuple(run_check(check, *example.facts) for check, example in SPEAKING[::-1])
     phases = [finding.phase for _, finding in Report({}, results).findings()]
     known = [PHASES.index(phase) for phase in phases if phase]

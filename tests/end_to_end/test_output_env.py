@@ -46,7 +46,7 @@ def job(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_loop(
+def test_environment_files_complete_the_repair_loop(
     python: Path, vllm: Path, job: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(NAME, "1")
@@ -84,7 +84,7 @@ def test_the_loop(
 
 
 @pytest.mark.slow
-def test_the_steps_that_follow_are_shown(
+def test_next_steps_are_shown(
     python: Path, vllm: Path, job: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(NAME, "1")
@@ -103,7 +103,7 @@ def test_the_steps_that_follow_are_shown(
 
 
 @pytest.mark.parametrize("folder", ["", "file", "mine", "/proc/x"])
-def test_a_folder_that_cannot_be_used_is_a_sentence(
+def test_unusable_folder_is_one_sentence(
     python: Path,
     vllm: Path,
     job: Path,

@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_what_a_person_wrote_is_refused_in_one_sentence(here: Doctor, folder: Path, name: str) -> None:
+def test_files_written_by_a_person_are_not_overwritten(here: Doctor, folder: Path, name: str) -> None:
     (folder / "run.sh").write_text(MINE)
     done = here(*(word.replace("FILE", "run.sh") for word in COMMANDS[name]), cwd=folder)
     assert done.returncode == 2, done.stderr
@@ -49,7 +49,7 @@ def test_what_a_person_wrote_is_refused_in_one_sentence(here: Doctor, folder: Pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name.startswith(("check", "logs", "compare"))])
-def test_what_the_command_wrote_is_replaced(here: Doctor, folder: Path, name: str) -> None:
+def test_files_written_by_the_command_are_replaced(here: Doctor, folder: Path, name: str) -> None:
     words = COMMANDS[name]
     first = here(*words, cwd=folder)
     again = here(*words, cwd=folder)
@@ -60,7 +60,7 @@ def test_what_the_command_wrote_is_replaced(here: Doctor, folder: Path, name: st
     assert (folder / "FILE").read_text() != MINE
 
 
-def test_a_log_is_not_overwritten_by_its_report(here: Doctor, folder: Path) -> None:
+def test_log_is_not_overwritten_by_its_report(here: Doctor, folder: Path) -> None:
     log = folder / "run.log"
     log.write_text("WARN  1 warning\n  Python 3.11\n" + LOG)
     done = here("logs", "run.log", "--output", "run.log", cwd=folder)

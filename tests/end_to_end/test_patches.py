@@ -72,7 +72,7 @@ def test_every_patch_is_listed_and_in_place(run, trees, exported):
         assert (code, states(out)) == (0, {CODE: "in place", "Uky": "in place"})
 
 
-def test_a_patch_that_this_vllm_does_not_need_has_expired(run, trees, exported, tmp_path):
+def test_patch_not_needed_by_this_vllm_has_expired(run, trees, exported, tmp_path):
     folder, _ = trees
     older = vllm(tmp_path / "old", OLD).folder
     before = (folder / SERVER).read_bytes()
@@ -96,7 +96,7 @@ class Executor:
 
 
 @pytest.mark.slow
-def test_a_patch_of_a_function_is_judged_by_the_functions_result(run, tmp_path):
+def test_patch_of_a_function_is_judged_by_its_result(run, tmp_path):
     folder = verl(tmp_path / "one", f"from vllm.executor import Executor\n{OVERRIDE}").folder
     files = {
         "core.py": "class Core:\n    def step(self): return self.executor.execute_model(1, non_block=True).result()\n"
@@ -114,7 +114,7 @@ def test_a_patch_of_a_function_is_judged_by_the_functions_result(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_patch_that_is_needed_only_because_of_another_has_not_expired(run, tmp_path):
+def test_patch_needed_because_of_another_has_not_expired(run, tmp_path):
     server = "from vllm.utils import WorkerWrapperBase\nmade = WorkerWrapperBase(vllm_config=1)\n"
     folder = verl(tmp_path / "one", server).folder
     library = vllm(
@@ -129,7 +129,7 @@ def test_a_patch_that_is_needed_only_because_of_another_has_not_expired(run, tmp
     assert (code, states(out)) == (0, {CODE: "in place", "verl-doctor: VLLM103": "in place"})
 
 
-def test_a_patch_that_an_upgrade_replaced_is_lost(run, trees, exported):
+def test_patch_replaced_by_an_upgrade_is_lost(run, trees, exported):
     folder, library = trees
     (folder / SERVER).write_text("# another release\n" + SOURCE.replace("    # x = old(Parser)  # Uky\n", ""))
     code, out, _ = run("patches", "verify", "--verl", folder, "--vllm", library, exported)
@@ -142,7 +142,7 @@ def test_a_patch_that_an_upgrade_replaced_is_lost(run, trees, exported):
     assert states(out)[CODE] == f"gone: there is no {SERVER} in this tree"
 
 
-def test_a_changed_patch_is_reported(run, trees, exported):
+def test_changed_patch_is_reported(run, trees, exported):
     folder, library = trees
     text = (folder / SERVER).read_text()
     (folder / SERVER).write_text(text.replace("new(Parser)", "newer(Parser)"))
@@ -151,7 +151,7 @@ def test_a_changed_patch_is_reported(run, trees, exported):
     assert states(out) == {CODE: "in place", "Uky": "changed: line 9 has another patch"}
 
 
-def test_patches_are_brought_to_a_tree_whose_lines_have_moved_and_taken_back(run, exported, tmp_path):
+def test_patches_are_applied_to_moved_lines_and_undone(run, exported, tmp_path):
     server = '"""Moved."""\n\nimport os\n' + SOURCE.replace(
         "    # x = old(Parser)  # Uky\n    x = new(Parser)  # Uky\n", "    x = old(  # why\n        Parser)\n"
     )
@@ -174,7 +174,7 @@ def test_patches_are_brought_to_a_tree_whose_lines_have_moved_and_taken_back(run
     assert (other / SERVER).read_text() == server
 
 
-def test_a_patch_without_a_place_is_refused_and_the_others_applied(run, exported, tmp_path):
+def test_patch_without_a_matching_place_is_refused_and_the_others_applied(run, exported, tmp_path):
     other = Path(verl(tmp_path / "other", "from vllm.utils import Parser\n").folder)
     code, out, _ = run("patches", "apply", "--verl", other, exported, "--apply")
     assert code == 1
@@ -182,7 +182,7 @@ def test_a_patch_without_a_place_is_refused_and_the_others_applied(run, exported
     assert states(out)["Uky"].startswith("refused: the code that it replaces is not in start there")
 
 
-def test_a_patch_that_uses_what_is_not_known_in_the_other_tree_is_refused(run, tmp_path):
+def test_patch_using_unknown_names_is_refused(run, tmp_path):
     kept = "def f(**more):\n    # return int(1)  # Uky\n    return more.get(1, 1)  # Uky\n"
     here, there = (Path(verl(tmp_path / name, "").folder) for name in ("here", "there"))
     (here / SERVER).write_text(kept)
@@ -193,7 +193,7 @@ def test_a_patch_that_uses_what_is_not_known_in_the_other_tree_is_refused(run, t
     assert (there / SERVER).read_text() == "def f():\n    return int(1)\n"
 
 
-def test_a_vendored_copy_is_a_tree_too(run, trees, exported, tmp_path):
+def test_vendored_copy_can_be_patched(run, trees, exported, tmp_path):
     _, library = trees
     package = tmp_path / "pkg"
     package.mkdir()
@@ -205,7 +205,7 @@ def test_a_vendored_copy_is_a_tree_too(run, trees, exported, tmp_path):
     assert (code, states(out)) == (0, {CODE: "in place"})
 
 
-def test_what_cannot_be_carried_is_named(run, tmp_path):
+def test_unexportable_marker_is_named(run, tmp_path):
     server = SOURCE + "y = 1\n# Uky: read the ticket first\n"
     folder = Path(verl(tmp_path / "one", server).folder)
     code, _, said = run("patches", "export", "--verl", folder, tmp_path / "patches.json")
@@ -231,7 +231,7 @@ def checkout(top: Path, at: int) -> Path:
     return folder
 
 
-def test_markers_in_scripts_and_configurations_travel_too(run, tmp_path):
+def test_markers_in_scripts_and_configurations_are_carried(run, tmp_path):
     patched, plain = checkout(tmp_path / "one", 0), checkout(tmp_path / "two", 1)
     file = tmp_path / "patches.json"
     _, out, _ = run("patches", "list", "--verl", patched)
@@ -254,7 +254,7 @@ def test_markers_in_scripts_and_configurations_travel_too(run, tmp_path):
     }
 
 
-def test_an_installed_verl_has_no_place_for_scripts(run, tmp_path):
+def test_installed_verl_has_no_place_for_scripts(run, tmp_path):
     checkout(tmp_path / "one", 0)
     installed = Path(verl(tmp_path / "lib" / "site-packages", "x = 1\n").folder)
     run("patches", "export", "--verl", tmp_path / "one", tmp_path / "patches.json")
@@ -264,7 +264,7 @@ def test_an_installed_verl_has_no_place_for_scripts(run, tmp_path):
     assert f"{SERVER}:1  applied" in out
 
 
-def test_a_named_word_counts_wherever_it_stands_in_a_comment(run, tmp_path):
+def test_named_marker_is_found_anywhere_in_a_comment(run, tmp_path):
     folder = Path(verl(tmp_path / "one", "x = 1\ny = 2  # faster, says team-x\n").folder)
     assert run("patches", "list", "--verl", folder)[1] == f"0 marked lines in {folder}\n"
     assert f"{SERVER}:2  team-x" in run("patches", "list", "--verl", folder, "--marker", "team-x")[1]

@@ -52,7 +52,7 @@ def site(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_example_plugin_is_judged_repaired_and_taken_back(site: Path, tmp_path: Path) -> None:
+def test_example_plugin_is_judged_repaired_and_undone(site: Path, tmp_path: Path) -> None:
     job = tmp_path / "job"
     job.mkdir()
 
@@ -72,12 +72,12 @@ def test_the_example_plugin_is_judged_repaired_and_taken_back(site: Path, tmp_pa
     assert not (job / "WELCOME").exists()
 
 
-def test_its_examples_are_its_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_of_the_plugin_are_its_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLE))
     check_examples(importlib.import_module("verl_doctor_example").no_welcome)
 
 
-def test_plugins_are_listed_with_what_they_add(site: Path, tmp_path: Path) -> None:
+def test_plugins_are_listed_with_their_contents(site: Path, tmp_path: Path) -> None:
     listed = doctor("plugins", site=site, cwd=tmp_path).stdout
     assert "verl_doctor_example 1.0: checks MOTD101" in listed.replace("-", "_")
     assert "rude" in doctor("explain", "motd101", site=site, cwd=tmp_path).stdout
@@ -109,7 +109,7 @@ def test_plugins_are_listed_with_what_they_add(site: Path, tmp_path: Path) -> No
         ),
     ],
 )
-def test_a_broken_plugin_is_a_finding_and_the_run_goes_on(tmp_path: Path, source: str, reason: str) -> None:
+def test_broken_plugin_is_a_finding_and_the_run_continues(tmp_path: Path, source: str, reason: str) -> None:
     install(tmp_path / "site", "broken", source, {"verl_doctor.checks": {"part": "broken:part"}})
     done = doctor("check", "--select", "PY190", "--format", "json", site=tmp_path / "site", cwd=tmp_path)
     finding = json.loads(done.stdout)["results"][0]["findings"][0]
@@ -141,7 +141,7 @@ def part():
 """
 
 
-def test_what_a_plugin_prints_does_not_get_into_the_report(tmp_path: Path) -> None:
+def test_output_of_a_plugin_does_not_enter_the_report(tmp_path: Path) -> None:
     install(tmp_path / "site", "loud", NOISE, {"verl_doctor.checks": {"part": "loud:part"}})
     done = doctor("check", "--select", "HOST951", "--format", "json", site=tmp_path / "site", cwd=tmp_path)
     assert json.loads(done.stdout)["results"][0]["status"] == "pass", done.stdout
@@ -152,14 +152,14 @@ def test_what_a_plugin_prints_does_not_get_into_the_report(tmp_path: Path) -> No
     assert "NOISE" not in listed
 
 
-def test_a_plugin_can_be_switched_off(tmp_path: Path) -> None:
+def test_plugin_can_be_disabled(tmp_path: Path) -> None:
     install(tmp_path / "site", "broken", "raise ValueError", {"verl_doctor.checks": {"part": "broken:part"}})
     (tmp_path / "verl-doctor.toml").write_text('disable_plugins = ["broken"]\n')
     done = doctor("check", "--select", "PY190", "--format", "json", site=tmp_path / "site", cwd=tmp_path)
     assert json.loads(done.stdout)["results"][0]["status"] == "pass"
 
 
-def test_an_import_without_end_is_a_finding_and_the_rest_is_judged(
+def test_endless_plugin_import_is_a_finding_and_the_rest_is_judged(
     here: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In this process: the limit is shortened. The report is complete, and the broken plugin has its name in it."""
@@ -175,7 +175,7 @@ def test_an_import_without_end_is_a_finding_and_the_rest_is_judged(
     assert results["PY100"]["status"] == "pass"
 
 
-def test_a_plugin_that_was_imported_well_is_not_tried_again(
+def test_successfully_imported_plugin_is_not_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(tmp_path / "site", "quick", "part = 3", {"verl_doctor.checks": {"part": "quick:part"}})

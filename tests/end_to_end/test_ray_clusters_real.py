@@ -121,7 +121,7 @@ def actor(cluster: RayCluster, name: str) -> RayActor:
 
 
 @unless_disturbed
-def test_what_a_cluster_is_made_of(busy: tuple[head.Head, Driver]) -> None:
+def test_cluster_content_is_read(busy: tuple[head.Head, Driver]) -> None:
     at, one = busy
     found = read(at.address, at.python)
     assert (found.refused, found.undetermined, found.token, found.by_driver) == ("", (), False, False)
@@ -159,7 +159,7 @@ def test_what_a_cluster_is_made_of(busy: tuple[head.Head, Driver]) -> None:
 
 @pytest.mark.parametrize("version", OLDER)
 @unless_disturbed
-def test_an_older_ray_reads_the_same(busy: tuple[head.Head, Driver], version: str) -> None:
+def test_older_ray_reads_the_same(busy: tuple[head.Head, Driver], version: str) -> None:
     at, _ = busy
     now, then = (
         read(at.address, at.python),
@@ -195,7 +195,7 @@ def test_reading_registers_no_job(busy: tuple[head.Head, Driver]) -> None:
     assert int(next_job.stdout.strip()[:2], 16) == max(int(job[:2], 16) for job in before) + 1
 
 
-def test_what_never_gets_its_place(busy: tuple[head.Head, Driver], tmp_path: Path) -> None:
+def test_unsatisfiable_requests_are_reported(busy: tuple[head.Head, Driver], tmp_path: Path) -> None:
     at, one = busy
     found = said(at, tmp_path, RAY_ADDRESS=at.address)
     assert f"placement group queue of job {one.job} is never placed" in found["RAY115"]
@@ -203,13 +203,13 @@ def test_what_never_gets_its_place(busy: tuple[head.Head, Driver], tmp_path: Pat
     assert not {code for code in found if code < "RAY115"}
 
 
-def test_another_release_of_ray(busy: tuple[head.Head, Driver], tmp_path: Path) -> None:
+def test_other_ray_release_is_reported(busy: tuple[head.Head, Driver], tmp_path: Path) -> None:
     at, _ = busy
     found = said(at, tmp_path, python=head.environment(OLDER[0]) / "bin" / "python", RAY_ADDRESS=at.address)
     assert f"runs Ray {head.VERSION}, but this environment has {OLDER[0]}" in found["RAY104"]
 
 
-def test_a_second_ray_on_the_machine(busy: tuple[head.Head, Driver], tmp_path: Path) -> None:
+def test_second_ray_on_the_machine(busy: tuple[head.Head, Driver], tmp_path: Path) -> None:
     at, _ = busy
     with head.head(at.python, "", "--num-cpus=1") as other:
         found = said(at, tmp_path)
@@ -217,7 +217,7 @@ def test_a_second_ray_on_the_machine(busy: tuple[head.Head, Driver], tmp_path: P
         assert "RAY107" not in said(at, tmp_path, RAY_ADDRESS=other.address)
 
 
-def test_the_port_of_another_ray(busy: tuple[head.Head, Driver], tmp_path: Path) -> None:
+def test_port_of_another_ray(busy: tuple[head.Head, Driver], tmp_path: Path) -> None:
     """As the script of another container with the host's network has it; Ray itself, asked afterwards, says the same."""
     at, _ = busy
     port = at.address.rpartition(":")[2]
@@ -235,7 +235,7 @@ def test_the_port_of_another_ray(busy: tuple[head.Head, Driver], tmp_path: Path)
     assert "does not match persisted value" in ray.stderr + ray.stdout
 
 
-def test_a_node_that_was_killed(python: Path, tmp_path: Path) -> None:
+def test_killed_node(python: Path, tmp_path: Path) -> None:
     with head.head(python, "", "--num-cpus=1") as at:
         environ = {
             **os.environ,
@@ -270,7 +270,7 @@ def test_a_node_that_was_killed(python: Path, tmp_path: Path) -> None:
         assert dead.died
 
 
-def test_a_token_that_is_not_shown(python: Path, tmp_path: Path) -> None:
+def test_token_is_hidden(python: Path, tmp_path: Path) -> None:
     token = "0123456789abcdef0123456789abcdef"
     before = f"unset RAY_AUTH_MODE; mkdir $HOME/.ray; printf {token} > $HOME/.ray/auth_token;"
     with head.head(python, before, "--num-cpus=1") as at:
@@ -288,7 +288,7 @@ def test_a_token_that_is_not_shown(python: Path, tmp_path: Path) -> None:
         assert "RAY106" not in said(at, tmp_path)  # Ray 2.60 shows it by itself to the cluster that it finds
 
 
-def test_a_file_that_outlives_its_ray(python: Path, tmp_path: Path) -> None:
+def test_address_file_that_outlives_its_ray(python: Path, tmp_path: Path) -> None:
     with head.head(python, "", "--num-cpus=1") as at:
         head.kill_all((), at.folder)
         found = said(at, tmp_path)

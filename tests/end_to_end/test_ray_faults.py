@@ -75,11 +75,11 @@ def spoken(**edits: Any) -> set[str]:
     return {result.code for result in results if result.findings and result.code in RULES}
 
 
-def test_a_ray_that_is_well() -> None:
+def test_healthy_ray_has_no_findings() -> None:
     assert spoken() == set()
 
 
-def test_a_machine_without_any_ray() -> None:
+def test_machine_without_ray() -> None:
     nothing = Absent("no Ray responds at any address known here")
     assert spoken(RayAddresses=RayAddresses(folder="/tmp/ray"), RayClusters=nothing) == set()
 

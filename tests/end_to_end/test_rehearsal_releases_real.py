@@ -44,14 +44,16 @@ def unsaid(tree: Any, key: str = "") -> Iterator[str]:
 
 
 @pytest.mark.parametrize("release", ["0.9.0", "0.9.1"])
-def test_these_have_a_place_for_the_platform_and_need_the_queue(
+def test_recent_releases_support_the_platform_and_need_the_queue(
     release: str, wheel_tree: Callable[[str, str], Path]
 ) -> None:
     assert offer_of(wheel_tree("verl", release) / "verl") == Offer("", (), needs_queue=True)
 
 
 @pytest.mark.parametrize("release", ["0.6.1", "0.8.0"])
-def test_earlier_ones_have_none(release: str, wheel_tree: Callable[[str, str], Path]) -> None:
+def test_earlier_releases_do_not_support_the_platform(
+    release: str, wheel_tree: Callable[[str, str], Path]
+) -> None:
     offer = offer_of(wheel_tree("verl", release) / "verl")
     assert "no place for a platform" in offer.closed
     assert not offer.needs_queue
@@ -59,7 +61,7 @@ def test_earlier_ones_have_none(release: str, wheel_tree: Callable[[str, str], P
 
 @pytest.mark.parametrize("release", ["0.4.1", "0.6.1", "0.8.0", "0.9.1"])
 @pytest.mark.parametrize("more", [needs.on_gpu(own=True), needs.on_cpu(own=True)], ids=["gpu", "cpu"])
-def test_each_word_is_one_that_the_release_takes(
+def test_each_override_is_accepted_by_the_release(
     release: str, more: list[needs.RequiredValue], wheel_tree: Callable[[str, str], Path]
 ) -> None:
     verl = wheel_tree("verl", release) / "verl"

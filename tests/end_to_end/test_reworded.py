@@ -98,7 +98,7 @@ def without_reason(change: Change) -> Change:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_plan_is_the_same_whatever_the_words_of_the_finding(family: str) -> None:
+def test_plan_does_not_depend_on_the_wording_of_the_finding(family: str) -> None:
     for check, example in examples_of(family):
         facts = given(example)
         findings = judged(check, facts).findings
@@ -110,7 +110,7 @@ def test_a_plan_is_the_same_whatever_the_words_of_the_finding(family: str) -> No
         assert not [plan.refusal for plan in plans if plan and plan.refusal.startswith("the fix broke")]
 
 
-def test_plans_are_compared_and_not_refusals_alone() -> None:
+def test_compared_plans_are_not_all_refusals() -> None:
     plans = [
         planned(check, one, facts)
         for check in known().checks
@@ -122,7 +122,7 @@ def test_plans_are_compared_and_not_refusals_alone() -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_rule_judges_the_same_whatever_the_words_of_facts(family: str) -> None:
+def test_judgement_does_not_depend_on_the_wording_of_facts(family: str) -> None:
     for check, example in examples_of(family):
         facts = given(example)
         other = {kind: reworded.fact(value) for kind, value in facts.items() if kind is not SourceFiles}
@@ -152,7 +152,7 @@ def reported(name: str, selection: Selection, *, in_other_words: bool) -> Report
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MACHINES)
-def test_a_verdict_is_the_same_whatever_the_words(name: str) -> None:
+def test_verdict_does_not_depend_on_wording(name: str) -> None:
     until = {"HOST": Ignore("not ours", date(2026, 6, 1)), "ENV": Ignore("done by now", date(2025, 6, 1))}
     for selection in (Selection(costs=frozenset({"instant"}) | DEEP), Selection(ignores=until)):
         first, second = (reported(name, selection, in_other_words=other) for other in (False, True))

@@ -65,7 +65,7 @@ def running(folder: Path) -> list[str]:
     return found
 
 
-def test_a_step_on_processors_moves_weights_and_the_rollout_gets_them(tmp_path: Path) -> None:
+def test_cpu_step_moves_weights_into_the_rollout(tmp_path: Path) -> None:
     found = rung(tmp_path)
     assert found["status"] == "passed", found
     moved, arrived, *_ = found["notes"]
@@ -78,7 +78,7 @@ def test_a_step_on_processors_moves_weights_and_the_rollout_gets_them(tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_case_of_the_scoreboard_is_rehearsed(tmp_path: Path) -> None:
+def test_scoreboard_case_is_rehearsed(tmp_path: Path) -> None:
     """Its data lack the column: the job really died of that."""
     script = Builder(tmp_path, rehearsal_environment.python()).build(cases()["no_prompt_col"])
     found = rung(script.parent, "--script", "run.sh")

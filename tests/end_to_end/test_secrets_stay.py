@@ -39,7 +39,7 @@ OURS = ("facts.json", "page.html", "page.md", "kept.json", "agreed.json")
 
 
 @pytest.mark.slow
-def test_no_secret_that_comes_in_goes_out(here: Doctor, tmp_path: Path) -> None:
+def test_planted_secrets_are_not_output(here: Doctor, tmp_path: Path) -> None:
     plant = Planter()
     python = build(tmp_path / "environment") / "bin/python"
     job = tmp_path / "job"
@@ -75,7 +75,7 @@ def _written(job: Path) -> Iterator[Path]:
     yield from (path for path in (job / "envs").rglob("*") if path.is_file())
 
 
-def test_a_fix_in_sarif_never_writes_a_mask_over_a_secret() -> None:
+def test_sarif_fix_never_replaces_a_secret_by_a_mask() -> None:
     """A secret in a line that would be replaced, or kept as a comment: the finding stays, the fix is not offered."""
     finding = Finding(
         "m", Evidence("a", "b", "c"), severity="error", location=Location("/j/run.sh", 1), fix="f"
@@ -97,7 +97,7 @@ def test_facts_of_real_machines_keep_their_lines(machine: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_people_read_keeps_nearly_all_of_its_lines(here: Doctor, tmp_path: Path) -> None:
+def test_human_readable_output_keeps_nearly_all_of_its_lines(here: Doctor, tmp_path: Path) -> None:
     h200 = MACHINES / "h200-with-job.json"
     texts = [
         here("check", "--facts", h200, "-v", "--format", form, cwd=tmp_path).stdout

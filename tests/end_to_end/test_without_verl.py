@@ -27,7 +27,7 @@ SENTENCE = (
         ("guard", "--agree"),
     ],
 )
-def test_a_command_that_judges_ends_with_one_sentence_and_3(
+def test_judging_command_without_verl_exits_with_3(
     here: Doctor, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     (tmp_path / "run.sh").write_text("python3 -m verl.trainer.main_ppo data.train_batchsize=4\n")
@@ -38,14 +38,14 @@ def test_a_command_that_judges_ends_with_one_sentence_and_3(
 
 
 @pytest.mark.slow
-def test_a_climb_without_a_job_proves_nothing(here: Doctor, tmp_path: Path) -> None:
+def test_climb_without_a_job_proves_nothing(here: Doctor, tmp_path: Path) -> None:
     done = here("smoke", "--up-to", "1", cwd=tmp_path, XDG_STATE_HOME=str(tmp_path))
     assert done.returncode == 3
     assert SENTENCE in done.stdout
 
 
 @pytest.mark.slow
-def test_what_needs_no_verl_is_judged_all_the_same(here: Doctor, tmp_path: Path) -> None:
+def test_rules_that_need_no_verl_are_judged(here: Doctor, tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("python3 -m verl.trainer.main_ppo 'a b'=(\n")
     assert here("check", "run.sh", cwd=tmp_path).returncode == 1
     assert here("check", "--select", "PY100", cwd=tmp_path).returncode == 0
@@ -54,12 +54,12 @@ def test_what_needs_no_verl_is_judged_all_the_same(here: Doctor, tmp_path: Path)
 @pytest.mark.parametrize(
     "words", [("explain", "VLLM101"), ("undo", "--list"), ("clean",), ("actors",), ("logs", "run.log")]
 )
-def test_other_commands_do_without_verl(here: Doctor, tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_other_commands_work_without_verl(here: Doctor, tmp_path: Path, words: tuple[str, ...]) -> None:
     (tmp_path / "run.log").write_text("step 1\n")
     done = here(*words, cwd=tmp_path)
     assert "no verl was found" not in done.stdout + done.stderr
 
 
-def test_variables_of_unknown_workers_are_not_the_same(here: Doctor, tmp_path: Path) -> None:
+def test_variables_of_unknown_workers_are_not_reported_as_equal(here: Doctor, tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("python3 -m verl.trainer.main_ppo\n")
     assert here("explain", "variables", "run.sh", cwd=tmp_path).stdout.startswith("UNKNOWN  ")

@@ -57,7 +57,7 @@ def step(place: Path, ranks: int) -> list[dict[str, list[str]]]:
     return [json.loads(out.splitlines()[-1]) for out, _ in said]
 
 
-def test_tensors_that_fsdp_has_joined_are_the_models_own(tmp_path: Path) -> None:
+def test_tensors_joined_by_fsdp_are_matched_to_those_of_the_model(tmp_path: Path) -> None:
     place = put_in_place(tmp_path, on_cpu=False)
     (one,) = step(place, 1)
     assert one["parameters"] == 1
@@ -65,7 +65,7 @@ def test_tensors_that_fsdp_has_joined_are_the_models_own(tmp_path: Path) -> None
     assert all(old != new for old, new in zip(one["digests"], one["after"], strict=True))
 
 
-def test_a_part_of_a_tensor_is_taken_for_none_of_the_models_own(tmp_path: Path) -> None:
+def test_part_of_a_tensor_matches_no_tensor_of_the_model(tmp_path: Path) -> None:
     place = put_in_place(tmp_path, on_cpu=False)
     both = step(place, 2)
     whole = [set(one["digests"]) & set(one["known"]) for one in both]

@@ -126,7 +126,7 @@ def until(found: Callable[[], Any], seconds: float = 120) -> Any:
 
 
 @released(WITH_CENTRE, NEWEST)
-def test_a_group_is_whole_then_a_rank_is_killed(on_stage: Stage, tmp_path: Path) -> None:
+def test_complete_group_loses_a_killed_rank(on_stage: Stage, tmp_path: Path) -> None:
     fused = {"roles": ["actor", "critic"], "nodes": [1], "pool": "one", "fused": True}
     with on_stage.driver(fused, COLOCATED) as driver:
         first, names = driver.hear(), driver.hear()
@@ -166,7 +166,7 @@ def test_a_group_is_whole_then_a_rank_is_killed(on_stage: Stage, tmp_path: Path)
 
 
 @released(NEWEST)
-def test_a_detached_group_is_left_when_its_driver_dies(on_stage: Stage, tmp_path: Path) -> None:
+def test_detached_group_stays_when_its_driver_dies(on_stage: Stage, tmp_path: Path) -> None:
     with on_stage.driver({**COLOCATED, "detached": True, "pool": "left"}) as driver:
         names = driver.hear()
         assert driver.ask("ready") == 2
@@ -214,7 +214,7 @@ def clear(on_stage: Stage, names: list[str], cwd: Path) -> None:
 
 
 @released(WITH_CENTRE)
-def test_a_second_group_in_a_pool_without_room(on_stage: Stage, tmp_path: Path) -> None:
+def test_second_group_in_a_full_pool(on_stage: Stage, tmp_path: Path) -> None:
     """From 0.6 on, a task that looks for a free port in the pool waits before there is an actor."""
     with on_stage.driver({**COLOCATED, "pool": "full", "times": 2}) as driver:
         first = driver.hear()
@@ -244,7 +244,7 @@ def test_groups_that_share_gpus(on_stage: Stage, tmp_path: Path) -> None:
 
 
 @released(NEWEST)
-def test_a_named_actor_of_a_running_job_dies(on_stage: Stage, tmp_path: Path) -> None:
+def test_named_actor_of_a_running_job_dies(on_stage: Stage, tmp_path: Path) -> None:
     text = (
         "import os, sys, ray\nray.init(address=sys.argv[1], namespace='train', log_to_driver=False)\n"
         "class vLLMHttpServer:\n"
@@ -269,7 +269,7 @@ def test_a_named_actor_of_a_running_job_dies(on_stage: Stage, tmp_path: Path) ->
 
 
 @released(WITH_CENTRE)
-def test_without_the_register_centre(on_stage: Stage, tmp_path: Path) -> None:
+def test_missing_register_centre(on_stage: Stage, tmp_path: Path) -> None:
     with on_stage.driver(COLOCATED) as driver:
         driver.hear()
         driver.ask("ready")

@@ -146,7 +146,7 @@ def rows(shapes: list[list[int]], ranks: int) -> int:
 
 
 @pytest.mark.parametrize("ranks", [1, 8, 64, 1024])
-def test_a_rank_of_fsdp2_has_its_rows_of_each_weight(
+def test_fsdp2_rank_has_its_rows_of_each_weight(
     ranks: int, jobs: dict[str, Construction], shapes: list[list[int]]
 ) -> None:
     found = share(jobs, str(ranks))
@@ -157,7 +157,7 @@ def test_a_rank_of_fsdp2_has_its_rows_of_each_weight(
     assert found.shards == world(jobs, str(ranks)).size == ranks
 
 
-def test_a_rank_of_fsdp1_has_a_part_of_each_flat_parameter(
+def test_fsdp1_rank_has_a_part_of_each_flat_parameter(
     jobs: dict[str, Construction], shapes: list[list[int]]
 ) -> None:
     found = share(jobs, "8, FSDP1")
@@ -173,13 +173,13 @@ def test_groups_keep_as_much_as_a_world_of_their_size(jobs: dict[str, Constructi
     assert "actor ddp 8 x fsdp 8" in map(str, world(jobs, "64 in groups of 8").meshes)
 
 
-def test_what_is_offloaded_lies_in_the_hosts_memory(jobs: dict[str, Construction]) -> None:
+def test_offloaded_tensors_are_in_host_memory(jobs: dict[str, Construction]) -> None:
     for case, away in (("8", "no"), ("offload", "between"), ("offload by FSDP", "always")):
         assert (share(jobs, case).weights_away, share(jobs, case).states_away) == (away, away)
         assert share(jobs, case, "reference").weights_away == "always"
 
 
-def test_types_and_optimizers_count(jobs: dict[str, Construction]) -> None:
+def test_dtypes_and_optimizers_are_counted(jobs: dict[str, Construction]) -> None:
     assert share(jobs, "bf16").gradients * 2 == share(jobs, "8").gradients
     assert (share(jobs, "SGD").states, share(jobs, "SGD").temporary) == (0, 0)
     adapter = share(jobs, "adapter")
@@ -188,7 +188,7 @@ def test_types_and_optimizers_count(jobs: dict[str, Construction]) -> None:
     assert [one.name for one in world(jobs, "adapter").shares] == ["actor"]  # which is its own reference
 
 
-def test_a_critic_is_a_model_of_its_own(jobs: dict[str, Construction]) -> None:
+def test_critic_is_counted_as_a_separate_model(jobs: dict[str, Construction]) -> None:
     critic = share(jobs, "critic", "critic")
     assert (
         0 < critic.gradients < share(jobs, "critic").gradients
@@ -196,7 +196,7 @@ def test_a_critic_is_a_model_of_its_own(jobs: dict[str, Construction]) -> None:
     assert critic.states == 2 * critic.gradients
 
 
-def test_the_engine_divides_its_weights(jobs: dict[str, Construction]) -> None:
+def test_engine_divides_its_weights(jobs: dict[str, Construction]) -> None:
     whole, half = world(jobs, "8").engine, world(jobs, "tensors 2").engine
     assert whole.weights is not None
     assert half.weights is not None
@@ -218,7 +218,7 @@ def test_the_engine_divides_its_weights(jobs: dict[str, Construction]) -> None:
         ("sequences 16", "training engine", "ulysses_sp_size"),
     ],
 )
-def test_what_does_not_divide_raises_what_a_gpu_would(
+def test_indivisible_sizes_raise_the_error_of_a_gpu(
     case: str, stage: str, text: str, jobs: dict[str, Construction]
 ) -> None:
     first = next(jobs[case].bad("training engine", "world", "engine's world"))
@@ -240,7 +240,7 @@ def test_sequences_are_divided(jobs: dict[str, Construction]) -> None:
     assert "actor, sequences dp 4 x sp 2" in map(str, world(jobs, "sequences 2").meshes)
 
 
-def test_the_bytes_are_those_of_the_real_engine(
+def test_computed_bytes_equal_those_of_the_real_engine(
     jobs: dict[str, Construction], measured: dict[tuple[str, ...], dict[str, Any]]
 ) -> None:
     """verl's engine loads a small model on processors and takes a step; each of its tensors counts."""

@@ -41,7 +41,9 @@ def damaged(sample: bytes, seed: int) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 1000), marks=pytest.mark.slow)])
-def test_nothing_raises_and_everything_ends(tmp_path: Path, sample: bytes, seeds: range) -> None:
+def test_damaged_files_raise_nothing_and_are_read_in_finite_time(
+    tmp_path: Path, sample: bytes, seeds: range
+) -> None:
     path = tmp_path / "damaged.so"
     for seed in seeds:
         for number, content in enumerate(damaged(sample, seed)):

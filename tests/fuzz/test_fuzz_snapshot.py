@@ -101,7 +101,7 @@ def run() -> Session:
 
 
 @pytest.mark.parametrize("doctor", ["0.1.0", "0.0.9"])
-def test_values_of_other_kinds(doctor: str, run: Session, tmp_path: Path) -> None:
+def test_values_of_other_types(doctor: str, run: Session, tmp_path: Path) -> None:
     text = snapshot.dump(sample(), COLLECTORS)
     chance = random.Random(20261122 + SEED)
     for _ in range(25 * ROUNDS):

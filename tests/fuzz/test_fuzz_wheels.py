@@ -61,7 +61,7 @@ def test_every_truncation_is_refused(tmp_path: Path) -> None:
         in_one_sentence(raised.value)
 
 
-def test_a_damaged_directory_on_a_server_is_read_or_refused() -> None:
+def test_damaged_directory_on_a_server_is_read_or_refused() -> None:
     chance = random.Random(7)
     directory = WHOLE.rindex(b"PK\x01\x02", 0, WHOLE.index(b"PK\x05\x06"))
     with IndexServer([(NAME, WHOLE)]) as index:
@@ -97,7 +97,7 @@ def test_damaged_pages_are_read_or_refused() -> None:
                 ), seed
 
 
-def test_servers_that_speak_no_http_are_left(tmp_path: Path) -> None:
+def test_servers_with_invalid_http_are_abandoned(tmp_path: Path) -> None:
     for _, answer in mutants(
         [b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Type: text/html\r\n\r\nhello"], 200, 17
     ):

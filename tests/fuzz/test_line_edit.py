@@ -44,7 +44,7 @@ def run(text: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_an_edited_script_does_what_it_did(seed: int) -> None:
+def test_edited_script_behaves_as_before(seed: int) -> None:
     chance = random.Random(seed)
     text = "\n".join(script(chance) for _ in range(4)) + "\n"
     if subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True, check=False).returncode:

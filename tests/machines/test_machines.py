@@ -9,7 +9,7 @@ from support.places import MACHINES
 from support.running import Doctor
 
 
-def test_a_machine_that_trained_has_findings_only_about_its_script(here: Doctor, tmp_path: Path) -> None:
+def test_machine_that_trained_has_findings_only_about_its_script(here: Doctor, tmp_path: Path) -> None:
     """verl 0.9.1 with the vLLM 0.24.0 that its extra pins: a GRPO step was run there to its end, with head size 64.
 
     The script whose facts these are asks for FLASHINFER with a model of head size 80, which that vLLM refused there with

@@ -22,6 +22,6 @@ def test_one_fault_is_one_finding(fault: Fault) -> None:
     assert len(message) <= _LONGEST
 
 
-def test_the_node_is_well_with_a_second_one_beside_it() -> None:
+def test_node_with_a_healthy_second_one_has_no_findings() -> None:
     """Else a fault above could be found for another reason."""
     assert [result.code for result in judged(edited(healthy_node(), TWO_NODES)) if result.findings] == []

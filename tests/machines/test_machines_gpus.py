@@ -46,7 +46,7 @@ def test_two_healthy_gpus_with_nvlink(ask: Ask) -> None:
     assert set(states.values()) == {"pass", "skipped"}  # the kernel's log and verl are not among the facts
 
 
-def test_a_machine_without_gpus(ask: Ask) -> None:
+def test_machine_without_gpus(ask: Ask) -> None:
     facts = recorded()
     facts["facts"] = {
         name: {"absent": "there is no NVIDIA GPU here"}
@@ -58,7 +58,7 @@ def test_a_machine_without_gpus(ask: Ask) -> None:
     }  # it also asks for the model
 
 
-def test_a_driver_that_does_not_answer_lets_no_rule_pass(ask: Ask) -> None:
+def test_silent_driver_lets_no_rule_pass(ask: Ask) -> None:
     facts = recorded()
     facts["facts"]["Gpus"] = {"is": {"refused": "Unknown Error"}}
     states = ask(facts)
@@ -73,7 +73,7 @@ def test_a_driver_that_does_not_answer_lets_no_rule_pass(ask: Ask) -> None:
         ("there is no libnvidia-ml.so.1; a container needs the driver capability 'utility'", "fail"),
     ],
 )
-def test_gpus_without_data_are_no_silent_pass(ask: Ask, why: str, state: str) -> None:
+def test_gpus_without_data_do_not_pass(ask: Ask, why: str, state: str) -> None:
     facts = recorded()
     facts["facts"]["Gpus"] = {"unknown": why}
     facts["facts"]["GpuNodes"] = {"is": {"paths": ["/dev/nvidia0", "/dev/nvidia1"]}}
@@ -82,7 +82,7 @@ def test_gpus_without_data_are_no_silent_pass(ask: Ask, why: str, state: str) ->
     assert {found for code, found in states.items() if code.startswith("CUDA")} == {"skipped"}
 
 
-def test_a_facts_file_that_tells_nothing_of_gpus_proves_none(ask: Ask) -> None:
+def test_facts_file_without_gpu_facts_does_not_pass(ask: Ask) -> None:
     facts = recorded()
     del facts["facts"]["Gpus"]
     assert ask(facts)["CUDA140"] == "skipped"

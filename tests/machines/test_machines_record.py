@@ -39,15 +39,15 @@ def _kept(folders: dict[str, str] | None = None, **facts: Any) -> dict[str, Any]
     return kept
 
 
-def test_facts_that_no_rule_about_machines_asks_for_are_left_out() -> None:
+def test_facts_unused_by_machine_rules_are_left_out() -> None:
     assert set(_kept(Bytecode={"is": {}}, SharedMemory={"is": {"size": 1}})) == {"SharedMemory"}
 
 
-def test_what_masks_a_rule_about_machines_is_kept() -> None:
+def test_facts_that_mask_machine_rules_are_kept() -> None:
     assert {"Wheels", "Interpreter", "Packages"} <= record.needed_facts()
 
 
-def test_names_of_machine_and_user_are_replaced_alike_everywhere() -> None:
+def test_machine_and_user_names_are_replaced_consistently() -> None:
     network = {
         "host": {"name": "trainer-7.example", "addresses": ["10.20.30.40"]},
         "interfaces": [{"addresses": ["127.0.0.1", "10.20.30.40", "fe80::1ff:fe23:4567:890a", "8.8.4.4"]}],
@@ -72,7 +72,7 @@ def test_names_of_machine_and_user_are_replaced_alike_everywhere() -> None:
     }
 
 
-def test_numbers_of_gpus_and_containers_are_replaced() -> None:
+def test_gpu_and_container_ids_are_replaced() -> None:
     group = f"/sys/fs/cgroup/pod/{'3e54d90c' * 4}"
     kept = _kept(
         Gpus={"is": {"devices": [{"uuid": _GPU}]}},
@@ -85,14 +85,14 @@ def test_numbers_of_gpus_and_containers_are_replaced() -> None:
     assert re.fullmatch(r"/sys/fs/cgroup/pod/0{31}\d", kept["HostLimits"]["is"]["folder"])
 
 
-def test_folders_are_renamed_and_no_others_like_them() -> None:
+def test_only_matching_folders_are_renamed() -> None:
     """Those of root and of images go by themselves: no file of this repository may name them."""
     folder = {"path": ":".join(("/scratch/env/bin", "/scratch/env2", "/root" + "/.cache", "/opt" + "/gcc"))}
     kept = _kept({"/scratch/env": "/env"}, Caches={"is": folder})
     assert kept["Caches"]["is"]["path"] == "/env/bin:/scratch/env2:/home/user/.cache:/usr/local/gcc"
 
 
-def test_a_version_is_no_address() -> None:
+def test_version_is_not_an_address() -> None:
     packages = {
         "distributions": [
             {"name": "nvidia-cufile", "version": "1.15.1.6", "requires": ["a", "b; extra == 'x'"]}
@@ -111,12 +111,12 @@ def test_a_version_is_no_address() -> None:
         {"Y": "--password=abc"},
     ],
 )
-def test_a_secret_is_refused(values: dict[str, str]) -> None:
+def test_secret_is_refused(values: dict[str, str]) -> None:
     with pytest.raises(record.RefusedError, match="secret"):
         record.recorded(_document(Variables={"is": {"values": values}}))
 
 
-def test_a_fact_is_added_to_a_recorded_machine_and_nothing_else_changes() -> None:
+def test_adding_a_fact_changes_nothing_else() -> None:
     text = (MACHINES / "laptop.json").read_text("utf-8")
     facts = json.loads(text)["facts"]
     without = record._written(json.loads(text), {key: facts[key] for key in facts.keys() - {"Network"}})
@@ -125,19 +125,19 @@ def test_a_fact_is_added_to_a_recorded_machine_and_nothing_else_changes() -> Non
         record.with_fact(text, "Lunch", {"absent": "none"})
 
 
-def test_the_same_facts_give_the_same_file() -> None:
+def test_same_facts_give_the_same_file() -> None:
     text = (MACHINES / "head-node-of-two.json").read_text("utf-8")
     assert record.recorded(json.loads(text)) == record.recorded(json.loads(text))
 
 
-def test_what_was_recorded_is_a_facts_file(tmp_path: Path) -> None:
+def test_recorded_machine_is_a_facts_file(tmp_path: Path) -> None:
     file = tmp_path / "facts.json"
     file.write_text(record.recorded(_document(SharedMemory={"is": {"size": 1, "free": 1}})), "utf-8")
     assert any(getattr(fact, "size", None) == 1 for fact in factsfile.load(file, known().collectors).values())
 
 
 @pytest.mark.parametrize("name", ["h200-with-job", "head-node-of-two", "closed-container"])
-def test_a_recorded_machine_contains_no_names(name: str) -> None:
+def test_recorded_machine_contains_no_names(name: str) -> None:
     text = (MACHINES / f"{name}.json").read_text("utf-8")
     assert set(re.findall(r"/home/([^/\"]+)", text)) <= {"user"}
     assert not re.findall(r"\b(?!0{8})[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-", text)

@@ -70,7 +70,7 @@ _SAID = {
 
 
 @pytest.mark.parametrize("name", _NOT_JUDGED)
-def test_a_healthy_machine_has_no_findings(name: str) -> None:
+def test_healthy_machine_has_no_findings(name: str) -> None:
     results = judged(machine(name))
     said = {(result.code, finding.severity) for result in results for finding in result.findings}
     assert said == _SAID.get(name, set())
@@ -78,7 +78,7 @@ def test_a_healthy_machine_has_no_findings(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", _NOT_JUDGED)
-def test_a_skipped_rule_has_a_reason(name: str) -> None:
+def test_skipped_rule_has_a_reason(name: str) -> None:
     """A rule that stops judging a machine is noticed here, and so is one that would judge what is not there."""
     found: dict[str, list[str]] = {}
     for result in judged(machine(name)):
@@ -87,7 +87,7 @@ def test_a_skipped_rule_has_a_reason(name: str) -> None:
     assert {reason: " ".join(sorted(codes)) for reason, codes in found.items()} == _NOT_JUDGED[name]
 
 
-def test_only_what_could_not_be_seen_is_skipped() -> None:
+def test_only_unobservable_facts_are_skipped() -> None:
     skipped = {
         (name, result.code)
         for name in _NOT_JUDGED
@@ -97,11 +97,11 @@ def test_only_what_could_not_be_seen_is_skipped() -> None:
     assert skipped == {("laptop", "CUDA143")}
 
 
-def test_limits_that_a_container_hides_are_not_passed_in_silence() -> None:
+def test_limits_hidden_by_a_container_do_not_pass() -> None:
     results = judged(machine("closed-container"))
     assert [result.code for result in results if result.unjudged] == ["HOST101", "HOST102", "HOST114"]
 
 
 @pytest.mark.parametrize("node", [healthy_node, eight_gpus])
-def test_a_node_with_a_compiled_sampler_has_no_findings(node: Callable[[], Facts]) -> None:
+def test_node_with_a_compiled_sampler_has_no_findings(node: Callable[[], Facts]) -> None:
     assert [result.code for result in judged(node()) if result.findings] == []

@@ -10,7 +10,7 @@ _STEPS = {"install", "uninstall", "unpack", "rename", "delete", "empty", "editab
 
 
 @pytest.mark.parametrize("case", cases().values(), ids=lambda case: case.name)
-def test_a_case_has_a_known_repair_or_the_reason_why_there_is_none(case: Broken) -> None:
+def test_every_case_has_a_repair_or_a_reason(case: Broken) -> None:
     assert bool(case.repair) != bool(case.not_healable)
     assert {kind for step in case.steps for kind in step} <= _STEPS
     offered = document()["wheels"]
@@ -19,14 +19,14 @@ def test_a_case_has_a_known_repair_or_the_reason_why_there_is_none(case: Broken)
     assert set(case.gone) <= offered.keys()
 
 
-def test_every_requirement_of_a_small_wheel_can_be_read() -> None:
+def test_requirements_of_small_wheels_are_valid() -> None:
     for lines in document()["wheels"].values():
         for line in lines:
             Requirement(line.partition(": ")[2] or line)
 
 
 @pytest.mark.slow
-def test_an_environment_is_healed_in_a_copy(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_environment_is_healed_in_a_copy(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The real pip, a folder of wheels, and four faults at once."""
     builder = Builder(tmp_path_factory.mktemp("environments"))
     prefix = builder.build(cases()["several_at_once"])

@@ -18,7 +18,7 @@ BY_UNSAFE_REPAIRS = "two_gpus_odd_batch lora_rank_1024 sglang".split()  # noqa: 
 """One for each kind of correction. `tests/bench/bench_heal.py` measures all cases."""
 
 
-def test_every_class_is_that_of_a_case_and_has_its_reason() -> None:
+def test_every_class_belongs_to_a_case_and_has_a_reason() -> None:
     named = {**CLASSES.healable, **CLASSES.not_healable}
     assert CASES.keys() >= named.keys()
     assert all(named.values())
@@ -41,7 +41,7 @@ def healer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Healer]:
 @pytest.mark.real
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*BY_SAFE_REPAIRS, *BY_UNSAFE_REPAIRS])
-def test_nothing_stops_the_job_after_its_repair(name: str, healer: Healer) -> None:
+def test_repaired_job_has_no_failures(name: str, healer: Healer) -> None:
     found = healer.heal(CASES[name])
     assert found is not None
     assert (found.by, found.worse) == ("safe" if name in BY_SAFE_REPAIRS else "unsafe", ()), found

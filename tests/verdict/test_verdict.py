@@ -47,18 +47,18 @@ CAUSES_IN_LOGS, PHASES_IN_LOGS = 136, 138
 """So many logs have their first cause named, and the phase in which it struck."""
 
 
-def test_every_row_is_about_a_case() -> None:
+def test_every_row_belongs_to_a_case() -> None:
     assert CASES.keys() >= REAL.keys()
     assert CASES.keys() >= FIRST.keys()
 
 
-def test_every_case_that_was_run_was_predicted_before_and_has_a_cause_when_it_failed() -> None:
+def test_every_case_was_predicted_first_and_failures_have_a_cause() -> None:
     assert [name for name in REAL if name not in FIRST] == []
     for name in DECIDED:
         assert name in HEALTHY or CASES[name].cause, name
 
 
-def test_a_failure_has_its_phase_and_what_was_raised() -> None:
+def test_every_failure_has_a_phase_and_an_error() -> None:
     for name in DECIDED:
         if name not in HEALTHY:
             assert REAL[name].phase, name
@@ -88,7 +88,7 @@ def test_a_failure_has_its_phase_and_what_was_raised() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_log_shows_where_a_job_got_to(text: str, code: int | None, expected: Real) -> None:
+def test_log_shows_how_far_a_job_got(text: str, code: int | None, expected: Real) -> None:
     case = Case("c", CASES["grpo_plain"].base, "", "")
     assert log.judged(case, code, log.plain(text)) == expected
 
@@ -108,7 +108,7 @@ def predictor() -> Iterator[Predictor]:
 @pytest.mark.real
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HEALTHY)
-def test_a_job_that_trained_is_not_alarmed(name: str, predictor: Predictor) -> None:
+def test_job_that_trained_has_no_errors(name: str, predictor: Predictor) -> None:
     found = predictor.foretell(CASES[name])
     assert found.verdict in {"ok", "warnings"}, found
 
@@ -116,7 +116,7 @@ def test_a_job_that_trained_is_not_alarmed(name: str, predictor: Predictor) -> N
 @pytest.mark.real
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*FORETOLD, *NOW_FORETOLD])
-def test_an_earlier_forecast_is_kept(name: str, predictor: Predictor) -> None:
+def test_earlier_prediction_is_kept(name: str, predictor: Predictor) -> None:
     assert predictor.foretell(CASES[name]).fails
 
 
@@ -130,7 +130,7 @@ tune_two_processes_one_row_each tune_target_modules tune_validation_file_broken
 
 @pytest.mark.real
 @pytest.mark.slow(seconds=300)  # the whole file
-def test_construction_foretells_what_happened(predictor: Predictor) -> None:
+def test_construction_predicts_the_outcome(predictor: Predictor) -> None:
     cases = map(CASES.__getitem__, BUILT)
     found = [one for some in made(predictor.builder.folder, cases, together=20) for one in some]
     fails = {one.case: one.verdict == "failures" for one in found if one.way == "construction"}
@@ -138,7 +138,7 @@ def test_construction_foretells_what_happened(predictor: Predictor) -> None:
     assert not any(one.alone for one in found), "each of them would import verl and vLLM anew"
 
 
-def test_a_forecast_is_kept(tmp_path: Path) -> None:
+def test_prediction_is_kept(tmp_path: Path) -> None:
     one = Forecast(
         "c", "construction", "failures", ("BUILD104",), ("workers",), 2.5, stages=("data sets: breaks",)
     )
@@ -149,14 +149,14 @@ def test_a_forecast_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.real
 @pytest.mark.slow
-def test_a_case_is_built_as_it_was_run(tmp_path: Path, predictor: Predictor) -> None:
+def test_case_is_built_as_it_was_run(tmp_path: Path, predictor: Predictor) -> None:
     script = Builder(tmp_path, predictor.python).build(CASES["no_prompt_col"])
     assert f"data.train_files={tmp_path}/no_prompt_col/train.parquet" in script.read_text()
     assert "algorithm.adv_estimator=grpo" in script.read_text()
 
 
 @pytest.mark.slow
-def test_logs_of_failures_have_their_first_cause_and_its_phase_named() -> None:
+def test_first_cause_and_phase_are_found_in_logs_of_failures() -> None:
     found = {name: diagnosed(text) for name, text in logs().items()}
     assert sum(one.is_right(REAL[name]) for name, one in found.items()) >= CAUSES_IN_LOGS
     assert sum(is_phase(one.phase, REAL[name].phase) for name, one in found.items()) >= PHASES_IN_LOGS

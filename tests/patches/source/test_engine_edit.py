@@ -174,7 +174,7 @@ def test_missing_workers_are_reported(tmp_path: Path, monkeypatch: pytest.Monkey
         run(after(tmp_path, server()), ray, monkeypatch)
 
 
-def test_a_ray_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_ray_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ray = Ray(actors())
     ray.joined = "10.0.0.9:6379"
     with pytest.raises(RuntimeError) as told:
@@ -184,7 +184,7 @@ def test_a_ray_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("found", [actors(), []], ids=["found", "not found"])
-def test_a_record_is_written_where_requested(
+def test_record_is_written_where_requested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[dict[str, str]]
 ) -> None:
     monkeypatch.setenv("VERL_ENGINE_RECORD_DIR", str(tmp_path))
@@ -198,13 +198,13 @@ def test_a_record_is_written_where_requested(
 
 
 @pytest.mark.parametrize("why", REFUSED)
-def test_what_it_does_not_know_is_refused(tmp_path: Path, why: str) -> None:
+def test_unfamiliar_code_is_refused(tmp_path: Path, why: str) -> None:
     answer = plan(tmp_path, REFUSED[why])
     assert isinstance(answer, Refusal), answer
     assert why in answer.reason
 
 
-def test_the_marker_names_the_rule(tmp_path: Path) -> None:
+def test_marker_names_the_rule(tmp_path: Path) -> None:
     (edit,) = plan(tmp_path, server("ray.init()\n"), engine_keeps_namespace)
     assert b"# verl-doctor: RAY122\n" in edit.after
     assert b"RAY120" not in edit.after

@@ -122,20 +122,20 @@ def answer(one: PatchedTree, side: str):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_vllm_gets_what_it_waits_for_on_both_sides(tmp_path, form):
+def test_vllm_receives_the_expected_result_on_both_sides(tmp_path, form):
     one = tree(tmp_path, FORMS[form])
     one.repair()
     assert one.judged("new").status == "pass"
     assert [answer(one, side) for side in ("old", "new")] == [("execute_model", ("work",))] * 2
 
 
-def test_where_the_base_hands_the_answer_on_it_is_one_future(tmp_path):
+def test_future_passed_through_by_the_base_is_not_wrapped_again(tmp_path):
     one = tree(tmp_path, FORMS["room for more"], WHOLE)
     one.repair()
     assert answer(one, "new") == [("execute_model", ("work",))]
 
 
-def test_only_the_answer_and_the_parameters_change(tmp_path):
+def test_only_the_result_and_the_parameters_change(tmp_path):
     rows = tree(tmp_path, FORMS["no room for more"]).repair().splitlines()
     assert rows[3] == "    # def collective_rpc(self, method, args=()):  # verl-doctor: VLLM109"
     assert (
@@ -158,7 +158,7 @@ def test_other_forms_are_refused_with_the_line(tmp_path, server):
     assert REFUSED[server] in tree(tmp_path, server).refusal()
 
 
-def test_a_base_class_that_does_not_say_what_it_waits_for_is_refused(tmp_path):
+def test_base_class_with_an_undetermined_result_is_refused(tmp_path):
     new = {
         **EACH,
         "executor.py": EACH["executor.py"].replace("return output[0]", "return self.first(output)"),

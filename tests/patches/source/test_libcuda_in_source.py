@@ -49,7 +49,7 @@ def plan(folder: Path, text: str = MODULE, **environ: str) -> ReplaceFile | Refu
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_the_variable_gets_its_value_before_anything_else_runs(tmp_path: Path, newline: str) -> None:
+def test_variable_is_set_before_anything_else_runs(tmp_path: Path, newline: str) -> None:
     edit = plan(tmp_path, MODULE.replace("\n", newline))
     assert isinstance(edit, ReplaceFile)
     folder = platformdirs.user_data_path("verl-doctor") / "libcuda/usr-local-nvidia-lib64"
@@ -64,7 +64,7 @@ def test_the_variable_gets_its_value_before_anything_else_runs(tmp_path: Path, n
     ]
 
 
-def test_a_module_that_does_not_begin_with_the_import(tmp_path: Path) -> None:
+def test_module_that_does_not_start_with_the_import(tmp_path: Path) -> None:
     edit = plan(tmp_path, "from .spmd import Rollout\nimport os\n")
     assert isinstance(edit, ReplaceFile)
     lines = edit.after.decode().splitlines()
@@ -75,7 +75,7 @@ def test_a_module_that_does_not_begin_with_the_import(tmp_path: Path) -> None:
     ]
 
 
-def test_what_it_set_is_read_again_and_then_it_is_not_offered(tmp_path: Path) -> None:
+def test_variable_set_in_the_module_is_read_back_and_not_offered_again(tmp_path: Path) -> None:
     lost = build(linked="", link_error="cannot find -lcuda")
     before = module(tmp_path, MODULE)
     assert before == RolloutModule(str(tmp_path / "verl" / ROLLOUT), {})
@@ -90,16 +90,16 @@ def test_what_it_set_is_read_again_and_then_it_is_not_offered(tmp_path: Path) ->
     assert [finding.fix for finding in offered] == ["libcuda-link"]
 
 
-def test_a_value_in_the_environment_would_count_more(tmp_path: Path) -> None:
+def test_variable_set_in_the_environment_is_refused(tmp_path: Path) -> None:
     assert isinstance(plan(tmp_path, TRITON_LIBCUDA_PATH="/a"), Refusal)
 
 
 @pytest.mark.parametrize("text", ['"""Nothing but a docstring."""\n', "import os; import sys\n"])
-def test_a_module_of_another_form_is_refused(tmp_path: Path, text: str) -> None:
+def test_module_of_another_form_is_refused(tmp_path: Path, text: str) -> None:
     assert isinstance(plan(tmp_path, text), Refusal)
 
 
-def test_a_verl_without_the_package(tmp_path: Path) -> None:
+def test_verl_without_the_package(tmp_path: Path) -> None:
     tree = verl(tmp_path, "")
     Path(tree.folder, ROLLOUT).unlink()
     assert isinstance(rollout_module.collect(VerlTrees(tree, "")), Absent)

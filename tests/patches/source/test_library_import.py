@@ -79,13 +79,13 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_repaired_file_works_on_both_sides(tmp_path, form):
+def test_repaired_file_works_on_both_sides(tmp_path, form):
     case = Case(tmp_path, FORMS[form])
     case.repair()
     assert [case.run(side)["AutoModelForVision2Seq"].side for side in ("old", "new")] == ["old", "new"]
 
 
-def test_all_files_that_import_it_are_one_plan(tmp_path):
+def test_all_importing_files_are_in_one_plan(tmp_path):
     case = Case(tmp_path, "import verl.other\n" + FORMS["alone"], other=FORMS["alone"])
     plan = case.plan()
     assert not isinstance(plan, Refusal)
@@ -93,13 +93,13 @@ def test_all_files_that_import_it_are_one_plan(tmp_path):
     case.repair()
 
 
-def test_a_function_that_has_moved_is_imported_from_where_it_is(tmp_path):
+def test_moved_function_is_imported_from_its_new_module(tmp_path):
     case = Case(tmp_path, "from transformers.gone import moved\n")
     case.repair()
     assert [case.run(side)["moved"].__name__ for side in ("old", "new")] == ["moved", "moved"]
 
 
-def test_a_form_that_is_not_plain_is_refused(tmp_path):
+def test_shared_import_line_is_refused(tmp_path):
     plan = Case(tmp_path, "x = 1; from transformers import AutoModelForVision2Seq\n").plan()
     assert isinstance(plan, Refusal)
     assert "main_ppo.py:1: the import shares its line" in plan.reason

@@ -52,7 +52,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_repaired_file_works_on_both_sides(tmp_path, form):
+def test_repaired_file_works_on_both_sides(tmp_path, form):
     one = tree(tmp_path, FORMS[form])
     text = one.repair()
     assert one.judged("new").status == "pass"
@@ -64,7 +64,7 @@ def test_the_repaired_file_works_on_both_sides(tmp_path, form):
     assert text.count("\r\n") == (text.count("\n") if "\r" in FORMS[form] else 0)
 
 
-def test_the_replaced_lines_are_kept_and_all_end_in_the_marker(tmp_path):
+def test_replaced_lines_are_kept_and_marked(tmp_path):
     text = tree(tmp_path, "x = 1\nfrom vllm.utils import Stays, Parser\ny = 2\n").repair()
     assert text == (
         "x = 1\n"
@@ -78,7 +78,7 @@ def test_the_replaced_lines_are_kept_and_all_end_in_the_marker(tmp_path):
     )
 
 
-def test_the_old_place_wins_where_it_has_the_name(tmp_path):
+def test_old_module_wins_if_it_has_the_name(tmp_path):
     """The new place may have had another thing of that name before the move."""
     one = tree(tmp_path, "from vllm.utils import Parser\n")
     write(tmp_path / "old" / "vllm", {"utils/args.py": "class Parser: side = 'another'\n"})
@@ -90,13 +90,13 @@ def test_findings_of_one_statement_are_one_plan(tmp_path):
     assert len(tree(tmp_path, "from vllm.utils import Parser, uri\n").plans()) == 1
 
 
-def test_findings_of_two_statements_are_proven_each_by_itself(tmp_path):
+def test_findings_of_two_statements_are_repaired_separately(tmp_path):
     one = tree(tmp_path, "from vllm.utils import Parser\nfrom vllm.utils import uri\n")
     assert len(one.plans()) == 2
     one.repair()
 
 
-def test_names_that_only_a_setting_needs_are_repaired_together(tmp_path):
+def test_names_needed_only_under_a_setting_are_repaired_together(tmp_path):
     server = "".join(
         f"def f{name}():\n    from vllm.utils import {name}\n    return {name}\n"
         for name in ("Parser", "uri")
@@ -118,7 +118,7 @@ def test_one_name_in_two_files_is_one_plan(tmp_path):
     assert {change.path.name for change in plan} == {one.path.name, "other.py"}
 
 
-def test_a_file_of_two_that_cannot_be_repaired_refuses_both(tmp_path):
+def test_unrepairable_second_file_refuses_both(tmp_path):
     one = tree(
         tmp_path,
         "import verl.other\nfrom vllm.utils import uri\n",
@@ -127,7 +127,7 @@ def test_a_file_of_two_that_cannot_be_repaired_refuses_both(tmp_path):
     assert "other.py:1: the import shares its line with other code" in one.refusal()
 
 
-def test_a_name_that_moved_again_is_repaired_again(tmp_path):
+def test_name_that_moved_again_is_repaired_again(tmp_path):
     one = tree(tmp_path, "from vllm.utils import Parser\n")
     one.repair()
     shutil.rmtree(tmp_path / "new")
@@ -161,13 +161,13 @@ def test_other_forms_are_refused_with_the_line(tmp_path, server):
         ("class uri: ...\n", "from vllm.utils import uri\n"),
     ],
 )
-def test_a_name_that_is_another_kind_of_thing_now_is_refused(tmp_path, now, server):
+def test_name_of_a_different_kind_is_refused(tmp_path, now, server):
     new = {"utils/__init__.py": "", "utils/args.py": now}
     one = PatchedTree(tmp_path, server, OLD, new, vllm_import_missing, moved_import)
     assert "verl expects" in one.refusal()
 
 
-def test_a_name_that_was_removed_is_not_taken_for_another_of_that_name(tmp_path):
+def test_removed_name_is_not_replaced_by_an_unrelated_one(tmp_path):
     old = {"model_executor/sampling_metadata.py": "class SamplingMetadata: ...\nclass Other: ...\n"}
     new = {"v1.py": "class SamplingMetadata: ...\n", "v2.py": "class Other: ...\n"}
     server = "from vllm.model_executor.sampling_metadata import Other, SamplingMetadata\n"
@@ -175,7 +175,7 @@ def test_a_name_that_was_removed_is_not_taken_for_another_of_that_name(tmp_path)
     assert "it was removed with the V0 engine" in one.refusal()
 
 
-def test_another_function_of_the_same_name_is_no_new_place(tmp_path):
+def test_function_with_other_parameters_is_not_the_new_location(tmp_path):
     old = {"model_executor/utils.py": "def replace_parameter(layer, name, data): ...\n"}
     new = {
         "model_executor/utils.py": "",
@@ -188,7 +188,7 @@ def test_another_function_of_the_same_name_is_no_new_place(tmp_path):
     assert finding.fix is None
 
 
-def test_a_name_that_is_defined_twice_has_no_fix(tmp_path):
+def test_name_defined_twice_has_no_fix(tmp_path):
     new = {"utils/__init__.py": "", "a.py": "class Parser: ...\n", "b.py": "class Parser: ...\n"}
     one = PatchedTree(
         tmp_path, "from vllm.utils import Parser\n", OLD, new, vllm_import_missing, moved_import
@@ -197,7 +197,7 @@ def test_a_name_that_is_defined_twice_has_no_fix(tmp_path):
     assert finding.fix is None
 
 
-def test_a_file_that_changed_since_it_was_read_is_refused(tmp_path):
+def test_file_changed_since_it_was_read_is_refused(tmp_path):
     one = tree(tmp_path, "from vllm.utils import Parser\n")
     uses = one.uses("new")
     (finding,) = run_check(vllm_import_missing, uses).findings

@@ -129,7 +129,7 @@ def tree(tmp_path: Path, wheel_tree: Callable[[str, str], Path]) -> Callable[[st
 
 
 @pytest.mark.parametrize("release", ["0.4.0", "0.5.0"])
-def test_as_released_servers_and_engines_stay_as_long_as_the_process(
+def test_unrepaired_servers_and_engines_stay_until_the_process_ends(
     head: ray_head.Head, tree: Callable[[str], Path], release: str
 ) -> None:
     (before, after), left = trained(head, tree(release), release, "return", patience=2)
@@ -152,7 +152,7 @@ def test_as_released_servers_and_engines_stay_as_long_as_the_process(
         ("0.5.0", "wait", signal.SIGTERM, "SystemExit"),
     ],
 )
-def test_after_the_repair_nothing_is_left_when_training_ends(
+def test_repaired_servers_end_with_training(
     head: ray_head.Head, tree: Callable[[str], Path], release: str, how: str, number: int, ended: str
 ) -> None:
     verl = tree(release)

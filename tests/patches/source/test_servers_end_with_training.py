@@ -106,7 +106,7 @@ def test_servers_end_when_training_returns(
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no more memory"), KeyboardInterrupt(), SystemExit(15)])
-def test_servers_end_when_training_fails_and_the_error_stays_what_it_was(
+def test_servers_end_when_training_fails_and_the_error_is_unchanged(
     tmp_path: Path, error: BaseException
 ) -> None:
     plan = planned(written(tmp_path))
@@ -118,7 +118,7 @@ def test_servers_end_when_training_fails_and_the_error_stays_what_it_was(
     assert killed == ["worker", "second"]
 
 
-def test_a_clean_up_that_fails_hides_no_error_of_the_training(
+def test_failing_cleanup_does_not_hide_the_training_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = planned(written(tmp_path))
@@ -135,7 +135,7 @@ def test_a_clean_up_that_fails_hides_no_error_of_the_training(
     assert "the connection is gone" in capsys.readouterr().out
 
 
-def test_a_repaired_tree_is_left_alone(tmp_path: Path) -> None:
+def test_repaired_tree_is_left_alone(tmp_path: Path) -> None:
     folder = written(tmp_path)
     plan = planned(folder)
     assert isinstance(plan, dict)
@@ -147,7 +147,7 @@ def test_a_repaired_tree_is_left_alone(tmp_path: Path) -> None:
     assert planned(folder) == {}
 
 
-def test_a_trainer_that_asks_for_the_end_by_itself_is_left_alone(tmp_path: Path) -> None:
+def test_trainer_that_ends_its_servers_is_left_alone(tmp_path: Path) -> None:
     own = TRAINER + dedent(
         """
             def close(self):
@@ -167,13 +167,13 @@ def test_a_trainer_that_asks_for_the_end_by_itself_is_left_alone(tmp_path: Path)
         (MANAGER, TRAINER.replace("    def fit", "    async def fit"), "is not a plain method"),
     ],
 )  # fmt: skip
-def test_what_is_of_another_form_is_refused(tmp_path: Path, manager: str, trainer: str, why: str) -> None:
+def test_unfamiliar_form_is_refused(tmp_path: Path, manager: str, trainer: str, why: str) -> None:
     plan = planned(written(tmp_path, manager, trainer))
     assert isinstance(plan, Refusal)
     assert why in plan.reason
 
 
-def test_a_tree_without_such_servers(tmp_path: Path) -> None:
+def test_tree_without_rollout_servers_is_absent(tmp_path: Path) -> None:
     assert isinstance(seen(written(tmp_path, "import ray\n")), Absent)
 
 
@@ -185,7 +185,7 @@ class Keeper:
 """
 
 
-def test_copies_in_a_project_of_ones_own_are_found_and_repaired(
+def test_copies_in_a_custom_project_are_found_and_repaired(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A package that keeps two files of verl in a folder `verl`, and trains elsewhere."""

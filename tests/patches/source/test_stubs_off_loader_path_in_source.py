@@ -54,7 +54,7 @@ def planned(folder: Path, text: str) -> str:
         f'os.environ["LD_LIBRARY_PATH"] += ":{STUBS}/"',
     ],
 )
-def test_the_statement_goes_and_nothing_is_found_any_more(tmp_path: Path, statement: str) -> None:
+def test_statement_is_removed_and_no_finding_remains(tmp_path: Path, statement: str) -> None:
     text = BLOCK.replace("SETS", statement)
     after = planned(tmp_path, text)
     mark = "# verl-doctor: ENV105"
@@ -76,11 +76,11 @@ def test_the_statement_goes_and_nothing_is_found_any_more(tmp_path: Path, statem
         ('os.environ["LD_LIBRARY_PATH"] = cuda_stubs; print(old)', "other code on this line"),
     ],
 )
-def test_a_statement_that_does_more_is_refused(tmp_path: Path, statement: str, reason: str) -> None:
+def test_statement_with_other_effects_is_refused(tmp_path: Path, statement: str, reason: str) -> None:
     assert reason in planned(tmp_path, BLOCK.replace("SETS", statement))
 
 
-def test_a_statement_that_adds_no_stubs_stays(tmp_path: Path) -> None:
+def test_statement_without_stubs_is_kept(tmp_path: Path) -> None:
     text = BLOCK.replace(
         "SETS",
         f'os.environ["LD_LIBRARY_PATH"] = f"{{cuda_stubs}}:{{old}}"\n        os.environ["LD_LIBRARY_PATH"] = "/srv/lib:" + {OLD}',

@@ -136,7 +136,7 @@ CALL = IMPORTS + dedent(
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 @pytest.mark.parametrize("wanted", [True, False])
-def test_the_repaired_call_logs_on_request(tmp_path, generation, wanted):
+def test_repaired_call_logs_on_request(tmp_path, generation, wanted):
     names = run(Case(tmp_path, CALL.encode()).repair(), generation)
     args = names["AsyncEngineArgs"]()
     setattr(
@@ -147,7 +147,7 @@ def test_the_repaired_call_logs_on_request(tmp_path, generation, wanted):
     assert names["start"](args).logs is wanted
 
 
-def test_the_replaced_line_is_kept_and_both_lines_end_in_the_marker(tmp_path):
+def test_replaced_line_is_kept_and_both_lines_are_marked(tmp_path):
     rows = Case(tmp_path, CALL.encode()).repair().decode().splitlines()
     assert rows[5] == "        # disable_log_requests=args.disable_log_requests,  # verl-doctor: VLLM101"
     assert rows[6] == (
@@ -157,7 +157,7 @@ def test_the_replaced_line_is_kept_and_both_lines_end_in_the_marker(tmp_path):
     assert rows[:5] + rows[7:] == CALL.splitlines()[:5] + CALL.splitlines()[6:]
 
 
-def test_the_marker_is_the_users(tmp_path):
+def test_marker_is_that_of_the_user(tmp_path):
     plan = Case(tmp_path, CALL.encode()).plan("Uky")
     assert isinstance(plan, list)
     assert plan[0].after.count(b"# Uky: VLLM101\n") == 2
@@ -287,7 +287,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_works_on_every_side_of_the_rename(tmp_path, form):
+def test_every_form_works_on_both_sides_of_the_rename(tmp_path, form):
     after = Case(tmp_path, logged(FORMS[form]).encode()).repair()
     for generation in GENERATIONS:
         for disable in (True, False):
@@ -298,7 +298,7 @@ def test_every_form_works_on_every_side_of_the_rename(tmp_path, form):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("newline", ["\r\n", "\r"])
-def test_line_ends_stay_what_they_were(tmp_path, form, newline):
+def test_line_endings_are_preserved(tmp_path, form, newline):
     source = logged(FORMS[form]).replace("\n", newline).encode()
     after = Case(tmp_path, source).repair()
     others = {"\r\n": after.replace(b"\r\n", b""), "\r": after}[newline]
@@ -307,7 +307,7 @@ def test_line_ends_stay_what_they_were(tmp_path, form, newline):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_without_a_last_line_end_none_is_added(tmp_path, form):
+def test_missing_final_newline_is_not_added(tmp_path, form):
     after = Case(tmp_path, logged(FORMS[form]).rstrip("\n").encode()).repair()
     assert not after.endswith(b"\n")
 
@@ -322,20 +322,20 @@ def test_without_a_last_line_end_none_is_added(tmp_path, form):
     ],
 )
 @pytest.mark.parametrize("form", ["one line", "a store", "read from a call"])
-def test_encodings_stay_what_they_were(tmp_path, head, form):
+def test_encoding_is_preserved(tmp_path, head, form):
     text = logged(FORMS[form]).encode()
     after = Case(tmp_path, head + text).repair()
     assert after.startswith(head)
 
 
-def test_a_line_with_letters_beyond_ascii_is_cut_at_the_right_place(tmp_path):
+def test_line_with_non_ascii_characters_is_split_correctly(tmp_path):
     text = "def start(größe): return AsyncLLM.from_vllm_config('ü', disable_log_requests=größe, stats='ß')\n"
     after = Case(tmp_path, logged(text).encode()).repair().decode()
     assert "from_vllm_config('ü', **(" in after
     assert ", stats='ß')" in after
 
 
-def test_every_other_byte_is_kept(tmp_path):
+def test_all_other_bytes_are_preserved(tmp_path):
     text = "\x0c\n\tif 1:\n\t\tpass   \n\n\n".replace("\tif", "if").replace("\t\tpass", "\tpass")
     source = (text + logged(FORMS["one line"]) + "# end\t \x0c").encode()
     before, after = source.decode().split("\n"), Case(tmp_path, source).repair().decode().split("\n")
@@ -388,7 +388,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_is_of_no_plain_form_is_refused_with_its_line_and_reason(tmp_path, text):
+def test_unfamiliar_form_is_refused_with_its_line_and_reason(tmp_path, text):
     plan = Case(tmp_path, logged(START + text).encode()).plan()
     assert isinstance(plan, Refusal)
     assert "is used in a form that is not repaired automatically: " in plan.reason
@@ -396,7 +396,7 @@ def test_what_is_of_no_plain_form_is_refused_with_its_line_and_reason(tmp_path, 
     assert f"{SERVER}:{4 + text.startswith('    match')}: " in plan.reason
 
 
-def test_the_edited_source_is_read_again_before_it_is_planned(tmp_path, monkeypatch):
+def test_edited_source_is_verified_before_planning(tmp_path, monkeypatch):
     """Whatever goes wrong while editing: an old name that is left is a refusal."""
     monkeypatch.setattr("verl_doctor.patches.source.vllm_log_requests._Repair.edits", lambda *_: [])
     plan = Case(tmp_path, CALL.encode()).plan()
@@ -404,7 +404,7 @@ def test_the_edited_source_is_read_again_before_it_is_planned(tmp_path, monkeypa
     assert plan.reason.endswith(f"{SERVER}: line 6 of the edited source would still use disable_log_requests")
 
 
-def test_a_file_that_has_changed_since_it_was_read_is_refused(tmp_path):
+def test_file_changed_since_it_was_read_is_refused(tmp_path):
     case = Case(tmp_path, CALL.encode())
     uses = case.uses("new")
     (finding,) = run_check(vllm_log_requests_renamed, uses).findings
@@ -415,7 +415,7 @@ def test_a_file_that_has_changed_since_it_was_read_is_refused(tmp_path):
     assert isinstance(vllm_log_requests.plan(finding, uses, SourceFiles(), Marker()), Refusal)
 
 
-def test_verls_own_setting_of_that_name_is_left_alone(tmp_path):
+def test_verl_setting_of_the_same_name_is_left_alone(tmp_path):
     text = (
         'class Server:\n    "disable_log_requests"\n    def __init__(self, disable_log_requests):\n'
         "        self.disable_log_requests = disable_log_requests  # disable_log_requests\n"
@@ -429,7 +429,7 @@ def test_verls_own_setting_of_that_name_is_left_alone(tmp_path):
         assert run(after, generation)["start"](False).logs is True
 
 
-def test_an_object_that_may_be_vllms_is_tested_even_if_it_is_verls(tmp_path):
+def test_object_that_may_belong_to_vllm_is_tested_at_run_time(tmp_path):
     text = (
         "class Config:\n    disable_log_requests = False\ndef start(disable, config=Config()):\n"
         "    config.disable_log_requests = disable\n    return AsyncLLM.from_vllm_config(disable_log_requests=config.disable_log_requests)\n"
@@ -451,7 +451,7 @@ HAND_PATCHED = IMPORTS + dedent(
 )
 
 
-def test_a_file_patched_by_hand_is_judged_by_its_effect(tmp_path):
+def test_manually_patched_file_is_judged_by_its_effect(tmp_path):
     case = Case(tmp_path, HAND_PATCHED.encode())
     assert {name: case.status(name) for name in GENERATIONS} == dict.fromkeys(GENERATIONS, "pass")
     assert {use.kind for use in case.uses("old").uses if use.breaks} == {"attribute", "keyword"}
@@ -468,7 +468,7 @@ def test_two_files_are_repaired_by_one_plan(tmp_path):
 
 
 @pytest.mark.parametrize("depth", [1, 3])
-def test_depth_does_not_matter(tmp_path, depth):
+def test_nesting_depth_does_not_matter(tmp_path, depth):
     text = "class A:\n" + indent(
         "class B:\n    def start(self, disable):\n        return AsyncEngineArgs(disable_log_requests=disable)\n",
         "    ",

@@ -30,7 +30,7 @@ def tree(folder, server, new=NEW):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_repaired_file_works_on_both_sides(tmp_path, form):
+def test_repaired_file_works_on_both_sides(tmp_path, form):
     one = tree(tmp_path, FORMS[form])
     (finding,) = one.judged("new").findings
     assert "its except " in finding.message
@@ -41,22 +41,22 @@ def test_the_repaired_file_works_on_both_sides(tmp_path, form):
     assert text.count("# verl-doctor: VLLM102") == 2
 
 
-def test_a_missing_module_is_caught_as_it_is(tmp_path):
+def test_caught_missing_module_passes(tmp_path):
     assert tree(tmp_path, FORMS["a fallback"], GONE).judged("new").status == "pass"
 
 
-def test_a_handler_that_only_raises_is_none(tmp_path):
+def test_handler_that_only_re_raises_is_not_a_fallback(tmp_path):
     server = "try:\n    from vllm.worker import Wrapper\nexcept ModuleNotFoundError:\n    raise\n"
     assert {finding.fix for finding in tree(tmp_path, server).judged("new").findings} == {"moved-import"}
 
 
 @pytest.mark.parametrize("other", ["except ImportError:", "except (OSError, ImportError):", "except:"])
-def test_a_missing_name_that_verl_deals_with_in_another_way_is_refused(tmp_path, other):
+def test_missing_name_handled_otherwise_by_verl_is_refused(tmp_path, other):
     server = f"try:\n    from vllm.worker import Wrapper\nexcept ModuleNotFoundError:\n    Wrapper = None\n{other}\n    raise\n"
     assert "in another way" in tree(tmp_path, server).refusal()
 
 
-def test_a_file_that_changed_since_it_was_read_is_refused(tmp_path):
+def test_file_changed_since_it_was_read_is_refused(tmp_path):
     one = tree(tmp_path, FORMS["a fallback"])
     uses = one.uses("new")
     (finding,) = run_check(vllm_import_missing, uses).findings

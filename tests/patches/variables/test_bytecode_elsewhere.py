@@ -14,7 +14,7 @@ LACKING = Bytecode((PackageBytecode("torch", "/env/site-packages/torch", 2_400, 
 DISK = Caches((), "/scratch/verl-caches-me")
 
 
-def test_what_forbids_writing_goes_too() -> None:
+def test_variable_that_disables_writing_is_unset() -> None:
     forbidden = Variables({"PYTHONDONTWRITEBYTECODE": "1"})
     (finding,) = run_check(bytecode_missing, LACKING, forbidden).findings
     assert finding.fix == "bytecode-elsewhere"
@@ -26,7 +26,7 @@ def test_what_forbids_writing_goes_too() -> None:
     ]
 
 
-def test_only_what_is_needed() -> None:
+def test_only_necessary_variables_are_set() -> None:
     (finding,) = run_check(bytecode_missing, LACKING, Variables()).findings
     plan = bytecode_elsewhere.plan(finding, LACKING, DISK, Variables())
     assert isinstance(plan, list)
@@ -34,7 +34,7 @@ def test_only_what_is_needed() -> None:
     assert isinstance(bytecode_elsewhere.plan(finding, LACKING, Caches(()), Variables()), Refusal)
 
 
-def test_a_prefix_that_cannot_be_written_is_the_users_own() -> None:
+def test_unwritable_prefix_set_by_the_user_has_no_fix() -> None:
     there = Bytecode(LACKING.packages, writable=False, prefix="/caches")
     (finding,) = run_check(bytecode_missing, there, Variables()).findings
     assert finding.fix is None

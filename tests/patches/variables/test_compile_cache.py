@@ -18,7 +18,7 @@ SOUND = CompileCache("2.11.0", "torch 2.11.0")
 @pytest.mark.parametrize(
     ("fix", "fits", "value"), [(compile_cache_off, OLD, "1"), (compile_cache_on, SOUND, "0")]
 )
-def test_the_variable_and_its_end(fix: Fix, fits: CompileCache, value: str) -> None:
+def test_variable_has_an_end_condition(fix: Fix, fits: CompileCache, value: str) -> None:
     plan = fix.plan(FINDING, fits)
     assert isinstance(plan, list)
     (change,) = plan
@@ -27,5 +27,5 @@ def test_the_variable_and_its_end(fix: Fix, fits: CompileCache, value: str) -> N
 
 
 @pytest.mark.parametrize(("fix", "other"), [(compile_cache_off, SOUND), (compile_cache_on, OLD)])
-def test_the_other_way_round_it_is_refused(fix: Fix, other: CompileCache) -> None:
+def test_opposite_situation_is_refused(fix: Fix, other: CompileCache) -> None:
     assert isinstance(fix.plan(FINDING, other), Refusal)

@@ -14,7 +14,7 @@ LIST = TOOLKIT(given_by="CUDA_HOME", home=":/usr/local/cuda-12.8", nvcc="", cand
 NO_JOB = (Configuration, Unknown("no launch script was named"))
 
 
-def test_the_folder_that_holds_nvcc_is_named() -> None:
+def test_folder_containing_nvcc_is_suggested() -> None:
     (finding,) = run_check(cuda_home_malformed, LIST, H200(built=("sampling",)), SAMPLER(), NO_JOB).findings
     assert (finding.fix, finding.severity) == ("cuda-home", "warning")
     (change,) = cuda_home.plan(finding, LIST)
@@ -22,12 +22,12 @@ def test_the_folder_that_holds_nvcc_is_named() -> None:
     assert (change.name, change.value, change.node_only) == ("CUDA_HOME", "/usr/local/cuda-12.8", True)
 
 
-def test_it_is_an_error_when_a_kernel_must_be_compiled() -> None:
+def test_finding_is_an_error_if_a_kernel_must_be_compiled() -> None:
     (finding,) = run_check(cuda_home_malformed, LIST, H200(), SAMPLER(), NO_JOB).findings
     assert finding.severity == "error"
 
 
-def test_without_any_nvcc_there_is_no_repair() -> None:
+def test_missing_nvcc_has_no_fix() -> None:
     nowhere = TOOLKIT(given_by="CUDA_HOME", home="/gone", nvcc="", on_path="", candidate="")
     (finding,) = run_check(
         cuda_home_malformed, nowhere, H200(built=("sampling",)), SAMPLER(), NO_JOB

@@ -38,7 +38,7 @@ OWN_WORKS = CudaInit(CudaAnswer(COMPAT.real, 804), own_file=WORKS)
     ],
     ids=lambda value: getattr(value, "code", getattr(value, "id", None)),
 )
-def test_the_drivers_folder_comes_first_on_this_node(
+def test_driver_folder_is_prepended_on_this_node(
     rule: Check, fix: Fix, libcuda: LibCuda, init: Any, because: str
 ) -> None:
     started = (CudaInit, init) if isinstance(init, Unknown) else init

@@ -37,7 +37,7 @@ def given(changes: list[Change] | Refusal) -> dict[str, tuple[str | None, bool]]
     return {one.name: (one.value, one.node_only) for one in variables}
 
 
-def test_all_that_stayed_with_the_driver_is_given_in_one_plan() -> None:
+def test_all_variables_kept_by_the_driver_are_passed_in_one_plan() -> None:
     environment = standing(
         row("HF_HOME", "/hf", None, None, "nobody"),
         row("NCCL_SOCKET_IFNAME", "eth0", None, None, "nobody"),
@@ -58,7 +58,7 @@ def test_unread_values_are_not_passed() -> None:
     assert run_check(variable_stays_with_driver, environment, *script()[:2], readers).findings == ()
 
 
-def test_a_secret_is_written_to_no_file() -> None:
+def test_secret_is_not_written_to_a_file() -> None:
     environment = standing(TOKEN)
     plan = variables_for_workers.plan(
         found(variable_stays_with_driver, environment), environment, NOT_SEARCHED
@@ -67,7 +67,7 @@ def test_a_secret_is_written_to_no_file() -> None:
     assert "HF_TOKEN" in plan.reason
 
 
-def test_the_value_that_made_verl_leave_its_default_out() -> None:
+def test_value_that_replaced_the_verl_default_is_passed() -> None:
     dropped = Assigned(Value("1"), "training workers", CONSTANTS, 93)
     lost = row("VLLM_DISABLE_COMPILE_CACHE", "0", None, None, "nobody", dropped=dropped)
     environment = standing(row("HF_HOME", "/a", "/b", "/b"), lost)
@@ -75,7 +75,7 @@ def test_the_value_that_made_verl_leave_its_default_out() -> None:
     assert given(plan) == {"VLLM_DISABLE_COMPILE_CACHE": ("0", False)}
 
 
-def test_the_drivers_value_in_place_of_the_raylets() -> None:
+def test_value_of_the_driver_replaces_that_of_the_raylet() -> None:
     environment = standing(row("HF_HOME", "/a", "/b", "/b"), row("NCCL_DEBUG", None, "INFO", "INFO"))
     plan = value_for_workers.plan(found(raylet_has_other_value, environment), environment)
     assert given(plan) == {"HF_HOME": ("/a", False)}

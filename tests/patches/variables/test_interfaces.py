@@ -62,7 +62,7 @@ def plan(
     return fix.plan(finding, **{need.parameter: known[need.parameter] for need in fix.needs})
 
 
-def test_an_address_that_is_not_this_nodes_is_taken_away() -> None:
+def test_address_of_another_node_is_unset() -> None:
     (change,) = plan(host_address_not_own, host_address, machine(LO, ETH0), TWO, VLLM_HOST_IP="10.0.0.77")
     assert isinstance(change, SetVariable)
     assert (change.name, change.value, change.node_only) == ("VLLM_HOST_IP", None, True)
@@ -81,13 +81,13 @@ def test_gloo_is_recognised_by_its_name() -> None:
     assert (change.name, change.value, change.node_only) == ("GLOO_SOCKET_IFNAME", "eth0", True)
 
 
-def test_nccl_gets_the_whole_name() -> None:
+def test_nccl_gets_the_full_interface_name() -> None:
     (change,) = plan(interface_left_to_chance, interface_that_is_chosen, machine(LO, BRIDGE, ETH0))
     assert isinstance(change, SetVariable)
     assert (change.name, change.value) == ("NCCL_SOCKET_IFNAME", "=eth0")
 
 
-def test_a_variable_of_the_shell_is_set_again() -> None:
+def test_shell_variable_is_set_again() -> None:
     (change,) = plan(
         interface_leads_nowhere, interface_that_leads_out, named("10.0.0.5"), GLOO_SOCKET_IFNAME="lo"
     )
@@ -96,7 +96,7 @@ def test_a_variable_of_the_shell_is_set_again() -> None:
 
 
 @pytest.mark.parametrize("written", ["^docker0,lo", "'^docker0,lo'", '"^docker0,lo"'])
-def test_a_line_of_a_script_is_corrected(tmp_path: Path, written: str) -> None:
+def test_script_line_is_corrected(tmp_path: Path, written: str) -> None:
     script = tmp_path / "run.sh"
     script.write_text(f"export GLOO_SOCKET_IFNAME={written}\npython -m verl.trainer.main_ppo a=1\n")
     (change,) = plan(interface_unknown, interface_name, named("10.0.0.5"), script=script)
@@ -105,7 +105,7 @@ def test_a_line_of_a_script_is_corrected(tmp_path: Path, written: str) -> None:
     assert change.after.decode().splitlines()[1] == f"export GLOO_SOCKET_IFNAME={now}  # verl-doctor: NET103"
 
 
-def test_without_a_known_interface_nothing_is_guessed() -> None:
+def test_unknown_interface_is_not_guessed() -> None:
     lost = replace(TWO, interface="")
     refused = plan(hostname_is_loopback, gloo_interface, named("127.0.1.1"), lost)
     assert isinstance(refused, Refusal)

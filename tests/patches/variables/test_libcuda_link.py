@@ -35,7 +35,7 @@ def first(*libraries: Library) -> list[Change] | Refusal:
     )
 
 
-def test_a_folder_with_both_names_is_named_to_triton_and_the_linker() -> None:
+def test_folder_with_both_names_is_set_for_triton_and_the_linker() -> None:
     plan = libcuda_link.plan(FINDING, machine(OWN), build())
     assert isinstance(plan, list)
     links = [change for change in plan if isinstance(change, NewLink)]
@@ -48,13 +48,13 @@ def test_a_folder_with_both_names_is_named_to_triton_and_the_linker() -> None:
     ]
 
 
-def test_the_links_lead_past_a_stub_to_the_driver() -> None:
+def test_links_bypass_a_stub_and_point_to_the_driver() -> None:
     plan = libcuda_link.plan(FINDING, machine(STUB, COMPAT, OWN), build())
     assert isinstance(plan, list)
     assert {str(change.target) for change in plan if isinstance(change, NewLink)} == {OWN.path}
 
 
-def test_a_triton_that_does_not_read_the_variable_is_given_none() -> None:
+def test_triton_that_ignores_the_variable_gets_none() -> None:
     plan = libcuda_link.plan(
         FINDING, machine(OWN), build(reads_variable=False, link_error="cannot find -lcuda")
     )
@@ -62,19 +62,19 @@ def test_a_triton_that_does_not_read_the_variable_is_given_none() -> None:
     assert [change.name for change in plan if isinstance(change, SetVariable)] == ["LIBRARY_PATH"]
 
 
-def test_a_triton_that_goes_by_ldconfig_alone_is_refused() -> None:
+def test_triton_that_only_uses_ldconfig_is_refused() -> None:
     lost = build(reads_variable=False, lookup_error="AssertionError: libcuda.so cannot found!")
     plan = libcuda_link.plan(FINDING, machine(OWN), lost)
     assert isinstance(plan, Refusal)
     assert "ldconfig" in plan.reason
 
 
-def test_without_the_driver_nothing_is_made() -> None:
+def test_missing_driver_is_refused() -> None:
     assert isinstance(libcuda_link.plan(FINDING, machine(STUB), build()), Refusal)
     assert isinstance(first(STUB), Refusal)
 
 
-def test_the_drivers_folder_comes_first() -> None:
+def test_driver_folder_comes_first() -> None:
     plan = first(STUB, OWN)
     assert isinstance(plan, list)
     (variable,) = plan
@@ -82,7 +82,7 @@ def test_the_drivers_folder_comes_first() -> None:
     assert (variable.name, variable.value, variable.prepend) == ("LD_LIBRARY_PATH", FOLDER, True)
 
 
-def test_a_folder_of_the_systems_is_not_put_first() -> None:
+def test_system_library_folder_is_not_prepended() -> None:
     """It would bring the system's libstdc++ before the environment's."""
     plan = first(STUB, IN_SYSTEM)
     assert isinstance(plan, list)
@@ -91,7 +91,7 @@ def test_a_folder_of_the_systems_is_not_put_first() -> None:
     assert [change.value for change in plan if isinstance(change, SetVariable)] == [str(folder)]
 
 
-def test_no_stubs_folder_is_ever_given_to_the_loader() -> None:
+def test_stubs_folder_is_never_given_to_the_loader() -> None:
     for libraries in ((STUB, OWN), (STUB, replace(OWN, version="")), (STUB, COMPAT, OWN)):
         plan = first(*libraries)
         assert isinstance(plan, list)

@@ -24,7 +24,7 @@ def planned(check: Check, there: Caches) -> dict[str, str | None]:
     return {change.name: change.value for change in changes}
 
 
-def test_all_of_one_share_move_together_and_no_other() -> None:
+def test_only_caches_on_the_affected_file_system_move() -> None:
     there = here(TRITON(**NFS), VLLM())
     assert planned(cache_on_network, there) == {
         "TRITON_CACHE_DIR": "/scratch/verl-caches-me/triton",
@@ -35,7 +35,7 @@ def test_all_of_one_share_move_together_and_no_other() -> None:
     }
 
 
-def test_without_a_disk_there_is_nothing_to_set() -> None:
+def test_no_local_disk_means_no_fix() -> None:
     there = here(VLLM(), local="")
     (finding,) = run_check(cache_on_network, there).findings
     assert finding.fix is None

@@ -18,7 +18,7 @@ NO_JOB = (Configuration, Unknown("no launch script"))
 HANGS = Trial(stuck="the first all-reduce", seconds=60.0)
 
 
-def test_the_variables_that_were_proven() -> None:
+def test_proven_variables_are_set() -> None:
     proof = Collective((0, 1), "2.28.9", (HANGS, HANGS, HANGS, Trial(REMEDIES[-1], works=True, bandwidth=3)))
     (finding,) = run_check(nccl_fails, proof, Variables(), NO_SCRIPT, NO_JOB).findings
     assert finding.fix == nccl_workaround.id
@@ -33,7 +33,7 @@ def test_the_variables_that_were_proven() -> None:
     assert all(isinstance(change, SetVariable) and change.why and change.until for change in changes)
 
 
-def test_nothing_is_set_that_was_not_seen_to_help() -> None:
+def test_unproven_variables_are_not_set() -> None:
     proof = Collective((0, 1), "2.28.9", (HANGS,) * 4)
     (finding,) = run_check(nccl_fails, proof, Variables(), NO_SCRIPT, NO_JOB).findings
     assert finding.fix is None

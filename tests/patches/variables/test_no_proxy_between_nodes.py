@@ -22,7 +22,7 @@ def plan(proxied: Proxied, nodes: JobNodes) -> list[Change] | Refusal:
     return no_proxy_between_nodes.plan(finding, proxied, nodes)
 
 
-def test_both_spellings_get_what_is_there_and_what_is_missing() -> None:
+def test_both_spellings_are_extended() -> None:
     changes = plan(SEEN, ONE)
     assert isinstance(changes, list)
     found = {
@@ -32,13 +32,13 @@ def test_both_spellings_get_what_is_there_and_what_is_missing() -> None:
     assert found == {"no_proxy": (value, False), "NO_PROXY": (value, False)}
 
 
-def test_with_several_nodes_it_is_this_node_s_list() -> None:
+def test_list_is_node_specific_with_several_nodes() -> None:
     changes = plan(SEEN, TWO)
     assert isinstance(changes, list)
     assert all(isinstance(change, SetVariable) and change.node_only for change in changes)
 
 
-def test_a_script_that_sets_the_list_would_set_it_again() -> None:
+def test_list_set_in_a_script_is_refused_with_its_line() -> None:
     refused = plan(replace(SEEN, path="run.sh", line=3), ONE)
     assert isinstance(refused, Refusal)
     assert refused.reason.startswith("run.sh:3 sets the list; change it there to 10.0.0.0/8,.internal,")

@@ -15,7 +15,7 @@ TREE = {"actor_rollout_ref": {"actor": {"strategy": "megatron"}}}
 MEGATRON = Configuration("main_ppo", "/env/verl/trainer/config", "ppo_trainer", (), TREE, TREE)
 
 
-def test_every_node_is_given_the_value_that_megatron_wants() -> None:
+def test_every_node_gets_the_value_required_by_megatron() -> None:
     result = run_check(megatron_lacks_max_connections, own(), MEGATRON, (Gpus, Unknown("no NVML")))
     (finding,) = result.findings
     assert finding.fix == one_connection_for_megatron.id

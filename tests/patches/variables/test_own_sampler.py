@@ -13,7 +13,7 @@ from verl_doctor.toolkit.testing import run_check
 NO_JOB = (Configuration, Unknown("no launch script was named"))
 
 
-def test_a_variable_and_until_when_it_is_needed() -> None:
+def test_variable_is_set_with_an_end_condition() -> None:
     (finding,) = run_check(flashinfer_sampler_not_compiled, H200(), SAMPLER(), TORCH, NO_JOB).findings
     (change,) = own_sampler.plan(finding, H200(), SAMPLER())
     assert isinstance(change, SetVariable)
@@ -21,7 +21,7 @@ def test_a_variable_and_until_when_it_is_needed() -> None:
     assert change.until == "flashinfer-jit-cache 0.6.12 is installed"
 
 
-def test_a_vllm_that_does_not_heed_it_is_not_given_it() -> None:
+def test_vllm_that_ignores_the_variable_does_not_get_it() -> None:
     stubborn = SAMPLER(can_be_switched=False)
     (finding,) = run_check(flashinfer_sampler_not_compiled, H200(), stubborn, TORCH, NO_JOB).findings
     assert finding.fix is None
@@ -29,6 +29,6 @@ def test_a_vllm_that_does_not_heed_it_is_not_given_it() -> None:
     assert isinstance(own_sampler.plan(finding, H200(), stubborn), Refusal)
 
 
-def test_the_wheel_that_is_named_fits_the_cuda_of_torch() -> None:
+def test_suggested_wheel_fits_the_cuda_of_torch() -> None:
     (finding,) = run_check(flashinfer_sampler_not_compiled, H200(), SAMPLER(), TORCH, NO_JOB).findings
     assert finding.remedy.endswith("flashinfer-jit-cache==0.6.12 --index-url https://flashinfer.ai/whl/cu130")

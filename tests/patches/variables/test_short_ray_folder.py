@@ -17,7 +17,7 @@ SPARE = Folder("Ray's sessions", "/tmp/ray-1000", size=90 << 30, free=80 << 30)
 FINDING = Finding("too long", Evidence("found"))
 
 
-def test_it_is_set() -> None:
+def test_short_folder_is_set() -> None:
     changes = short_ray_folder.plan(FINDING, Folders((LONG,), SPARE))
     assert isinstance(changes, list)
     assert [with_reason(change, FINDING) for change in changes] == [
@@ -35,7 +35,7 @@ def test_it_is_set() -> None:
         (Folders((replace(LONG, given_by="run.sh:3"),), SPARE), "run.sh:3 names the folder"),
     ],
 )
-def test_it_is_refused(folders: Folders, why: str) -> None:
+def test_unsuitable_folder_is_refused(folders: Folders, why: str) -> None:
     refusal = short_ray_folder.plan(FINDING, folders)
     assert isinstance(refusal, Refusal)
     assert why in refusal.reason

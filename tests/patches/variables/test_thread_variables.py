@@ -29,21 +29,21 @@ def plan(finding: Finding) -> list[Change] | Refusal:
     return changes if isinstance(changes, Refusal) else [with_reason(change, finding) for change in changes]
 
 
-def test_the_number_is_computed_from_cpus_and_processes() -> None:
+def test_number_is_computed_from_cpus_and_processes() -> None:
     assert plan(TOO_MANY) == [SetVariable("OMP_NUM_THREADS", "5", TOO_MANY.message)]
 
 
-def test_a_script_that_sets_it_goes_before_the_shell() -> None:
+def test_setting_in_a_script_is_refused_with_its_line() -> None:
     refusal = plan(replace(TOO_MANY, location=Location(SCRIPT, 3)))
     assert isinstance(refusal, Refusal)
     assert f"{SCRIPT}:3 sets it" in refusal.reason
 
 
-def test_another_variable_is_left_alone() -> None:
+def test_other_variable_is_left_alone() -> None:
     assert isinstance(plan(replace(TOO_MANY, subject=Subject("variable", "KMP_X"))), Refusal)
 
 
-def test_workers_and_driver_start_fewer() -> None:
+def test_workers_and_driver_start_fewer_threads() -> None:
     finding = Finding("too few", Evidence("found"))
     few = fewer_threads.plan(finding, an_h200_node())
     assert [(one.name, one.value) for one in few] == [  # type: ignore[union-attr]

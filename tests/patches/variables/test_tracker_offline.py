@@ -24,7 +24,7 @@ BOTH = Trackers(
 NOT_ASKED = (EffectiveEnvironment, Unknown("not asked"))
 
 
-def test_the_one_that_is_named() -> None:
+def test_only_the_named_tracker_is_set_offline() -> None:
     job = configured("trainer.logger=[console,swanlab]")
     (finding,) = run_check(tracker_without_key, *job, BOTH, NOT_ASKED).findings
     plan = tracker_offline.plan(finding, BOTH)
@@ -34,7 +34,7 @@ def test_the_one_that_is_named() -> None:
     ]
 
 
-def test_a_key_that_the_workers_of_a_running_cluster_have_counts() -> None:
+def test_key_in_the_environment_of_running_workers_counts() -> None:
     secret = (Value(undetermined="it may be a secret", present=True),)
     row = Effective("WANDB_API_KEY", Value(), secret, secret, "the raylet")
     assert run_check(tracker_without_key, *configured(), BOTH, EffectiveEnvironment((row,))).findings == ()

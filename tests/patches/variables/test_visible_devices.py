@@ -15,7 +15,7 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.testing import run_check
 
 
-def test_amds_variable_is_taken_away_beside_nvidia_gpus_only() -> None:
+def test_amd_variable_is_unset_only_with_nvidia_gpus() -> None:
     both = own(
         row("HIP_VISIBLE_DEVICES", "0,1", "0,1", "0,1", "the driver"),
         row("ROCR_VISIBLE_DEVICES", "0,1", "0,1", "0,1", "the driver"),
