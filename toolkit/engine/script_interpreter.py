@@ -11,6 +11,7 @@ from pathlib import Path
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.sources.shell.builtins import BUILTINS
 from verl_doctor.toolkit.sources.shell.expand import Scope
+from verl_doctor.toolkit.sources.shell.state import ShellState
 from verl_doctor.toolkit.sources.shell.walk import Argument, Call, Walk
 
 _MOST = 1_000_000  # bytes of a script
@@ -59,7 +60,7 @@ def interpreter_of(script: Path, machine: Machine) -> NamedInterpreter | None:
     if script.suffix in {".py", ".yaml", ".yml", ".json", ".toml"} or (text := _text(str(script))) is None:
         return None
     reader = _Reader(machine)
-    scope = Scope(machine.environ, script=str(script), cwd=str(machine.cwd), called=False)
+    scope = Scope(ShellState(machine.environ, cwd=str(machine.cwd)), script=str(script), called=False)
     walk = Walk(scope, reader.load, str(script), BUILTINS)
     walk.script(text)
     called = [found for call in walk.calls if (found := _called(call, machine))]

@@ -32,7 +32,7 @@ def variables_in(text: str) -> Iterator[Env]:
     scope = Scope()
     for line, name, rest in _instructions(text):
         if name == "ARG":  # `docker build --build-arg` may override the default
-            scope.variables[rest.partition("=")[0].strip()] = None
+            scope.state.variables[rest.partition("=")[0].strip()] = None
         elif name == "ENV":
             yield from _env(rest, line, scope)
 
@@ -65,7 +65,7 @@ def _env(rest: str, line: int, scope: Scope) -> Iterator[Env]:
         if _NAME.fullmatch(first):
             quoted = words_of('"' + value.replace('"', '\\"') + '"')
             found = expanded(quoted[0].parts, scope) if len(quoted) == 1 else None
-            scope.variables[first] = found
+            scope.state.variables[first] = found
             yield Env(first, found, line)
         return
     given = []
@@ -75,7 +75,7 @@ def _env(rest: str, line: int, scope: Scope) -> Iterator[Env]:
         if _NAME.fullmatch(key):
             given.append(Env(key, None if text is None else text.partition("=")[2], line + word.line - 1))
     for env in given:  # variables of the same instruction do not see each other
-        scope.variables[env.name] = env.value
+        scope.state.variables[env.name] = env.value
     yield from given
 
 

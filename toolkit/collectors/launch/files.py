@@ -24,7 +24,8 @@ from verl_doctor.toolkit.collectors.launch.shell_refused import refused
 from verl_doctor.toolkit.collectors.launch.working_dir import folder_in_file
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.sources.shell.walk import Argument, Given, Stop, is_set_by_others
+from verl_doctor.toolkit.sources.shell.state import Given
+from verl_doctor.toolkit.sources.shell.walk import Argument, Stop, is_set_by_others
 from verl_doctor.toolkit.system.secret import (
     is_secret,
     may_hold_secret,
@@ -156,7 +157,7 @@ def _launch(
         ray_starts=tuple(map(_words, reader.ray_starts)),
         stopped=_stopped(reader, program) or _not_found(reader, program),
         stops_ray=reader.stops_ray,
-        limits=tuple(reader.limits),
+        limits=program.limits if program else tuple(reader.limits),
         submitted=program is not None and program.submitted,
         made=tuple(dict.fromkeys(reader.made)),
         installs=reader.installs,

@@ -26,9 +26,10 @@ from verl_doctor.toolkit.collectors.launch.program import (
 )
 from verl_doctor.toolkit.collectors.launch.working_dir import folder_of_overrides, submitted_folder
 from verl_doctor.toolkit.sources.shell.builtins import BUILTINS
-from verl_doctor.toolkit.sources.shell.expand import UNSET, Scope, Unset, Value
+from verl_doctor.toolkit.sources.shell.expand import Scope
 from verl_doctor.toolkit.sources.shell.printed import printed
-from verl_doctor.toolkit.sources.shell.walk import Argument, Call, Given, Stop, Walk, passed
+from verl_doctor.toolkit.sources.shell.state import UNSET, Given, ShellState
+from verl_doctor.toolkit.sources.shell.walk import Argument, Call, Stop, Walk, passed
 from verl_doctor.toolkit.system.secret import secrets_in, without_secrets
 
 
@@ -130,6 +131,7 @@ class Program:
     starts_verl: bool = False
     missing: str = ""
     in_container: bool = False
+    limits: tuple[tuple[str, ...], ...] = ()
 
     @property
     def is_elsewhere(self) -> bool:
@@ -182,14 +184,8 @@ class Reader:
 
     def script(self, text: str, path: str, arguments: Sequence[str | None]) -> None:
         """Follow a shell script called with these arguments."""
-        scope = Scope(
-            self.environ,
-            arguments=list(arguments),
-            script=path,
-            cwd=self.cwd,
-            called=bool(arguments),
-            is_zsh=_is_zsh((), text),
-        )
+        state = ShellState(self.environ, arguments=list(arguments), cwd=self.cwd)
+        scope = Scope(state, script=path, called=bool(arguments), is_zsh=_is_zsh((), text))
         walk = self.walk(scope, path)
         walk.is_there = self.is_there
         exported = _BATCH_EXPORTS.search(text)
@@ -197,12 +193,13 @@ class Reader:
             ","
         ):  # Slurm reads the variables of a login shell instead
             line = text.count("\n", 0, exported.start()) + 1
-            scope.variables |= dict.fromkeys(self.environ)
-            walk.given += [Given(name, None, path, line) for name in self.environ if is_listed(name)]
+            state.variables |= dict.fromkeys(self.environ)
+            state.given += [Given(name, None, path, line) for name in self.environ if is_listed(name)]
         walk.script(text)
         self.stops += walk.stops
         self.follow(walk)
-        self.given += walk.given
+        self.given += walk.state.given
+        self.limits += walk.state.limits
         self.unread += walk.unread
 
     def walk(self, scope: Scope, path: str) -> Walk:
@@ -210,13 +207,12 @@ class Reader:
         walk = Walk(scope, self.load, path, BUILTINS, creates=self.creates)
         scope.is_empty = lambda name: self.is_empty(name) and not walk.may_have_called_functions()
         if self.is_there is not None:
-            scope.finds = lambda pattern: _finds(pattern, scope.cwd)
+            scope.finds = lambda pattern: _finds(pattern, scope.state.cwd)
         scope.printed = printed(walk)
         return walk
 
     def follow(self, walk: Walk) -> None:
         """Record the calls of a walk, and follow the scripts among them."""
-        self.limits += walk.limits
         place = 0
         while place < len(walk.calls):
             self.call(walk, walk.calls[place])
@@ -227,7 +223,7 @@ class Reader:
         argv = [Argument(word, COMMAND_LINE, place, word) for place, word in enumerate(words, 1)]
         if re.match(r"[A-Za-z_]\w*=", words[0]):  # A=b before the command, as in a shell
             argv.insert(0, Argument("env", COMMAND_LINE, 1, ""))
-        scope = Scope(self.environ, cwd=self.cwd)
+        scope = Scope(ShellState(self.environ, cwd=self.cwd))
         walk = self.walk(scope, COMMAND_LINE)
         walk.calls.append(Call(tuple(argv), (), conditional=False, folder=self.cwd))
         self.follow(walk)
@@ -273,6 +269,7 @@ class Reader:
                     self.starts_verl(program.module, call.folder),
                     self.missing(walk, call, names, program.module),
                     not _OTHER_FILES.isdisjoint(_base_names((*self.around, *names))),
+                    call.limits,
                 )
             )
         elif isinstance(program, ShellProgram):
@@ -414,18 +411,11 @@ class Reader:
             return
         if walk.depth >= 8:
             return
-        known: dict[str, Value | Unset] = {}
-        for given in call.given:
-            value = UNSET if given.removed else given.value
-            is_certain = call.conditional or not given.conditional or known.get(given.name) == value
-            known[given.name] = value if is_certain else None
-        scope = self.scope(call, known)
-        scope.arguments, scope.script = list(arguments), name
-        scope.is_zsh = _is_zsh(unwrap(call.argv).names, text)
+        state = self.state(call)
+        state.arguments = list(arguments)
+        scope = Scope(state, script=name, is_zsh=_is_zsh(unwrap(call.argv).names, text))
         inner = self.walk(scope, path)
-        inner.given = list(call.given)
         inner.piped = program.read if program.read is not None and text != program.read.text else None
-        inner.exported = {name for name, value in known.items() if not isinstance(value, Unset)}
         inner.is_login = walk.may_have_called_functions()
         inner.depth, inner.conditions = walk.depth + 1, int(call.conditional)
         inner.script(text, line)
@@ -443,16 +433,26 @@ class Reader:
         ]
         self.unread += inner.unread
 
-    def scope(self, call: Call, known: Mapping[str, Value | Unset]) -> Scope:
-        """Return the variables in which a shell starts: this shell's and the `known` ones.
+    def state(self, call: Call) -> ShellState:
+        """Return the state in which a shell starts: with this shell's variables and those given to the call.
 
         In a container there are none of this shell's; those that its options name have unknown values.
         """
-        folder = call.folder or self.cwd
-        if OWN_VARIABLES.isdisjoint(_base_names(self.around)):
-            return Scope(self.environ, dict(known), cwd=folder)
-        options = " ".join(word.text or "" for word in call.argv)
-        return Scope({}, dict.fromkeys((*known, *_NAMED.findall(options))), cwd=folder)
+        state = ShellState(self.environ, cwd=call.folder or self.cwd)
+        state.given, state.limits = list(call.given), list(call.limits)
+        for given in call.given:
+            unsure = given.conditional and not call.conditional
+            before, exported = state.value(given.name), state.exports(given.name)
+            value = UNSET if given.removed else given.value
+            state.variables[given.name] = None if unsure and value != before else value
+            state.exported[given.name] = (
+                not given.removed if not unsure or exported != given.removed else None
+            )
+        if not OWN_VARIABLES.isdisjoint(_base_names(self.around)):
+            options = " ".join(word.text or "" for word in call.argv)
+            names = [name for name, value in state.variables.items() if value is not UNSET]
+            state.environ, state.variables = {}, dict.fromkeys((*names, *_NAMED.findall(options)))
+        return state
 
     def inherited(self, unwrapped: Unwrapped, call: Call) -> Iterable[Given]:
         """Yield what a program gets of the variables given so far, and what it does not get of this shell's."""

@@ -4,120 +4,142 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from verl_doctor.toolkit.sources.shell.arithmetic import assigned_in
-from verl_doctor.toolkit.sources.shell.expand import UNSET, Unset, Value, evaluated, fields
+from verl_doctor.toolkit.sources.shell.expand import evaluated, fields
+from verl_doctor.toolkit.sources.shell.state import UNSET, Reference, Unset, Value
 from verl_doctor.toolkit.sources.shell.syntax import Assignment, Simple, Substitution, Text, Written, below
-from verl_doctor.toolkit.sources.shell.walk import Argument, Builtin, Given, Walk, passed
+from verl_doctor.toolkit.sources.shell.walk import Argument, Builtin, Walk, passed
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _CD_OPTIONS = frozenset({"-L", "-P", "-e", "-@", "--"})
 _SET_BY_READING = ("REPLY", "MAPFILE", "OPTARG", "OPTIND")
+_ATTRIBUTES = frozenset("ilu")
 
 
 def _export(walk: Walk, node: Simple, argv: list[Argument]) -> None:
-    options = [word.raw for word in node.words[1:] if isinstance(word, Written) and word.raw.startswith("-")]
     name = argv[0].text
-    letters = "".join(option.lstrip("-") for option in options)
-    exports = name == "export" or "x" in letters
-    if name == "export" and "n" in letters:
-        exports = False
-    is_local = name in ("local", "declare", "typeset") and bool(walk.locals) and "g" not in letters
+    if name == "local" and not walk.is_within("function"):
+        walk.state.status = False
+        return
+    options = [word.raw for word in node.words[1:] if isinstance(word, Written) and word.raw[:1] in "-+"]
+    on, off = ("".join(option[1:] for option in options if option[0] == sign) for sign in "-+")
+    if name == "readonly":
+        on += "r"
+    if name == "export":
+        on, off = (on.replace("n", ""), off + "x") if "n" in on else (on + "x", off)
+    walk.state.status = True
     for word in node.words[1:]:
         if isinstance(word, Assignment):
-            assigned = walk.value_of(word)
-            if is_local:
-                walk.localise(word.name)
-            _declare(walk, word.name, letters, assigned)
-            walk.store(word.name, None if "n" in letters else assigned, word.line, exports=exports)
-            if name == "readonly" or "r" in letters:
-                walk.readonly.add(word.name)
-            continue
-        if word.raw.startswith("-"):
-            continue
-        for value in fields(word.parts, walk.scope):
-            if value is None:
-                walk.not_followed(word.line, f"`{name}` of an unknown name")
-                walk.forget(word.line)
-            elif not _NAME.fullmatch(value.partition("=")[0]):
-                walk.missing(word.line, f"{name}: `{value}': not a valid identifier")
-            elif "=" in value:
-                key, _, text_ = value.partition("=")
-                if is_local:
-                    walk.localise(key)
-                walk.store(key, text_, word.line, exports=exports)
-            else:
-                if is_local:
-                    walk.localise(value)
-                _declare(walk, value, letters, None)
-                if exports:
-                    walk.export(value, walk.scope.get(value), word.line)
+            value = walk.value_of(word)
+            sums = word.append and "i" in on
+            _declare(walk, name, (on, off), word.name, None if sums else value, word.line)
+        elif word.raw[:1] not in ("-", "+"):
+            for found in fields(word.parts, walk.scope):
+                key, sign, text = (found or "").partition("=")
+                if found is None:
+                    walk.not_followed(word.line, f"`{name}` of an unknown name")
+                    walk.forget()
+                elif not _NAME.fullmatch(key):
+                    walk.missing(word.line, f"{name}: `{found}': not a valid identifier")
+                    walk.state.status = False
+                else:
+                    _declare(walk, name, (on, off), key, text if sign else UNSET, word.line)
 
 
-def _declare(walk: Walk, name: str, letters: str, value: Value) -> None:
-    """Note the attributes of a variable. What a reference (`-n`) leads to may be assigned by another name."""
-    attributes = "".join(letter for letter in letters if letter in "ilu")
-    if attributes:
-        walk.attributes[name] = attributes
-    if "n" in letters and isinstance(value, str) and _NAME.fullmatch(value):
-        walk.scope.variables[value] = None
+def _declare(
+    walk: Walk, command: str | None, letters: tuple[str, str], name: str, value: Value | Unset, line: int
+) -> None:
+    """Give a variable attributes, and a value unless that is UNSET."""
+    state, (on, off) = walk.state, letters
+    owns = command in ("local", "declare", "typeset") and walk.is_within("function")
+    if owns and "g" not in on:
+        walk.localise(name)
+    elif owns and any(name in frame for frame in state.locals):
+        state.variables[name] = None  # the function's own stays, and the one that it hides changes
+        state.locals[:] = [
+            {**frame, name: replace(frame[name], value=None)} if name in frame else frame
+            for frame in state.locals
+        ]
+        return
+    if "n" in on:
+        is_name = isinstance(value, str) and _NAME.fullmatch(value)
+        state.variables[name] = Reference(str(value)) if is_name else None
+        return
+    if "n" in off:
+        state.variables[name] = None
+    name = state.resolved(name) or name
+    before = state.attributes.get(name, "")
+    if before is not None:
+        state.attributes[name] = "".join(sorted(({*before} | {*on} & _ATTRIBUTES) - ({*off} & _ATTRIBUTES)))
+    if not isinstance(value, Unset):
+        walk.store(name, value, line, exports="x" in on)
+    elif "x" in on:
+        walk.export(name, state.value(name), line)
+    if "x" in off and state.exports(name) is not False:
+        walk.unexport(name, line)
+    if "r" in on and (letters_now := state.attributes.get(name)) is not None:
+        state.attributes[name] = letters_now + "r"
 
 
 def _unset(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
+    options = "".join(argument.text for argument in argv[1:] if argument.text and argument.text[0] == "-")
+    state = walk.state
+    state.status = True
     for argument in argv[1:]:
-        if argument.text is None:
+        name = argument.text
+        if name is None:
             walk.not_followed(argument.line, "`unset` of an unknown name")
-        elif argument.text == "-f":
-            for name in argv[1:]:
-                walk.functions.pop(name.text or "", None)
-            return
-        elif "[" in argument.text:
-            walk.scope.variables[argument.text.partition("[")[0]] = None
-        elif not argument.text.startswith("-"):
-            walk.scope.variables[argument.text] = UNSET
-            walk.exported.discard(argument.text)
-            walk.given.append(
-                Given(
-                    argument.text,
-                    None,
-                    walk.path,
-                    argument.line,
-                    removed=True,
-                    conditional=walk.conditions > 0,
-                )
-            )
+        elif name.startswith("-"):
+            continue
+        elif "f" in options:
+            state.functions.pop(name, None)
+        elif "[" in name:
+            state.variables[name.partition("[")[0]] = None
+        elif "n" in options:
+            state.variables[name] = UNSET
+        elif "r" in (state.attributes.get(name, "") or ""):
+            state.status = False
+        else:
+            was_set = not isinstance(state.value(name), Unset)
+            if not was_set and "v" not in options:
+                state.functions.pop(name, None)
+            state.attributes.pop(name, None)
+            walk.unset(state.resolved(name) or name, argument.line)
 
 
 def _shift(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
-    count = argv[1].text if len(argv) > 1 else "1"
+    count, arguments = argv[1].text if len(argv) > 1 else "1", walk.state.arguments
     if count is None or not count.isdigit():
-        walk.scope.arguments = [None] * len(walk.scope.arguments)
-    elif int(count) <= len(walk.scope.arguments):
-        walk.scope.arguments = walk.scope.arguments[int(count) :]
+        walk.state.arguments = [None] * max(1, len(arguments))
+    elif int(count) <= len(arguments):
+        walk.state.arguments = arguments[int(count) :]
+        walk.state.status = True
+    else:
+        walk.state.status = False if walk.scope.called and None not in arguments else None
 
 
-_NAMED_OPTIONS = {"errexit": "e", "nounset": "u", "allexport": "a"}
+_OPTIONS = {"e": "errexit", "u": "nounset", "a": "allexport"}
 
 
 def _set(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
-    for place, argument in enumerate(argv[1:], 1):
-        if argument.text == "--":
-            walk.scope.arguments = passed(argv[place + 1 :])
-            return
+    walk.state.status = True
+    words = iter(enumerate(argv[1:], 1))
+    for place, argument in words:
         text = argument.text or ""
-        sign, letters = text[:1], text[1:]
-        if sign not in ("-", "+") or not letters.isalpha():
-            continue
-        if letters.endswith("o"):
-            following = argv[place + 1].text if place + 1 < len(argv) else ""
-            letters = letters[:-1] + _NAMED_OPTIONS.get(following or "", "")
-        if "a" in letters:
-            walk.exports_all = sign == "-"
-        if "e" in letters:
-            walk.exits_on_error = sign == "-" and not walk.conditions
-        if "u" in letters:
-            walk.needs_set = sign == "-" and not walk.conditions
+        if text in ("--", "-") or text[:1] not in ("-", "+"):
+            if text not in ("--", "-"):
+                walk.state.arguments = passed(argv[place:])
+            elif text == "--" or place + 1 < len(argv):
+                walk.state.arguments = passed(argv[place + 1 :])
+            return
+        for letter in text[1:]:
+            _, following = next(words, (0, None)) if letter == "o" else (0, None)
+            name = following.text if following else _OPTIONS.get(letter)
+            if name:
+                walk.state.options[name] = text[0] == "-"
 
 
 def _source(walk: Walk, node: Simple, argv: list[Argument]) -> None:
@@ -125,9 +147,13 @@ def _source(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     if name is None:
         walk.not_followed(node.line, "the name of the sourced file is unknown")
         if any(isinstance(word, Written) and word.raw.startswith("<(") for word in node.words):
-            walk.forget(node.line)
+            walk.forget()
         return
-    for folder in (walk.scope.cwd, str(Path(walk.path).parent)):
+    # The job may be started in the script's folder, but `cd` is followed from the present one.
+    moved = "OLDPWD" in walk.state.variables
+    for folder in (
+        (walk.state.cwd,) if moved and walk.state.cwd else (walk.state.cwd, str(Path(walk.path).parent))
+    ):
         path = os.path.normpath(Path(folder, name))
         source = walk.load(path)
         if source is not None and walk.has_written(path):
@@ -141,15 +167,15 @@ def _source(walk: Walk, node: Simple, argv: list[Argument]) -> None:
             walk.inner(source, path, passed(argv[2:]))
             walk.sourcing.pop()
             return
-    path = os.path.normpath(Path(walk.scope.cwd, name))
-    gone = "/" in name and walk.is_there is not None and walk.scope.cwd and not walk.is_there(path)
+    path = os.path.normpath(Path(walk.state.cwd, name))
+    gone = "/" in name and walk.is_there is not None and walk.state.cwd and not walk.is_there(path)
     if gone and not walk.may_have_made(path):
         walk.missing(node.line, f"{name}: No such file or directory")
     walk.not_followed(node.line, f"{name} is sourced, but does not exist")
 
 
 def _cd(walk: Walk, node: Simple, argv: list[Argument]) -> None:
-    scope, before = walk.scope, walk.scope.cwd
+    scope, state, before = walk.scope, walk.state, walk.state.cwd
     words = [argument.text for argument in argv[1:] if argument.text not in _CD_OPTIONS]
     target = words[0] if words else scope.single("HOME")
     if target == "-":
@@ -157,19 +183,27 @@ def _cd(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     elsewhere = isinstance(target, str) and not target.startswith((".", "/"))
     searched = elsewhere and not isinstance(scope.get("CDPATH"), Unset)
     known = isinstance(target, str) and before and not searched
-    scope.cwd = os.path.normpath(Path(before, str(target))) if known else ""
-    scope.variables["OLDPWD"] = before or None
-    folder = scope.cwd
+    state.cwd = os.path.normpath(Path(before, str(target))) if known else ""
+    state.variables["OLDPWD"] = before or None
+    folder = state.cwd
     if folder and walk.is_there is not None and not walk.is_there(folder) and not walk.may_have_made(folder):
         walk.missing(node.line, f"cd: {target}: No such file or directory")
-        scope.cwd, walk.status = before, False
+        state.cwd, state.status = before, False
 
 
 def _exit(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
-    walk.ended = True
-    walk.exited = argv[0].text == "exit"
-    if len(argv) > 1 and argv[1].text is not None:
-        walk.status = argv[1].text == "0"
+    is_return = argv[0].text == "return"
+    if len(argv) > 1:
+        walk.state.status = None if argv[1].text is None else argv[1].text == "0"
+    if is_return and not walk.is_within("function", "source"):
+        walk.state.status = False  # bash goes on
+    else:
+        walk.leave("function" if is_return else "shell")
+
+
+def _break(walk: Walk, _node: Simple, _argv: list[Argument]) -> None:
+    walk.state.status = True
+    walk.leave("loop")
 
 
 def _eval(walk: Walk, node: Simple, argv: list[Argument]) -> None:
@@ -177,17 +211,26 @@ def _eval(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     if None in words:
         walk.not_followed(node.line, "`eval` of an unknown text")
         if not any(isinstance(part, Substitution) for part in below(node.words)):  # `eval "$(conda ...)"`
-            walk.forget(node.line)
+            walk.forget()
     else:
         walk.inner(" ".join(word or "" for word in words), walk.path, None)
 
 
-def _read(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
+def _read(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     for name in _SET_BY_READING:
-        walk.scope.variables[name] = None
+        walk.state.variables[name] = None
     for argument in argv[1:]:
-        if argument.text and argument.text.isidentifier():
-            walk.scope.variables[argument.text] = None
+        if argument.text is None:
+            walk.forget()
+        elif _NAME.fullmatch(argument.text):
+            walk.store(argument.text, None, node.line)
+    walk.state.status = None
+
+
+def _printf(walk: Walk, node: Simple, argv: list[Argument]) -> None:
+    if len(argv) > 2 and argv[1].text == "-v":
+        _read(walk, node, argv[1:3])
+    walk.state.status = None if node.written else True
 
 
 def _let(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
@@ -198,31 +241,39 @@ def _let(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
         if not known:
             for name in assigned_in(word):
                 walk.scope.set(name, None)
-        walk.status = value != 0 if known and value is not None else None
+        walk.state.status = value != 0 if known and value is not None else None
 
 
 def _shopt(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
     words = [argument.text for argument in argv[1:]]
     if "-s" in words or "-u" in words:
-        walk.scope.folds = "-s" in words if "nocasematch" in words else walk.scope.folds
-        walk.last_of_pipe_here = "-s" in words if "lastpipe" in words else walk.last_of_pipe_here
-        walk.expands_aliases = "-s" in words if "expand_aliases" in words else walk.expands_aliases
-        if "nullglob" in words or "failglob" in words:
-            walk.scope.drops_patterns = "-s" in words or walk.conditions > 0
+        walk.state.options.update(
+            {word: "-s" in words for word in words if word and not word.startswith("-")}
+        )
+        walk.state.status = True
 
 
 def _alias(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
-    if walk.expands_aliases:
-        walk.aliases |= {(argument.text or argument.written).partition("=")[0] for argument in argv[1:]}
+    if walk.state.option("expand_aliases") is not False:
+        walk.state.aliases |= {(argument.text or argument.written).partition("=")[0] for argument in argv[1:]}
+
+
+def _unalias(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
+    names = {argument.text or "" for argument in argv[1:]}
+    walk.state.aliases = set() if "-a" in names else walk.state.aliases - names
 
 
 def _true(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
-    walk.status = argv[0].text != "false"
+    walk.state.status = argv[0].text != "false"
+
+
+def _echo(walk: Walk, node: Simple, _argv: list[Argument]) -> None:
+    walk.state.status = None if node.written else True
 
 
 def _ulimit(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
     if not walk.conditions:
-        walk.limits.append(tuple(argument.text or "" for argument in argv[1:]))
+        walk.state.limits.append(tuple(argument.text or "" for argument in argv[1:]))
 
 
 def _nothing(_walk: Walk, _node: Simple, _argv: list[Argument]) -> None:
@@ -232,10 +283,14 @@ def _nothing(_walk: Walk, _node: Simple, _argv: list[Argument]) -> None:
 BUILTINS: dict[str, Builtin] = {
     **dict.fromkeys(("export", "declare", "typeset", "local", "readonly"), _export),
     **dict.fromkeys(("source", "."), _source),
-    **dict.fromkeys(("read", "getopts", "mapfile", "readarray", "printf", "wait"), _read),
-    **dict.fromkeys(("echo", "[", "test", "trap", "sleep"), _nothing),
+    **dict.fromkeys(("read", "getopts", "mapfile", "readarray", "wait"), _read),
+    **dict.fromkeys(("[", "test", "trap", "sleep"), _nothing),
+    **dict.fromkeys(("break", "continue"), _break),
+    "echo": _echo,
+    "printf": _printf,
     **dict.fromkeys((":", "true", "false"), _true),
     "alias": _alias,
+    "unalias": _unalias,
     "let": _let,
     "shopt": _shopt,
     "unset": _unset,

@@ -7,10 +7,11 @@ import glob
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from verl_doctor.toolkit.sources.shell.arithmetic import assigned_in, evaluate
+from verl_doctor.toolkit.sources.shell.state import UNSET, Either, Element, ShellState, Unset, Value, united
 from verl_doctor.toolkit.sources.shell.syntax import (
     Arithmetic,
     Parameter,
@@ -18,19 +19,9 @@ from verl_doctor.toolkit.sources.shell.syntax import (
     ShellWord,
     Substitution,
     Text,
-    Written,
 )
 from verl_doctor.toolkit.system.secret import is_secret
 
-
-@dataclass(frozen=True)
-class Either:
-    """The text of a variable that depends on an undecided condition: one of `texts`."""
-
-    texts: tuple[str, ...]
-
-
-Value = str | list[str | None] | Either | None
 _RANGE = re.compile(r"(?:(-?\d+)\.\.(-?\d+)|([A-Za-z])\.\.([A-Za-z]))(?:\.\.(-?\d+))?")
 _SLASH = re.compile(r"((?:[^/\\]|\\.)*)/(.*)", re.DOTALL)  # the first that is not escaped
 _SPLITS = " \t\n"  # the IFS of a new shell
@@ -40,79 +31,34 @@ LONGEST = 1_000_000
 """Characters of a text that is still followed. Linux passes at most 131,072 in one word."""
 
 
-class Element(str):
-    """An element of an array or an argument of a function, and where it is written, not where it is used.
-
-    `written` is the word in the script, "" if that becomes several. `conditional`: it exists only under a condition.
-    """
-
-    __slots__ = ("conditional", "line", "path", "written")
-    path: str
-    line: int
-    written: str
-    conditional: bool
-
-    def __new__(  # noqa: PYI034 - `Self` is not in Python 3.10
-        cls, text: str, path: str = "", line: int = 0, written: str = "", *, conditional: bool = False
-    ) -> Element:
-        """Return the element, keeping what is known of an existing one."""
-        self = super().__new__(cls, text)
-        known = text if isinstance(text, Element) else None
-        self.path, self.line, self.written = path, line, written
-        if known and known.line:
-            self.path, self.line, self.written = known.path, known.line, known.written
-        self.conditional = conditional or (known is not None and known.conditional)
-        return self
-
-
-class Array(list[str | None]):
-    """An array whose elements were each written as one word: `words` are these, `path` is their file."""
-
-    def __init__(self, values: Iterable[str | None], words: Sequence[Written], path: str) -> None:
-        super().__init__(values)
-        self.words = tuple(words)
-        self.path = path
-
-
-class Unset:
-    """Return the value of an unset variable."""
-
-
-UNSET = Unset()
-
-
 @dataclass
 class Scope:
-    """The variables at one place of a script: `variables` hides `environ`. A value of None is set but unknown.
+    """What words are expanded with at one place of a script.
 
-    `arguments` are `$1`, `$2`...; `script` is `$0`; not `called`: the arguments are unknown. `printed` returns a command
-    substitution's output, or None. `unset` collects unset names that were expanded plainly; those for which `is_empty` holds
-    then count as empty, as in bash, all others as unknown. `needed` collects those of `${name:?message}`, with the message,
-    `changed` the names that an expansion assigned. `folds`: patterns match without regard to case. `finds` returns whether
-    files match a pattern; `drops_patterns`: one without files is no word (`nullglob`), or an error. `is_zsh`: the text of a
-    variable is not split, a plain name stands for all elements of an array, and these count from one.
+    `script` is `$0`; not `called`: the arguments are unknown. `printed` returns a command substitution's output, or None.
+    `unset` collects unset names that were expanded plainly; those for which `is_empty` holds then count as empty, as in
+    bash, all others as unknown. `needed` collects those of `${name:?message}`, with the message, `changed` the names that
+    an expansion assigned. `finds` returns whether files match a pattern. `is_zsh`: the text of a variable is not split, a
+    plain name stands for all elements of an array, and these count from one.
     """
 
-    environ: Mapping[str, str] = field(default_factory=dict)
-    variables: dict[str, Value | Unset] = field(default_factory=dict)
-    arguments: list[str | None] = field(default_factory=list)
+    state: ShellState = field(default_factory=ShellState)
     script: str = ""
-    cwd: str = ""
     called: bool = True
     printed: Callable[[str], str | None] = lambda _: None
     unset: list[str] = field(default_factory=list)
     is_empty: Callable[[str], bool] = lambda _: False
     needed: list[tuple[str, str]] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
-    folds: bool = False
     finds: Callable[[str], bool] = lambda _: False
-    drops_patterns: bool = False
     is_zsh: bool = False
 
     def set(self, name: str, value: str | None) -> None:
         """Assign a variable within an expansion, as `${name:=value}` does."""
-        self.variables[name] = value
-        self.changed.append(name)
+        target = self.state.resolved(name)
+        if target is not None:
+            self.state.variables[target] = None if self.state.attributes.get(target, "") != "" else value
+            self.changed.append(target)
 
     def matches(self, value: str, pattern: str) -> bool | None:
         """Return whether a text matches a pattern of the shell; None for patterns that are not followed."""
@@ -120,35 +66,37 @@ class Scope:
             return None
         return (
             fnmatch.fnmatchcase(value.lower(), pattern.lower())
-            if self.folds
+            if self.state.option("nocasematch")
             else fnmatch.fnmatchcase(value, pattern)
         )
 
     @property
     def separators(self) -> str | None:
         """The characters of IFS: where the shell splits. None when unknown."""
-        value = self.variables.get("IFS", _SPLITS)
+        value = self.state.variables.get("IFS", _SPLITS)
         return _SPLITS if isinstance(value, Unset) else value if isinstance(value, str) else None
 
     def get(self, name: str) -> Value | Unset:
         """Return the value of a variable or parameter."""
-        if name in self.variables:
-            return _withheld(name, self.variables[name])
+        state = self.state
+        target = state.resolved(name)
+        if target is None or target in state.variables:
+            return _withheld(target or name, state.value(name))
         if name in ("@", "*"):
-            return list(self.arguments)
+            return list(state.arguments)
         if name == "#":
-            return str(len(self.arguments)) if self.called else None
+            return str(len(state.arguments)) if self.called and None not in state.arguments else None
         if name == "0":
             return self.script or None
         if name.isdigit():
-            return self.arguments[int(name) - 1] if int(name) <= len(self.arguments) else UNSET
+            return state.arguments[int(name) - 1] if int(name) <= len(state.arguments) else UNSET
         if name == "PWD":
-            return self.cwd or None
+            return state.cwd or None
         if name == "BASH_SOURCE":
             return [self.script or None]
         if name in ("?", "$", "!", "-", "_", "RANDOM", "SECONDS", "LINENO", "HOSTNAME", "UID", "EUID"):
             return None
-        return _withheld(name, self.environ.get(name, UNSET))
+        return _withheld(target, state.value(target))
 
     def single(self, name: str) -> str | Unset | None:
         """Like `get`, but an array results in its first element, as in the shell, and an undecided text in None."""
@@ -216,25 +164,6 @@ def undecided(word: ShellWord, scope: Scope) -> tuple[str, Either] | None:
     return next(iter(found.items())) if len(found) == 1 else None
 
 
-def _common_beginning(arrays: Sequence[Sequence[str | None]]) -> list[str | None]:
-    found = []
-    for values in zip(*arrays, strict=False):
-        if any(value != values[0] for value in values):
-            break
-        found.append(values[0])
-    return found
-
-
-def united(arrays: Sequence[Sequence[str | None]]) -> list[str | None]:
-    """Return the prefix that all have in common, then what follows it in either."""
-    common = _common_beginning(arrays)
-    rest = [item for array in arrays for item in array[len(common) :]]
-    return [
-        *common,
-        *(None if item is None else Element(item, conditional=True) for item in dict.fromkeys(rest)),
-    ]
-
-
 def _split(word: ShellWord, scope: Scope) -> list[str | None]:
     if (
         len(word) == 1
@@ -250,7 +179,7 @@ def _split(word: ShellWord, scope: Scope) -> list[str | None]:
 
     def end_word() -> None:
         nonlocal pattern
-        becomes_files = _GLOB.search(pattern) and (scope.drops_patterns or scope.finds(pattern))
+        becomes_files = _GLOB.search(pattern) and (_drops_patterns(scope) or scope.finds(pattern))
         found.append(None if becomes_files else _single(current))
         current.clear()
         pattern = ""
@@ -286,6 +215,11 @@ def _split(word: ShellWord, scope: Scope) -> list[str | None]:
     if current:
         end_word()
     return found
+
+
+def _drops_patterns(scope: Scope) -> bool:
+    """Return whether a pattern without files may be no word, or an error."""
+    return any(scope.state.option(name) is not False for name in ("nullglob", "failglob"))
 
 
 def _pieces(values: list[str | None], separators: str | None) -> tuple[list[str | None], bool, bool]:
@@ -358,11 +292,11 @@ def _parameter(part: Parameter, scope: Scope) -> list[str | None] | None:
         elif isinstance(value, Unset):
             values = []
         else:
-            values = [value] if value is not None or part.name in scope.variables else [None]
+            values = [value] if value is not None or part.name in scope.state.variables else [None]
             if value is None:
                 return None
         if part.length:
-            return [None if None in values else str(len(values))]
+            return [str(len(values)) if _has_fixed_places(values) else None]
         if (
             part.operator == ":"
             and (sliced := _slice(values, part.argument, scope, part.name in ("@", "*"))) is not None
@@ -382,6 +316,11 @@ def _parameter(part: Parameter, scope: Scope) -> list[str | None] | None:
             return [None]
         return [None if value_or_unset is None else str(len(value_or_unset))]
     return _with_operator(part, value_or_unset, scope)
+
+
+def _has_fixed_places(values: list[str | None]) -> bool:
+    """Return whether each element has its place: an unknown word may become several elements, a conditional element none."""
+    return not any(value is None or (isinstance(value, Element) and value.conditional) for value in values)
 
 
 class _Fields(list[str | None]):
@@ -407,7 +346,7 @@ def _element(part: Parameter, scope: Scope) -> str | Unset | None:
     if isinstance(value, Either):
         return None
     if isinstance(value, list):
-        if index is None or None in value:  # an unknown word may become several elements
+        if index is None or not _has_fixed_places(value):
             return None
         if scope.is_zsh:
             index = index - 1 if index > 0 else index or len(value)
@@ -421,7 +360,7 @@ def _slice(
     """Evaluate `${name[@]:start:count}`. The script's arguments count from one."""
     written = text(argument, scope)
     match = re.fullmatch(r"\s*(\d+)\s*(?::\s*(\d+)\s*)?", written or "")
-    if not match or None in values:
+    if not match or not _has_fixed_places(values):
         return None
     start = int(match[1])
     if arguments:
@@ -456,7 +395,9 @@ def _with_operator(part: Parameter, value: str | Unset | None, scope: Scope) -> 
             return [None]
         default = _default(part, scope)
         if kind == "=":
-            scope.set(part.name, text(part.argument, scope))
+            assigned = text(part.argument, scope)
+            scope.set(part.name, assigned)
+            return [assigned]
         return default
     return [_changed(value if isinstance(value, str) else None, part, scope)]
 

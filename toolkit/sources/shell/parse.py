@@ -36,6 +36,7 @@ _MOST_FAILURES = 20
 _COMPOUND = re.compile(
     r"(?:if|for|while|until|case|select|function|\{|\[\[|!|time)(?=[\s(]|$)|\(|[A-Za-z_][\w.:-]*[ \t]*\([ \t]*\)"
 )
+_COPROCESS = re.compile(r"coproc[ \t]+(?:[A-Za-z_]\w*[ \t]+(?=[({]|(?:if|for|while|until|case)\s))?")
 _END_OF_LINE = re.compile(r"\n")
 _END_OF_COMMAND = re.compile(r"(?<!\\)\n")  # the next line continues after a backslash
 
@@ -108,7 +109,7 @@ class _Parser(WordReader):
                 break
             if self.at < len(self.text) and self.text[self.at] in ";&":
                 if self.peek("&"):
-                    nodes[-1] = Group((nodes[-1],), subshell=True)
+                    nodes[-1] = Group((nodes[-1],), subshell=True, background=True)
                 self.at += 1
             elif self.at < len(self.text) and self.text[self.at] not in "\n)":
                 if self.keyword() in until:
@@ -170,6 +171,9 @@ class _Parser(WordReader):
             self.at += 1
             node = Group(self.commands(frozenset()), subshell=True)
             self.close(")")
+        elif coprocess := _COPROCESS.match(self.text, self.at):
+            self.at = coprocess.end()
+            node = Group((self.command(),), subshell=True, background=True)
         elif compound:
             node = compound()
         elif (match := _FUNCTION.match(self.text, self.at)) is not None:
@@ -207,6 +211,7 @@ class _Parser(WordReader):
             return If(tuple(arms))
 
     def for_command(self) -> Node:
+        line = self.line
         self.at += len(self.keyword())
         self.blanks()
         words: tuple[Written, ...] | None = None
@@ -228,7 +233,7 @@ class _Parser(WordReader):
         self.blanks()
         if self.peek(";"):
             self.at += 1
-        return Loop(self.do_group(), name, words, condition)
+        return Loop(self.do_group(), name, words, condition, line)
 
     def while_command(self) -> Node:
         self.at += len(self.keyword())

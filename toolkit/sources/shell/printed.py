@@ -20,17 +20,16 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
 
     def answer(script: str) -> str | None:
         scope = walk.scope
-        kept = dict(scope.variables), list(scope.unset), list(scope.needed), list(scope.changed)
+        state, kept = scope.state, (list(scope.unset), list(scope.needed), list(scope.changed))
+        scope.state = state.copy()  # it runs in a subshell
         found = of(script)
         walk.substituted.append(script)
-        scope.variables, scope.unset[:], scope.needed[:], scope.changed[:] = (
-            kept  # it runs in a separate shell
-        )
+        scope.state, (scope.unset[:], scope.needed[:], scope.changed[:]) = state, kept
         return found
 
     def of(script: str) -> str | None:
         nodes = parse(script)
-        cwd: str | None = walk.scope.cwd
+        cwd = walk.state.cwd
         if len(nodes) == 1 and isinstance(nodes[0], AndOr):
             first, rest = nodes[0].first, nodes[0].rest
             if len(rest) != 1 or rest[0][0] != "&&" or not isinstance(first, Simple):
@@ -45,7 +44,7 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
         if len(nodes) != 1 or not isinstance(nodes[0], Simple) or nodes[0].assignments:
             return None
         words = [argument.text for argument in walk.arguments(nodes[0].words)]
-        if None in words or not words or words[0] in walk.functions:
+        if None in words or not words or words[0] in walk.state.functions:
             return None
         if nodes[0].written or _ELSEWHERE.search(script):
             return None

@@ -135,6 +135,7 @@ class Loop:
     name: str = ""
     words: tuple[Written, ...] | None = None
     condition: tuple[Node, ...] = ()
+    line: int = 0
 
 
 @dataclass(frozen=True)
@@ -156,10 +157,11 @@ class Function:
 
 @dataclass(frozen=True)
 class Group:
-    """`{ ...; }`, or in a separate shell: `( ... )`, `... &`. `written` are the files that its output goes to."""
+    """`{ ...; }`, or in a subshell: `( ... )`, and in the `background` `... &`. `written` are the files that its output goes to."""
 
     body: tuple[Node, ...]
     subshell: bool = False
+    background: bool = False
     written: tuple[Written, ...] = ()
 
 

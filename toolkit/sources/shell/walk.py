@@ -11,17 +11,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Literal
 
-from verl_doctor.toolkit.sources.shell.agree import agreed, assigned
+from verl_doctor.toolkit.sources.shell.assigned import assigned
 from verl_doctor.toolkit.sources.shell.expand import (
     LONGEST,
-    UNSET,
-    Array,
-    Either,
-    Element,
     Scope,
-    Unset,
-    Value,
     evaluated,
     fields,
     pattern_of,
@@ -29,6 +24,18 @@ from verl_doctor.toolkit.sources.shell.expand import (
     undecided,
 )
 from verl_doctor.toolkit.sources.shell.parse import parse
+from verl_doctor.toolkit.sources.shell.state import (
+    UNSET,
+    Array,
+    Either,
+    Element,
+    Given,
+    Local,
+    ShellState,
+    Unset,
+    Value,
+    agreed,
+)
 from verl_doctor.toolkit.sources.shell.syntax import (
     AndOr,
     Assignment,
@@ -64,7 +71,7 @@ def is_set_by_others(name: str) -> bool:
 
 
 _DEEPEST = 20
-_NOT_THERE = Unset()
+_MOST_ROUNDS = 4
 _EVERY = (Text("@"),)  # the index in `${name[@]}`
 _MOST_COMMANDS = 20_000
 _ANYWHERE = "/"
@@ -96,18 +103,6 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Given:
-    """A variable that is exported, or unset (`removed`). `conditional`: under an undecided condition."""
-
-    name: str
-    value: str | None
-    path: str
-    line: int
-    removed: bool = False
-    conditional: bool = False
-
-
-@dataclass(frozen=True)
 class Lines:
     """A text that a script contains or prints, or that of a file: where its first line is written."""
 
@@ -120,7 +115,8 @@ class Lines:
 class Call:
     """A program that is called: `argv[0]` is its name. `given` are the environment changes made until then.
 
-    `folder` is where it starts, "" where unknown. `written` are the files that its output goes to, `stdin` is what it reads.
+    `folder` is where it starts, "" where unknown. `written` are the files that its output goes to, `stdin` is what it reads,
+    `limits` are the words of each `ulimit` until then.
     """
 
     argv: tuple[Argument, ...]
@@ -129,6 +125,7 @@ class Call:
     folder: str = ""
     written: tuple[str, ...] = ()
     stdin: Lines | None = None
+    limits: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -141,65 +138,69 @@ class Stop:
     whole: bool = True
 
 
+Kind = Literal["loop", "function", "source", "shell"]
+
+
+@dataclass
+class Frame:
+    """A loop, a function, a sourced file or a shell that is being followed. `ends` are the states in which it was left early."""
+
+    kind: Kind
+    ends: list[ShellState] = field(default_factory=list)
+
+
 @dataclass
 class Walk:
     """What was found so far. `load` returns the text of a file, or None when unreadable; `builtins` are the shell's own commands.
 
-    `limits` are the words of each `ulimit` that is certain to run. `is_there` returns whether a path leads to a folder or
-    file; None where that is another machine's. `stops` are what bash refuses for certain; `exits_on_error` is `set -e`,
-    `needs_set` is `set -u`. `tested` counts the enclosing places at which a command's failure is handled.
+    `scope.state` is the state of the shell that is being followed, `frames` what encloses the current command.
+    `is_there` returns whether a path leads to a folder or file; None where that is another machine's. `stops` are what bash
+    refuses for certain. `tested` counts the enclosing places at which a command's failure is handled, `apart_of` the
+    subshells.
 
-    `status` is whether the last command succeeded, None if undetermined. `functions` have several bodies if a condition
-    decides. `ended`: commands after a `return` or `exit` do not run; `exited`: it was `exit`. `made` are the paths that
-    redirections and programs may have created, each with the number of calls until then, `outputs` those of redirections;
-    `creates` yields those of a program, `texts` are what a command has certainly written to a file, each with the length of `made`
-    then, `substituted` are the texts of command substitutions. `piped` is what the next command reads from a pipe. `aliases` are the
-    names that stand for other text. `is_login`: bash has read the user's profile.
+    `made` are the paths that redirections and programs may have created, each with the number of calls until then,
+    `outputs` those of redirections; `creates` yields those of a program, `texts` are what a command has certainly written to
+    a file, each with the length of `made` then, `substituted` are the texts of command substitutions. `piped` is what the
+    next command reads from a pipe. `is_login`: bash has read the user's profile.
     """
 
     scope: Scope
     load: Callable[[str], str | None]
     path: str
     builtins: Mapping[str, Builtin]
-    given: list[Given] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
-    exported: set[str] = field(default_factory=set)
-    limits: list[tuple[str, ...]] = field(default_factory=list)
-    functions: dict[str, tuple[str, tuple[tuple[Node, ...], ...]]] = field(default_factory=dict)
     conditions: int = 0
     depth: int = 0
+    frames: list[Frame] = field(default_factory=list)
     sourcing: list[str] = field(default_factory=list)
     commands: int = 0
-    exports_all: bool = False
-    ended: bool = False
     is_there: Callable[[str], bool] | None = None
     stops: list[Stop] = field(default_factory=list)
-    exits_on_error: bool = False
-    needs_set: bool = False
     tested: int = 0
     apart_of: int = 0
-    status: bool | None = None
-    exited: bool = False
-    last_of_pipe_here: bool = False
-    expands_aliases: bool = False
-    aliases: set[str] = field(default_factory=set)
     is_login: bool = False
-    readonly: set[str] = field(default_factory=set)
-    attributes: dict[str, str] = field(default_factory=dict)
-    locals: list[dict[str, tuple[Value | Unset, bool, int]]] = field(default_factory=list)
     made: list[tuple[int, str]] = field(default_factory=list)
-    outputs: set[str] = field(default_factory=set)
+    outputs: list[str] = field(default_factory=list)
     creates: Callable[[Call], Iterable[str]] = lambda _: ()
     texts: dict[str, tuple[int, Lines]] = field(default_factory=dict)
     substituted: list[str] = field(default_factory=list)
     piped: Lines | None = None
 
+    @property
+    def state(self) -> ShellState:
+        """The state of the shell that is being followed."""
+        return self.scope.state
+
+    @state.setter
+    def state(self, state: ShellState) -> None:
+        self.scope.state = state
+
     def script(self, source: str, line: int = 1) -> None:
         """Follow the text of a script whose first line has this number."""
         self.is_login = self.is_login or _LOGIN.match(source) is not None
         for name in _DESCRIPTOR.findall(source):
-            self.scope.variables.setdefault(name, None)
+            self.state.variables.setdefault(name, None)
         self.nodes(parse(source, line))
 
     def nodes(self, nodes: Iterable[Node]) -> None:
@@ -208,13 +209,15 @@ class Walk:
             self.commands += 1
             if self.commands == _MOST_COMMANDS + 1:
                 self.unread.append(f"{self.path}: after {_MOST_COMMANDS} commands the rest is not followed")
-            if self.ended or self.commands > _MOST_COMMANDS:
+            if self.state.ended or self.commands > _MOST_COMMANDS:
                 return
             self.node(node)
 
     def node(self, node: Node) -> None:
-        """Follow one command."""
-        self.status = None
+        """Follow one command, unless the shell has ended."""
+        if self.state.ended:
+            return
+        self.state.status = None
         if isinstance(node, Simple):
             self.simple(node)
         elif isinstance(node, Unread):
@@ -222,7 +225,8 @@ class Walk:
                 self.stops.append(Stop(self.path, node.line, node.refused, whole=False))
             self.not_followed(node.line, node.why)
         elif isinstance(node, Function):
-            self.functions[node.name] = (self.path, (node.body,))
+            self.state.functions[node.name] = (self.path, (node.body,))
+            self.state.status = True
         elif isinstance(node, Group):
             self.group(node)
         elif isinstance(node, Pipeline):
@@ -236,12 +240,10 @@ class Walk:
         else:
             self.loop(node)
 
-    def forget(self, line: int) -> None:
+    def forget(self) -> None:
         """Make all variables unknown: names that could not be determined were assigned."""
-        for name in self.scope.variables:
-            self.scope.variables[name] = None
-            if name in self.exported:
-                self.export(name, None, line)
+        self.state.variables.update(dict.fromkeys(self.state.variables))
+        self.state.forgotten = True
 
     def not_followed(self, line: int, why: str) -> None:
         """Note what could not be followed."""
@@ -250,54 +252,100 @@ class Walk:
     # Compound commands
 
     def group(self, node: Group) -> None:
-        """Follow `{ ... }` and `( ... )`."""
+        """Follow `{ ... }`, `( ... )` and `... &`."""
         self.writes(node.written)
         if node.subshell:
             self.apart(node.body)
+            if node.background:
+                self.state.status = True
+            self.failed()
         else:
             self.nodes(node.body)
 
     def pipeline(self, node: Pipeline) -> None:
         """Follow `a | b` and `! a`."""
+        *before, last = node.commands
         self.tested += node.negated
-        if len(node.commands) == 1:
-            self.node(node.commands[0])
-        else:
-            *before, last = node.commands
-            printed = None
-            for command in before:
-                self.piped = printed
-                printed = self.output_of(command)
-                self.apart((command,))
+        statuses, printed = [], None
+        for command in before:
             self.piped = printed
-            if self.last_of_pipe_here:
-                self.node(last)
-            else:
-                self.apart((last,))
+            printed = self.output_of(command)
+            self.apart((command,))
+            statuses.append(self.state.status)
+        if before:
+            self.piped = printed
+        here = not before or self.scope.is_zsh or self.state.option("lastpipe")
+        if here is not False:
+            start = self.state.copy()
+            self.node(last)
+            if here is None:
+                self.state = agreed([start, self.state])
+        else:
+            self.apart((last,))
+        if before:
             self.piped = None
         self.tested -= node.negated
-        if node.negated and self.status is not None:
-            self.status = not self.status
+        state = self.state
+        if state.option("pipefail") is None:
+            state.status = None
+        elif state.option("pipefail") and state.status is not False:
+            state.status = False if False in statuses else None if None in statuses else state.status
+        if node.negated and state.status is not None:
+            state.status = not state.status
+        elif before:
+            self.failed()
 
     def apart(self, nodes: tuple[Node, ...]) -> None:
-        """Follow commands in a separate shell: their variables are lost afterwards."""
-        before, exported, cwd = dict(self.scope.variables), set(self.exported), self.scope.cwd
-        options, functions = (self.exits_on_error, self.needs_set), dict(self.functions)
+        """Follow commands in a subshell: only its status is left."""
+        before, self.state = self.state, self.state.copy()
         self.apart_of += 1
-        self.tested += 1
-        self.nodes(nodes)
+        self.until("shell", [nodes])
         self.apart_of -= 1
-        self.tested -= 1
-        (self.exits_on_error, self.needs_set), self.functions = options, functions
-        self.scope.variables, self.exported, self.scope.cwd = before, exported, cwd
-        self.ended = self.exited = False
+        before.status, self.state = self.state.status, before
+
+    def until(self, kind: Kind, bodies: list[tuple[Node, ...]]) -> None:
+        """Follow what `break`, `return` or `exit` may leave early: its end has the states of all ways out."""
+        self.frames.append(Frame(kind))
+        self.one_of(bodies)
+        ends = self.frames.pop().ends
+        if not self.state.ended:
+            ends.append(self.state)
+        if kind == "function" and self.exits_on_error:  # bash does not return from a call that fails
+            ends = [end for end in ends if end.status is not False] or ends
+        if ends:
+            self.state = agreed(ends)
+
+    def leave(self, kind: Kind) -> None:
+        """End the enclosing loops, the function or sourced file, or the shell, where the current state counts again."""
+        ends = {"shell", "function", "source"} if kind == "function" else {"shell"}
+        if kind == "loop":
+            frames = list(itertools.takewhile(lambda frame: frame.kind == "loop", reversed(self.frames)))
+        else:
+            frames = [frame for frame in self.frames if frame.kind in ends][-1:]
+        for frame in frames:
+            frame.ends.append(self.state.copy())
+        self.state.ended = kind == "shell" or bool(frames)
+
+    def is_within(self, *kinds: Kind) -> bool:
+        """Return whether a function, a sourced file or the like is being followed."""
+        return any(frame.kind in kinds for frame in self.frames)
+
+    @property
+    def exits_on_error(self) -> bool:
+        """Whether the shell ends at a command that fails here."""
+        return self.state.option("errexit") is True and not self.tested
+
+    def failed(self) -> None:
+        """End the shell if the last command fails and `set -e` is in force."""
+        if self.state.status is False and self.exits_on_error:
+            self.leave("shell")
 
     def and_or(self, node: AndOr) -> None:
         """Follow `a && b || c`."""
         before = len(self.stops)
         self.tested += 1
         self.node(node.first)
-        succeeds, likely = self.status, _succeeds_mostly(node.first)
+        succeeds, likely = self.state.status, _succeeds_mostly(node.first)
         if len(self.stops) > before and not self.stops[-1].whole:
             succeeds = False
         for place, (sign, command) in enumerate(node.rest, 1):
@@ -305,14 +353,14 @@ class Walk:
             if succeeds is not None:
                 if succeeds == (sign == "&&"):
                     self.node(command)
-                    succeeds, likely = self.status, _succeeds_mostly(command)
+                    succeeds, likely = self.state.status, _succeeds_mostly(command)
             elif likely and sign == "&&":
                 self.node(command)
                 likely = _succeeds_mostly(command)
             else:
                 self.branches([(command,), ()])
                 likely = False
-        self.status = succeeds
+        self.state.status = succeeds
 
     def if_command(self, node: If) -> None:
         """Follow the arm that is taken, or all that may be."""
@@ -321,14 +369,14 @@ class Walk:
             self.tested += 1
             self.nodes(condition)
             self.tested -= 1
-            succeeds = self.status if condition else True  # `else` has none
+            succeeds = self.state.status if condition else True  # `else` has none
             if succeeds is not False:
                 bodies.append(body)
             if succeeds:
                 break
         else:
             bodies.append(())
-        self.status = None
+        self.state.status = True
         self.one_of(bodies)
 
     def case_command(self, node: Case) -> None:
@@ -350,6 +398,7 @@ class Walk:
                 break
         else:
             bodies.append(())
+        self.state.status = True
         self.one_of(bodies)
 
     def one_of(self, bodies: list[tuple[Node, ...]]) -> None:
@@ -361,78 +410,55 @@ class Walk:
 
     def branches(self, bodies: list[tuple[Node, ...]]) -> None:
         """Follow each as if it were the only one; keep what all agree on."""
-        before, cwd = dict(self.scope.variables), self.scope.cwd
-        ends, folders = [], set[str]()
-        exported, defined, functions = set(self.exported), self.functions, []
-        exited = True
+        before, ends = self.state, []
         self.conditions += 1
         for body in bodies:
-            self.scope.variables, self.ended, self.scope.cwd = dict(before), False, cwd
-            self.exited, self.functions = False, dict(defined)
-            arguments = list(self.scope.arguments)
+            self.state = before.copy()
             self.nodes(body)
-            if self.scope.arguments != arguments:
-                self.scope.arguments = [None] * len(arguments)
-            if not self.ended:  # after `exit` variables no longer matter
-                ends.append(self.scope.variables)
-                folders.add(self.scope.cwd)
-                functions.append(self.functions)
-            exported |= self.exported
-            exited &= self.exited
+            if not self.state.ended:  # what an end leaves behind is kept by its frame
+                ends.append(self.state)
         self.conditions -= 1
-        self.exported, self.ended, self.exited = exported, not ends, exited and not ends
-        self.functions = _united(functions)
-        self.status = None
-        self.scope.variables = agreed(ends) if ends else before
-        self.scope.cwd = folders.pop() if len(folders) == 1 else "" if folders else cwd
+        self.state = agreed(ends) if ends else before
+        self.state.ended = not ends
 
     def loop(self, node: Loop) -> None:
-        """Follow the body once; what it assigns becomes unknown."""
-        before, cwd = dict(self.scope.variables), self.scope.cwd
+        """Follow the body once; what changes in any round is unknown."""
         values = [None] if node.words is None else self.expanded(node.words)
+        self.state.status = True
+        if node.name and not values:
+            return
         self.tested += 1
         self.nodes(node.condition)
         self.tested -= 1
-        for name in assigned(node.body) | self.changed_by(node.body):
-            self.scope.variables[name] = None
-        if node.name:
-            self.scope.variables[node.name] = values[0] if len(values) == 1 else None
+        start = self.state.copy()
+        for name in assigned((*node.condition, *node.body)):
+            start.variables[start.resolved(name) or name] = None
+        before, self.state = self.state, start
         self.conditions += 1
-        self.nodes(node.body)
+        if node.name:
+            self.store(node.name, values[0] if len(values) == 1 else None, node.line)
+        for _ in range(_MOST_ROUNDS):
+            wider = start.widened(self.trial((*node.body, *node.condition), start))
+            if wider == start:
+                break
+            start = wider
+        self.state = start
+        self.until("loop", [node.body])
         self.conditions -= 1
-        self.ended = self.exited = False
-        self.status = None
-        self.scope.variables = agreed([before, self.scope.variables])
-        self.scope.cwd = cwd if self.scope.cwd == cwd else ""
+        self.state = before if self.state.ended else agreed([before, self.state])
+        self.state.status = None
 
-    def changed_by(self, nodes: tuple[Node, ...]) -> set[str]:
-        """Return the names whose values differ after these commands: functions, `read` and arithmetic assign, too."""
-        before = self.scope
-        trial = replace(
-            self,
-            scope=replace(before, variables=dict(before.variables), unset=[], needed=[], changed=[]),
-            exported=set(self.exported),
-            functions=dict(self.functions),
-            locals=[dict(names) for names in self.locals],
-            readonly=set(self.readonly),
-            attributes=dict(self.attributes),
-            given=list(self.given),
-            calls=list(self.calls),
-            unread=list(self.unread),
-            limits=list(self.limits),
-            stops=list(self.stops),
-            made=list(self.made),
-        )
-        trial.conditions += 1
-        trial.nodes(nodes)
-        self.commands = trial.commands
-        after = trial.scope.variables
-        return {
-            name
-            for name in after
-            if name not in before.variables or after[name] is not before.variables[name]
-            if after[name] != before.variables.get(name, before.environ.get(name, UNSET))
-        }
+    def trial(self, nodes: tuple[Node, ...], start: ShellState) -> ShellState:
+        """Return the state after commands that are followed once more later."""
+        lists: list[list[Any]] = [self.calls, self.unread, self.stops, self.made, self.outputs]
+        lists += [frame.ends for frame in self.frames]
+        lengths = [len(entries) for entries in lists]
+        before, self.state = self.state, start.copy()
+        self.until("loop", [nodes])
+        end, self.state = self.state, before
+        for entries, length in zip(lists, lengths, strict=True):
+            del entries[length:]
+        return start if end.ended else end
 
     # Simple commands
 
@@ -442,14 +468,15 @@ class Walk:
         self.scope.needed.clear()
         self._simple(node)
         for name in self.scope.changed:
-            if name in self.exported or name in self.scope.environ:
-                self.export(name, self.scope.get(name), node.line)
+            if not isinstance(value := self.state.value(name), Unset):
+                self.store(name, value, node.line)
         self.scope.changed.clear()
+        self.failed()
 
     def unbound(self, line: int, argv: Sequence[Argument] = ()) -> None:
         """Note a variable that bash requires and that is unset. In a pipe only that part ends."""
         starts = any(argument.text == "-m" for argument in argv)
-        required = [(name, "unbound variable") for name in self.scope.unset if self.needs_set]
+        required = [(name, "unbound variable") for name in self.scope.unset if self.state.option("nounset")]
         for name, message in (*required, *self.scope.needed):
             certain = not (
                 self.conditions or self.unread or is_set_by_others(name) or self.may_have_called_functions()
@@ -462,13 +489,13 @@ class Walk:
     def missing(self, line: int, message: str) -> None:
         """Note a command that certainly fails: it ends the script under `set -e`, else its list."""
         if not self.conditions and self.is_there is not None and not self.may_have_called_functions():
-            whole = self.exits_on_error and not self.tested
-            if whole or self.tested:
+            whole = self.exits_on_error and not self.apart_of
+            if whole or self.tested or self.apart_of:
                 self.stops.append(Stop(self.path, line, message, whole))
 
     def may_have_called_functions(self) -> bool:
         """Return whether a command so far may be a function of the user's shell, which may set any variable (`module load`)."""
-        folders = self.scope.environ.get("PATH", "").split(os.pathsep)
+        folders = self.state.environ.get("PATH", "").split(os.pathsep)
 
         def is_program(name: str | None) -> bool:
             if name is None or name in _FUNCTIONS:
@@ -506,14 +533,14 @@ class Walk:
         """Note the files that output goes to, and the text if all of it is known and certain."""
         for target in self.expanded(targets):
             if target is None or not target.startswith("/dev/"):
-                known = target is not None and self.scope.cwd
-                path = os.path.normpath(Path(self.scope.cwd, target or "")) if known else _ANYWHERE
+                known = target is not None and self.state.cwd
+                path = os.path.normpath(Path(self.state.cwd, target or "")) if known else _ANYWHERE
                 self.made.append((len(self.calls), path))
                 if printed is None or self.conditions:
                     self.texts.pop(path, None)
                 else:
                     self.texts[path] = (len(self.made), printed)
-                self.outputs.add(path)
+                self.outputs.append(path)
 
     def text_at(self, path: str, before: Call) -> Lines | None:
         """Return the text of a file at a call, None if it is unknown: the one that a command has written, or that on the disk."""
@@ -536,7 +563,7 @@ class Walk:
 
     def file(self, name: str) -> Lines | None:
         """Return the text of a file; None if it is unknown or may have been written by the script."""
-        path = os.path.normpath(Path(self.scope.cwd, name)) if self.scope.cwd else ""
+        path = os.path.normpath(Path(self.state.cwd, name)) if self.state.cwd else ""
         source = self.load(path) if path and not self.may_have_made(path) else None
         return None if source is None else Lines(source, path)
 
@@ -546,7 +573,7 @@ class Walk:
             return None
         words = [argument.text for argument in self.arguments(node.words)]
         name, *rest = [word or "" for word in words]
-        if None in words or name in self.functions or any(word.startswith("-") for word in rest):
+        if None in words or name in self.state.functions or any(word.startswith("-") for word in rest):
             return None
         if name == "cat" and len(rest) < 2:
             return self.file(rest[0]) if rest else self.read_by(node)
@@ -557,17 +584,19 @@ class Walk:
         return None
 
     def _simple(self, node: Simple) -> None:
-        words = node.words
+        words, state = node.words, self.state
         if not words:
-            for assignment in node.assignments:
-                self.assign(assignment, exports=self.exports_all)
-            self.unbound(node.line)
             substitutes = any(isinstance(part, Substitution) for part in below(node.assignments))
-            self.status = None if substitutes else True
+            state.status = None if substitutes or node.written else True
+            for assignment in node.assignments:
+                self.store(assignment.name, self.value_of(assignment), assignment.line)
+                if state.status is False:  # a readonly variable: bash omits the rest
+                    break
+            self.unbound(node.line)
             self.writes(node.written)
             return
         if is_test(node):
-            self.status = holds(node, self.scope)
+            state.status = holds(node, self.scope)
             self.unbound(node.line)
             return
         argv = self.arguments(words)
@@ -575,35 +604,27 @@ class Walk:
             node, argv = replace(node, words=words[1:]), argv[1:]
         self.unbound(node.line, argv)
         for_this: list[Given] = []
-        variables, start = self.scope.variables, len(self.given)
+        variables = state.variables
         if node.assignments:
-            self.scope.variables = dict(variables)  # each sees those before it
+            state.variables = dict(variables)  # each sees those before it
         for assignment in node.assignments:
-            value = self.value_of(assignment)
-            self.scope.variables[assignment.name] = value
-            for_this.append(
-                Given(
-                    assignment.name,
-                    value if isinstance(value, str) else None,
-                    self.path,
-                    assignment.line,
-                    conditional=self.conditions > 0,
-                )
-            )
+            letters = state.attributes.get(assignment.name, "")
+            if letters and "r" in letters:
+                continue
+            value = None if letters is None else self.value_of(assignment)
+            state.variables[assignment.name] = value
+            for_this.append(self.entry(assignment.name, value, assignment.line))
         name = argv[0].text if argv else ""
-        if name in self.aliases:
+        if name in state.aliases:
             self.not_followed(node.line, f"`{name}` is an alias")
             return
         if for_this and name in ("eval", "source", "."):
-            self.given += for_this
-            self.builtins[name](self, node, argv)
-            self.given[start:] = [entry for entry in self.given[start:] if entry not in for_this]
-            for entry in for_this:
-                self.scope.variables[entry.name] = variables.get(entry.name, UNSET)
+            state.variables = variables
+            self.with_own(for_this, lambda: self.builtins[name](self, node, argv))
             return
-        self.scope.variables = variables
+        state.variables = variables
         is_name = isinstance(words[0], Written) and words[0] is node.words[0]
-        if name in self.functions and is_name and self.depth < _DEEPEST:
+        if name in state.functions and is_name and self.depth < _DEEPEST:
             self.writes(node.written)
             self.function(name, argv, for_this)
             return
@@ -613,16 +634,36 @@ class Walk:
             builtin(self, node, argv)
         elif argv:
             written = tuple(filter(None, self.expanded(node.written)))
-            given = (*self.given, *for_this)
-            call = Call(tuple(argv), given, self.conditions > 0, self.scope.cwd, written, self.read_by(node))
+            given = (*self.environment(), *for_this)
+            call = Call(
+                tuple(argv),
+                given,
+                self.conditions > 0,
+                state.cwd,
+                written,
+                self.read_by(node),
+                tuple(state.limits),
+            )
             printed = self.printed_by(node)
             self.calls.append(call)
             self.made += [(len(self.calls), path) for path in self.creates(call)]
             self.writes(node.written, printed)
             if name in ("pushd", "popd"):
-                self.scope.cwd = ""
+                state.cwd = ""
             if name == "exec" and len(argv) > 1:
-                self.ended = self.exited = True
+                self.leave("shell")
+
+    def environment(self) -> tuple[Given, ...]:
+        """Return the changes to the environment. A variable whose value changed since it was exported has its present one."""
+        last = {entry.name: entry for entry in self.state.given}
+        changed = [
+            replace(entry, value=value if isinstance(value, str) else None)
+            for name, entry in last.items()
+            if not (entry.removed or entry.conditional) and entry.value is not None
+            if self.state.exports(name) and not isinstance(value := self.state.value(name), (Either, Unset))
+            if value != entry.value
+        ]
+        return (*self.state.given, *changed)
 
     def printed_by(self, node: Simple) -> Lines | None:
         """Return what a command writes to its only file, as the whole text of that."""
@@ -682,6 +723,11 @@ class Walk:
     def value_of(self, assignment: Assignment) -> Value:
         """Return the value of a variable after an assignment."""
         before = self.scope.get(assignment.name)
+        sums = "i" in (self.state.attributes.get(self.state.resolved(assignment.name) or "") or "")
+        if sums and assignment.append and assignment.items is None and assignment.index is None:
+            value = self.text_of(assignment)
+            old = "0" if isinstance(before, Unset) else before
+            return f"({old}) + ({value})" if isinstance(old, str) and isinstance(value, str) else None
         if assignment.items is not None:
             items = self.array(assignment.items)
             if any(item.raw.startswith("[") for item in assignment.items):
@@ -716,36 +762,43 @@ class Walk:
         if choice is None:
             return text(assignment.value, self.scope)
         name, either = choice
-        before = dict(self.scope.variables)
+        before = self.state
         texts = []
         for possible in either.texts:
-            self.scope.variables[name] = possible
+            self.state = before.copy()
+            self.state.variables[self.state.resolved(name) or name] = possible
             texts.append(text(assignment.value, self.scope))
-        self.scope.variables = before
+        self.state = before
         known = tuple(dict.fromkeys(found for found in texts if found is not None))
         return Either(known) if None not in texts else None
 
-    def assign(self, assignment: Assignment, *, exports: bool = False) -> None:
-        """Assign a variable, and pass it on to programs where it is exported."""
-        self.store(assignment.name, self.value_of(assignment), assignment.line, exports=exports)
-
     def store(self, name: str, value: Value, line: int, *, exports: bool = False) -> None:
         """Give a variable a value, and pass it on to programs where it is exported."""
-        if name in self.readonly:
+        target = self.state.resolved(name)
+        if target is None:
+            self.forget()
             return
-        value = self.with_attributes(name, value)
+        letters = self.state.attributes.get(target, "")
+        if letters and "r" in letters:
+            self.state.status = False
+            if exports:
+                self.export(target, self.state.value(target), line)
+            return
+        value = self.with_attributes(letters, value)
         if isinstance(value, (str, list)) and len(value) > LONGEST:
             value = None
-        known = name in self.exported or (name in self.scope.environ and name not in self.scope.variables)
-        self.scope.variables[name] = value
-        if exports or known:
-            self.export(name, value, line)
+        all_exported = self.state.option("allexport")
+        exported = exports or all_exported or self.state.exports(target)
+        self.state.variables[target] = value
+        if exported or exported is None or all_exported is None:
+            self.export(target, value, line, certain=exported is True)
 
-    def with_attributes(self, name: str, value: Value) -> Value:
-        """Return the value that a variable gets which was declared with `-i`, `-l` or `-u`."""
-        letters = self.attributes.get(name, "")
-        if not letters or not isinstance(value, str):
-            return value if not letters or value is None else None
+    def with_attributes(self, letters: str | None, value: Value) -> Value:
+        """Return the value that a variable gets which was declared with `-i`, `-l` or `-u`; None if that is undecided."""
+        if letters == "":
+            return value
+        if letters is None or not isinstance(value, str):
+            return None
         if "i" in letters:
             number = evaluated((Text(value),), self.scope)
             return None if number is None else str(number)
@@ -753,67 +806,87 @@ class Walk:
 
     def localise(self, name: str) -> None:
         """Make a variable local to the function that is being followed."""
-        if name not in self.locals[-1]:
-            value = self.scope.variables.get(name, _NOT_THERE)
-            self.locals[-1][name] = (value, name in self.exported, self.conditions)
-            self.scope.variables[name] = UNSET
+        state = self.state
+        if name not in state.locals[-1]:
+            hidden = Local(state.stored(name), state.exports(name), state.attributes.get(name, ""))
+            state.locals[-1] = {**state.locals[-1], name: hidden}
+            state.variables[name] = UNSET
 
-    def export(self, name: str, value: Value | Unset, line: int) -> None:
+    def export(self, name: str, value: Value | Unset, line: int, *, certain: bool = True) -> None:
         """Pass a variable on to the programs that follow."""
-        self.exported.add(name)
+        target = self.state.resolved(name) or name
+        self.state.exported[target] = True if certain else None
         if not isinstance(value, Unset):
-            self.given.append(
-                Given(
-                    name,
-                    value if isinstance(value, str) else None,
-                    self.path,
-                    line,
-                    conditional=self.conditions > 0,
-                )
-            )
+            entry = self.entry(target, value, line)
+            self.state.given.append(entry if certain else replace(entry, conditional=True))
+
+    def unset(self, name: str, line: int) -> None:
+        """Remove a variable."""
+        self.state.variables[name] = UNSET
+        self.unexport(name, line)
+
+    def unexport(self, name: str, line: int) -> None:
+        """Pass a variable on no longer."""
+        self.state.exported[name] = False
+        self.state.given.append(replace(self.entry(name, None, line), removed=True))
+
+    def entry(self, name: str, value: Value | Unset, line: int) -> Given:
+        """Return a change to the environment."""
+        known = value if isinstance(value, str) else None
+        return Given(name, known, self.path, line, conditional=self.conditions > 0)
 
     def function(self, name: str | None, argv: list[Argument], given: Sequence[Given] = ()) -> None:
         """Follow a function at its call. `given` are the variables set for it alone."""
-        path, bodies = self.functions[name or ""]
-        before, here = self.scope.arguments, self.path
+        here, before = self.path, self.state.arguments
+        self.path, bodies = self.state.functions[name or ""]
+        self.state.arguments = passed(argv[1:])
         self.piped = None
-        start = len(self.given)
-        self.locals.append({})
-        for variable in given:
-            self.localise(variable.name)
-            self.scope.variables[variable.name] = variable.value
-            self.given.append(variable)
-        self.scope.arguments = passed(argv[1:])
-        self.path = path
         self.depth += 1
-        self.one_of(list(bodies))
+        self.with_own(given, lambda: self.until("function", list(bodies)))
         self.depth -= 1
-        self.scope.arguments, self.path, self.ended = before, here, self.exited
-        names = self.locals.pop()
-        for local, (value, exported, conditions) in names.items():
-            changed = self.scope.variables.pop(local, UNSET)
-            if value is not _NOT_THERE:
-                self.scope.variables[local] = value
-            if conditions > self.conditions and changed != value:  # it was local under a condition
-                self.scope.variables[local] = None
-            if not exported:
-                self.exported.discard(local)
-        self.given[start:] = [variable for variable in self.given[start:] if variable.name not in names]
+        self.path, self.state.arguments = here, before
+
+    def with_own(self, given: Sequence[Given], follow: Callable[[], None]) -> None:
+        """Follow commands with variables of their own: the given ones, and those that a function makes local."""
+        state, start = self.state, len(self.state.given)
+        state.locals.append({})
+        for entry in given:
+            self.localise(entry.name)
+            state.variables[entry.name], state.exported[entry.name] = entry.value, True
+            state.given.append(entry)
+        follow()
+        state = self.state
+        own = [entry for entry in state.given[start:] if entry.name in {entry.name for entry in given}]
+        names = state.locals.pop()
+        for name, hidden in names.items():
+            state.variables[name] = hidden.value
+            state.exported[name] = hidden.exported
+            state.attributes[name] = hidden.attributes
+        state.given[start:] = [entry for entry in state.given[start:] if entry.name not in names]
+        for entry in own[
+            len(given) :
+        ]:  # releases of bash differ in whether what exports it counts afterwards
+            state.variables[entry.name] = state.exported[entry.name] = None
+            state.given.append(replace(entry, value=None, removed=False, conditional=True))
 
     def inner(self, source: str, path: str, arguments: list[str | None] | None) -> None:
         """Follow another text in this shell: a sourced file, an evaluated string."""
         if self.depth >= _DEEPEST:
             return
-        before, here = self.scope.arguments, self.path
+        before, here = self.state.arguments, self.path
         if arguments:
-            self.scope.arguments = arguments
+            self.state.arguments = arguments
         self.path = path
         self.depth += 1
-        self.nodes(parse(source))
+        nodes = parse(source)
+        if arguments is None:
+            self.nodes(nodes)
+        else:
+            self.until("source", [nodes])
         self.depth -= 1
         if arguments:
-            self.scope.arguments = before
-        self.path, self.ended = here, self.exited or (arguments is None and self.ended)
+            self.state.arguments = before
+        self.path = here
 
 
 def passed(words: Iterable[Argument]) -> list[str | None]:
@@ -837,18 +910,6 @@ def _succeeds_mostly(node: Node) -> bool:
         return not (isinstance(node, Pipeline) and node.negated)
     name = node.words[0] if node.words else None
     return not is_test(node) and not (isinstance(name, Written) and name.raw in _ANSWERS)
-
-
-def _united(
-    functions: list[dict[str, tuple[str, tuple[tuple[Node, ...], ...]]]],
-) -> dict[str, tuple[str, tuple[tuple[Node, ...], ...]]]:
-    """Return the functions that are defined in any branch, each with all its bodies."""
-    found: dict[str, tuple[str, tuple[tuple[Node, ...], ...]]] = {}
-    for defined in functions:
-        for name, (path, bodies) in defined.items():
-            before = found.get(name, (path, ()))[1]
-            found[name] = path, tuple(dict.fromkeys((*before, *bodies)))
-    return found
 
 
 def _leads_to(made: str, path: str) -> bool:
