@@ -93,7 +93,7 @@ def exit_code(steps: Sequence[Step], unexamined: str = "") -> ExitCode:
 
 
 _MARKS: Mapping[State, str] = {"done": "x", "failed": "!", "open": " ", "unknown": "?"}
-_WORDS: Mapping[State, str] = {"done": "done", "failed": "FAILED", "open": "open", "unknown": "not known"}
+_WORDS: Mapping[State, str] = {"done": "done", "failed": "FAILED", "open": "to do", "unknown": "not known"}
 _STYLES: Mapping[State, str] = {"done": "green", "failed": "bold red", "open": "yellow", "unknown": "yellow"}
 _BLANK = " " * 4
 
@@ -110,7 +110,11 @@ class Checklist:
 def headline(these: Checklist) -> str:
     """Return how far the move has come."""
     finished = sum(step.state == "done" for step in these.steps)
-    since = f", compared with {these.old}" if these.old else ", without an old cluster to compare with"
+    since = (
+        f", compared with {these.old}"
+        if these.old
+        else "; no snapshot of an old cluster to compare with (--from)"
+    )
     return f"{finished} of {counted(len(these.steps), 'step')} done{since}"
 
 
