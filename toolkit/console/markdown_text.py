@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 from verl_doctor.toolkit.text import harmless
 
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
+# An underscore between letters or digits, and ">=", mean nothing to Markdown.
+_SPECIAL = re.compile(r"([\\`*\[\]<|#~&]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])|>(?!=))")
 _WORD = re.compile(r"\S+")
 _LIVE = re.compile(
     r"@|#\d|\bGH-\d|://|www\.|\$|(?<![0-9a-z])(?=[0-9]*[a-f])(?=[a-f]*[0-9])[0-9a-f]{7,40}(?![0-9a-z])",

@@ -245,3 +245,16 @@ def test_every_phase_has_a_text_and_is_in_the_schema_in_order() -> None:
     assert schema["$defs"]["PathDocument"]["properties"]["phase"]["enum"] == [*PHASES, None]
     words = [stopped_by(replace(finding(), stops=("job",), phase=phase)) for phase in PHASES]
     assert len(set(words)) == len(PHASES)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("actor_rollout_ref.rollout.mode", "actor_rollout_ref.rollout.mode"),
+        ("torch>=2.6", "torch>=2.6"),
+        ("_quoted_ __path__", "\\_quoted\\_ \\_\\_path\\_\\_"),
+        ("> quoted", "\\> quoted"),
+    ],
+)
+def test_only_characters_that_markdown_interprets_are_escaped(said: str, shown: str) -> None:
+    assert markdown_text.escaped(said) == shown
