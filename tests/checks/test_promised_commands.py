@@ -16,7 +16,7 @@ KNOWN = registry.load()
 _COMMAND = re.compile(r"verl-doctor ([a-z]+(?: [a-z]+)?)")
 
 
-def said(check: Check) -> str:
+def documentation_of(check: Check) -> str:
     """The documentation's code, and the remedies of all examples."""
     findings = [
         finding for example in check.examples for finding in run_check(check, *example.facts).findings
@@ -27,7 +27,7 @@ def said(check: Check) -> str:
 
 def test_every_command_named_by_a_rule_exists() -> None:
     for check in KNOWN.checks:
-        for words in _COMMAND.findall(said(check)):
+        for words in _COMMAND.findall(documentation_of(check)):
             command: click.Command = cli
             for word in words.split():
                 if isinstance(command, click.Group):

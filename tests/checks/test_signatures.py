@@ -212,26 +212,26 @@ HARMLESS = {
 }
 
 
-@pytest.mark.parametrize("said", HARMLESS.values(), ids=HARMLESS)
-def test_message_of_healthy_runs_is_never_the_cause(said: str) -> None:
+@pytest.mark.parametrize("message", HARMLESS.values(), ids=HARMLESS)
+def test_message_of_healthy_runs_is_never_the_cause(message: str) -> None:
     for behind in (
         "",
         DRIVER_SAW_IT,
         traceback("JudgeError: no", place="/home/u/r.py"),
         traceback("KeyboardInterrupt"),
     ):
-        assert named(judged(f"{said}\n{behind}")) == ()
+        assert named(judged(f"{message}\n{behind}")) == ()
 
 
 @pytest.mark.parametrize("log", ORDINARY.values(), ids=ORDINARY)
 def test_ordinary_fault_has_no_environment_cause(log: str) -> None:
-    for said in (
+    for message in (
         log,
         told_by(log),
         told_by(log, RAY),
         told_by(log, RANK, after=OTHERS_WAITED + DRIVER_SAW_IT),
     ):
-        assert named(judged(said)) == ()
+        assert named(judged(message)) == ()
 
 
 def test_warning_before_an_ordinary_fault_is_not_its_cause() -> None:

@@ -55,8 +55,8 @@ def test_silent_interpreter_is_a_finding(tmp_path: Path, name: str) -> None:
     done = doctor("check", "--python", python, "--format", "json", cwd=tmp_path, PIDS=str(tmp_path / "pids"))
     ended_cleanly(tmp_path)
     assert done.returncode == 1, done.stderr
-    said = {result["code"]: result for result in json.loads(done.stdout)["results"]}
-    (finding,) = said["PY100"]["findings"]
+    results = {result["code"]: result for result in json.loads(done.stdout)["results"]}
+    (finding,) = results["PY100"]["findings"]
     expected = "MB of output" if name == "floods" else "did not respond within"
     assert expected in finding["evidence"]["found"] + finding["message"]
     assert len(done.stdout) < 1_000_000
@@ -67,9 +67,9 @@ def test_silent_program_does_not_end_the_run(tmp_path: Path, name: str) -> None:
     """bash, which is asked why it cannot parse a launch script."""
     program = planted(tmp_path, "bash", BAD[name])
     (tmp_path / "run.sh").write_text("if true; then\npython -m verl.trainer.main_ppo\n")
-    asked = ("check", "run.sh", "--format", "json")
+    arguments = ("check", "run.sh", "--format", "json")
     path = f"{program.parent}:{os.environ['PATH']}"
-    done = doctor(*asked, cwd=tmp_path, PIDS=str(tmp_path / "pids"), PATH=path)
+    done = doctor(*arguments, cwd=tmp_path, PIDS=str(tmp_path / "pids"), PATH=path)
     ended_cleanly(tmp_path)
     assert done.returncode in {0, 1, 3}, done.stderr
     assert "Traceback" not in done.stderr

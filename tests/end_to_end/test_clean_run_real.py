@@ -99,8 +99,8 @@ def test_leftovers_of_an_ended_job(ending, folder, terminal):
             others.rmdir()
             stranger.communicate()
             Path("/dev/shm", segment).unlink(missing_ok=True)
-    told = (folder / "stderr").read_text()
-    assert (returned, output) == (code, ""), told
+    errors = (folder / "stderr").read_text()
+    assert (returned, output) == (code, ""), errors
     assert (report["run"]["exit_code"], report["run"]["signal"]) == (code, by)
     left = {entry["name"]: entry for entry in (*report["leftovers"], *report["kept"])}
     (session,) = (folder / "ray").glob("session_2*")

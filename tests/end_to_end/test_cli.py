@@ -119,7 +119,7 @@ def test_every_command_has_help(here: Doctor, tmp_path: Path, command: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "output"),
     [
         (["chekc"], "No such command"),
         (["check", "--pyton", "x"], "No such option"),
@@ -155,7 +155,7 @@ def test_every_command_has_help(here: Doctor, tmp_path: Path, command: str) -> N
     ],
 )
 def test_wrong_input_gets_one_sentence_and_exit_code_2(
-    here: Doctor, tmp_path: Path, arguments: list[str], said: str
+    here: Doctor, tmp_path: Path, arguments: list[str], output: str
 ) -> None:
     (tmp_path / "broken.json").write_bytes(b"\xff\x00{")
     (tmp_path / "verl.whl").touch()
@@ -165,7 +165,7 @@ def test_wrong_input_gets_one_sentence_and_exit_code_2(
     )
     done = here(*arguments, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
-    assert said in done.stderr
+    assert output in done.stderr
     sentences = [line for line in done.stderr.splitlines() if not line.startswith("verl-doctor 0")]
     assert len(sentences) == 1, done.stderr
     assert "Traceback" not in done.stderr
@@ -188,8 +188,8 @@ def test_configuration_that_is_not_a_file_is_named(here: Doctor, tmp_path: Path)
 def test_missing_active_environment_is_reported(here: Doctor, tmp_path: Path) -> None:
     done = here("check", "--select", "PY100", cwd=tmp_path, VIRTUAL_ENV="/nowhere")
     assert "VIRTUAL_ENV=/nowhere is set, but /nowhere/bin/python" in done.stderr
-    said = here("check", "--select", "PY100", "--format", "json", cwd=tmp_path, VIRTUAL_ENV="/nowhere")
-    assert "VIRTUAL_ENV=/nowhere" in json.loads(said.stdout)["target"]["passed_over"]
+    output = here("check", "--select", "PY100", "--format", "json", cwd=tmp_path, VIRTUAL_ENV="/nowhere")
+    assert "VIRTUAL_ENV=/nowhere" in json.loads(output.stdout)["target"]["passed_over"]
 
 
 def test_interpreter_can_be_named_as_on_path(here: Doctor, tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_closed_pipe_gives_no_traceback(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_result_that_nobody_reads_is_not_a_finding(tmp_path: Path) -> None:
+def test_closed_pipe_exits_as_with_sigpipe(tmp_path: Path) -> None:
     (tmp_path / "run.log").write_text(
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
     )

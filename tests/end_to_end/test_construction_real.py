@@ -208,8 +208,8 @@ def checked(folder: Path, *more: str) -> dict[str, Any]:
     done = subprocess.run(
         command, cwd=folder, env=environ, stdout=subprocess.PIPE, text=True, check=False, timeout=600
     )
-    said: dict[str, Any] = json.loads(done.stdout)
-    return said
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
 
 
 def test_failing_reward_stops_the_job_at_the_line_of_the_script(tmp_path: Path, tiny: Tiny) -> None:
@@ -218,8 +218,8 @@ def test_failing_reward_stops_the_job_at_the_line_of_the_script(tmp_path: Path, 
     (tmp_path / "mine.py").write_text(case.files["mine.py"])
     script_of(case, tiny, tmp_path)
     before = sorted(path.name for path in tmp_path.iterdir())
-    said = checked(tmp_path, "--select", "BUILD")
-    found = {result["code"]: result for result in said["results"] if result["findings"]}
+    report = checked(tmp_path, "--select", "BUILD")
+    found = {result["code"]: result for result in report["results"] if result["findings"]}
     assert sorted(found) == ["BUILD107", "BUILD120", "BUILD132"]
     (finding,) = found["BUILD107"]["findings"]
     assert (finding["phase"], finding["stops"]) == ("first batch", ["every job"])

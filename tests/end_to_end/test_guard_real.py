@@ -68,13 +68,13 @@ def test_reinstallation_is_stopped_repaired_and_undone(env: Path, tmp_path: Path
     pip(env, "--force-reinstall", wheel("verl", "0.6.1"))
     original = server.read_bytes()
     assert original != repaired
-    code, out, said = run()
-    assert (code, out, len(said.splitlines())) == (1, "", 1)
-    assert "VLLM101" in said
+    code, out, errors = run()
+    assert (code, out, len(errors.splitlines())) == (1, "", 1)
+    assert "VLLM101" in errors
     assert server.read_bytes() == original
-    code, out, said = run("--apply")
-    assert (code, out, len(said.splitlines())) == (0, "the job\n", 1)
-    assert f"restored {server}" in said
+    code, out, errors = run("--apply")
+    assert (code, out, len(errors.splitlines())) == (0, "the job\n", 1)
+    assert f"restored {server}" in errors
     assert b"# verl-doctor: VLLM101" in server.read_bytes()
     assert run() == (0, "the job\n", "")
     undone = doctor("undo", "--python", env, cwd=tmp_path)

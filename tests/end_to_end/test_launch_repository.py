@@ -51,15 +51,24 @@ def test_each_file_is_judged_as_a_separate_job(here: Doctor, repo: Path) -> None
 
 
 def test_other_formats_contain_all_files(here: Doctor, repo: Path) -> None:
-    ask = ("check", "--each", *RULES, "--verl", "pinned", "jobs/typo.sh", "jobs/windows.sh", "jobs/good.sh")
-    document = json.loads(here(*ask, "--format", "json", cwd=repo).stdout)
+    check_each = (
+        "check",
+        "--each",
+        *RULES,
+        "--verl",
+        "pinned",
+        "jobs/typo.sh",
+        "jobs/windows.sh",
+        "jobs/good.sh",
+    )
+    document = json.loads(here(*check_each, "--format", "json", cwd=repo).stdout)
     status = {result["code"]: result["status"] for result in document["results"]}
     assert (status["CFG101"], status["CFG107"], status["CFG102"]) == ("fail", "fail", "pass")
     assert document["verdict"] == "failures"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ((), "name at least one"),
         (("--facts", "x", "jobs/good.sh"), "without --facts"),
@@ -68,11 +77,11 @@ def test_other_formats_contain_all_files(here: Doctor, repo: Path) -> None:
     ],
 )
 def test_invalid_arguments_print_one_sentence(
-    here: Doctor, repo: Path, arguments: tuple[str, ...], said: str
+    here: Doctor, repo: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     done = here("check", "--each", *arguments, cwd=repo)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 @pytest.fixture

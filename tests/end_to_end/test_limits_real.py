@@ -37,25 +37,25 @@ def test_raylet_with_low_limits(python: Path, tmp_path: Path) -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert soft > 2048, "this shell has low limits itself"
     with head.head(python, "ulimit -n 240;", "--num-cpus=96") as at:
-        said = findings(at, tmp_path)
-    (lower,) = said["HOST111"]
+        messages = findings(at, tmp_path)
+    (lower,) = messages["HOST111"]
     assert f"240 open files (this shell: {soft})" in lower
-    (few,) = said["HOST103"]
+    (few,) = messages["HOST103"]
     assert "may open 240 files" in few
-    assert not said["HOST101"], "it starts no more workers at once than the machine has CPUs"
+    assert not messages["HOST101"], "it starts no more workers at once than the machine has CPUs"
 
 
 def test_ordinary_raylet_has_no_findings(python: Path, tmp_path: Path) -> None:
     with head.head(python, "", "--num-cpus=2") as at:
-        said = findings(at, tmp_path)
-    assert not any(said.values()), said
+        messages = findings(at, tmp_path)
+    assert not any(messages.values()), messages
 
 
 def test_cpu_count_agrees_with_ray(python: Path, wheel_tree: Callable[[str, str], Path]) -> None:
     """Ray itself, asked in its own environment and under an affinity that it does not see."""
-    asked = "from ray._private.utils import get_num_cpus; print(get_num_cpus())"
-    said = subprocess.run(
-        ["taskset", "-c", "0", str(python), "-c", asked], capture_output=True, text=True, check=True
+    program = "from ray._private.utils import get_num_cpus; print(get_num_cpus())"
+    messages = subprocess.run(
+        ["taskset", "-c", "0", str(python), "-c", program], capture_output=True, text=True, check=True
     )
     from verl_doctor.toolkit.collectors.host.limits import host_limits
     from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees, Tree
@@ -69,4 +69,4 @@ def test_cpu_count_agrees_with_ray(python: Path, wheel_tree: Callable[[str, str]
     trees = LibraryTrees((Tree(str(folder), "ray", head.VERSION, ""),))
     found = ray_cpus.collect(trees, host_limits.collect(machine, Processes(), Absent("no script")), machine)
     assert isinstance(found, RayCpus)
-    assert found.counted == int(said.stdout)
+    assert found.counted == int(messages.stdout)

@@ -171,12 +171,12 @@ WAYS: dict[str, tuple[Callable[[Path], object], str, str]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_faulty_copy_fails_its_step_with_a_reason(way: str, move: Move) -> None:
-    damage, key, said = WAYS[way]
+    damage, key, message = WAYS[way]
     damage(move.top)
     steps = move.steps()
     assert move.code == 1
     assert steps[key]["state"] == "failed", steps[key]
-    assert any(said in sentence for sentence in steps[key]["evidence"]), steps[key]["evidence"]
+    assert any(message in sentence for sentence in steps[key]["evidence"]), steps[key]["evidence"]
     assert steps[key]["do"]
     other = "patches" if key == "tree" else "tree"
     assert steps[other]["state"] == "done", steps[other]
@@ -314,8 +314,8 @@ def test_nodes_are_compared_with_the_old_cluster(
     here: Doctor, copy: Path, environment: Path, snapshot: Path
 ) -> None:
     def evidence(hosts: str) -> list[str]:
-        asked = ("--from", snapshot, "--nodes", hosts, "--budget", "600", "--format", "json")
-        done = here("checklist", "--python", environment, *asked, cwd=copy)
+        arguments = ("--from", snapshot, "--nodes", hosts, "--budget", "600", "--format", "json")
+        done = here("checklist", "--python", environment, *arguments, cwd=copy)
         assert done.stdout, (done.returncode, done.stderr)
         step = next(step for step in json.loads(done.stdout)["steps"] if step["key"] == "environment")
         return [
@@ -323,8 +323,8 @@ def test_nodes_are_compared_with_the_old_cluster(
         ]
 
     assert "2 nodes compared" in evidence("n[1-2]")
-    assert any("variable NCCL_IB_DISABLE: none -> 1 on n3" in said for said in evidence("n[1-3]"))
-    assert any("1 of the new nodes did not respond: gone" in said for said in evidence("n1,gone"))
+    assert any("variable NCCL_IB_DISABLE: none -> 1 on n3" in message for message in evidence("n[1-3]"))
+    assert any("1 of the new nodes did not respond: gone" in message for message in evidence("n1,gone"))
 
 
 @pytest.mark.usefixtures("ssh")
@@ -332,8 +332,8 @@ def test_paths_are_inspected_on_every_node(here: Doctor, copy: Path, environment
     (copy / "verl-doctor.toml").write_text('[sites]\nmodel = "$HERE/verl_x"\n')
 
     def sites(hosts: str) -> dict[str, Any]:
-        asked = ("--nodes", hosts, "--budget", "600", "--format", "json")
-        done = here("checklist", "--python", environment, *asked, cwd=copy)
+        arguments = ("--nodes", hosts, "--budget", "600", "--format", "json")
+        done = here("checklist", "--python", environment, *arguments, cwd=copy)
         assert done.stdout, (done.returncode, done.stderr)
         return next(step for step in json.loads(done.stdout)["steps"] if step["key"] == "sites")
 
@@ -350,7 +350,7 @@ def test_paths_are_inspected_on_every_node(here: Doctor, copy: Path, environment
 
 def test_invalid_snapshot_is_refused(here: Doctor, copy: Path, environment: Path, tmp_path: Path) -> None:
     (tmp_path / "no.json").write_text("{}")
-    for old, said in ((tmp_path / "no.json", "is no"), (tmp_path / "none.json", "cannot be read")):
+    for old, message in ((tmp_path / "no.json", "is no"), (tmp_path / "none.json", "cannot be read")):
         done = here("checklist", "--from", old, "--python", environment, cwd=copy)
         assert (done.returncode, done.stdout) == (2, "")
-        assert said in done.stderr
+        assert message in done.stderr

@@ -103,11 +103,11 @@ WAYS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_each_faulty_copy_is_named(way: str, here: Doctor, copy: Path, vllm: Path, old: Path) -> None:
-    damage, said = WAYS[way]
+    damage, message = WAYS[way]
     damage(copy)
     tree = steps(here, copy, vllm, old)["tree"]
     assert tree["state"] == "failed"
-    assert any(sentence.startswith(said) for sentence in tree["evidence"]), tree["evidence"]
+    assert any(sentence.startswith(message) for sentence in tree["evidence"]), tree["evidence"]
     assert tree["do"]
 
 

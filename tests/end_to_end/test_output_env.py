@@ -90,16 +90,16 @@ def test_next_steps_are_shown(
     monkeypatch.setenv(NAME, "1")
 
     def fix(*arguments: str) -> str:
-        asked = ("fix", "--python", python, "--vllm", vllm, *SELECTED, *arguments)
-        return inside(*asked, cwd=job, monkeypatch=monkeypatch, capfd=capfd).stdout
+        words = ("fix", "--python", python, "--vllm", vllm, *SELECTED, *arguments)
+        return inside(*words, cwd=job, monkeypatch=monkeypatch, capfd=capfd).stdout
 
     assert "\n  verl-doctor fix --apply --output-env DIR" in fix()
     assert "NOTHING DONE" in fix("--apply")
     assert f"\n  verl-doctor fix --apply --output-env {job}/env" in fix("--output-env", "env")
-    said = fix("--apply", "--output-env", "env")
-    assert "REPAIRED  1 of 1" in said
-    assert f"\n  source {job}/env/verl-doctor.env.sh\n" in said
-    assert "ray job submit" not in said, "a runtime_env cannot remove a variable"
+    output = fix("--apply", "--output-env", "env")
+    assert "REPAIRED  1 of 1" in output
+    assert f"\n  source {job}/env/verl-doctor.env.sh\n" in output
+    assert "ray job submit" not in output, "a runtime_env cannot remove a variable"
 
 
 @pytest.mark.parametrize("folder", ["", "file", "mine", "/proc/x"])
@@ -114,8 +114,8 @@ def test_unusable_folder_is_one_sentence(
     (job / "file").write_text("")
     (job / "mine").mkdir()
     (job / "mine/verl-doctor.env.sh").write_text("export MINE=1\n")
-    asked = ("fix", "--python", python, "--vllm", vllm, *SELECTED, "--output-env", folder)
-    done = inside(*asked, cwd=job, monkeypatch=monkeypatch, capfd=capfd)
+    words = ("fix", "--python", python, "--vllm", vllm, *SELECTED, "--output-env", folder)
+    done = inside(*words, cwd=job, monkeypatch=monkeypatch, capfd=capfd)
     assert done.returncode == 2
     assert done.stdout == ""
     assert (job / "mine/verl-doctor.env.sh").read_text() == "export MINE=1\n"

@@ -31,8 +31,8 @@ def run(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.M
 
     def main(*arguments: str | Path) -> tuple[int, str, str]:
         code = cli.main([str(word) for word in arguments], standalone_mode=False) or 0
-        said = capfd.readouterr()
-        return code, said.out, said.err
+        errors = capfd.readouterr()
+        return code, errors.out, errors.err
 
     return main
 
@@ -51,8 +51,8 @@ def exported(run: Run, trees: tuple[Path, Path], tmp_path: Path) -> Path:
     code, _, _ = run("fix", "--apply", "--select", "VLLM102", "--verl", folder, "--vllm", library)
     assert code == 0
     file = tmp_path / "patches.json"
-    code, _, said = run("patches", "export", "--verl", folder, file)
-    assert (code, said.split(" of ")[0]) == (0, "2 patches")
+    code, _, errors = run("patches", "export", "--verl", folder, file)
+    assert (code, errors.split(" of ")[0]) == (0, "2 patches")
     return file
 
 
@@ -107,10 +107,10 @@ def test_patch_of_a_function_is_judged_by_its_result(run, tmp_path):
     ).folder
     older = vllm(tmp_path / "old", {"executor.py": EXECUTOR.format("", "")}).folder
     assert run("fix", "--apply", "--select", "VLLM109", "--verl", folder, "--vllm", newer)[0] == 0
-    for library, said in ((newer, "in place"), (older, "in place, expired: this vLLM no longer needs it")):
+    for library, errors in ((newer, "in place"), (older, "in place, expired: this vLLM no longer needs it")):
         code, out, _ = run("patches", "verify", "--verl", folder, "--vllm", library)
         found = [line.split("  ", 2)[2] for line in out.splitlines() if line.startswith("verl-doctor:")]
-        assert (code, found) == (0, [said, said])
+        assert (code, found) == (0, [errors, errors])
 
 
 @pytest.mark.slow
@@ -160,7 +160,7 @@ def test_patches_are_applied_to_moved_lines_and_undone(run, exported, tmp_path):
     assert (code, states(out)) == (0, {CODE: "would be applied", "Uky": "would be applied"})
     assert "+    x = new(  # why  # Uky" in out
     assert (other / SERVER).read_text() == server
-    code, out, said = run("patches", "apply", "--verl", other, exported, "--apply")
+    code, out, errors = run("patches", "apply", "--verl", other, exported, "--apply")
     assert (code, states(out)) == (0, {CODE: "applied", "Uky": "applied"})
     patched = (other / SERVER).read_bytes()
     code, out, _ = run("patches", "apply", "--verl", other, exported, "--apply")
@@ -170,7 +170,7 @@ def test_patches_are_applied_to_moved_lines_and_undone(run, exported, tmp_path):
     assert run("patches", "export", "--verl", other, again)[0] == 0
     first, second = (json.loads(file.read_text())["patches"] for file in (exported, again))
     assert [patch["statements"] for patch in first] == [patch["statements"] for patch in second]
-    run("undo", said.split("undo ")[1].split()[0])
+    run("undo", errors.split("undo ")[1].split()[0])
     assert (other / SERVER).read_text() == server
 
 
@@ -208,9 +208,9 @@ def test_vendored_copy_can_be_patched(run, trees, exported, tmp_path):
 def test_unexportable_marker_is_named(run, tmp_path):
     server = SOURCE + "y = 1\n# Uky: read the ticket first\n"
     folder = Path(verl(tmp_path / "one", server).folder)
-    code, _, said = run("patches", "export", "--verl", folder, tmp_path / "patches.json")
+    code, _, errors = run("patches", "export", "--verl", folder, tmp_path / "patches.json")
     assert code == 1
-    assert f"not exported: {SERVER}:9  Uky: no line of code is marked" in said
+    assert f"not exported: {SERVER}:9  Uky: no line of code is marked" in errors
 
 
 CHECKOUT = {
@@ -236,11 +236,11 @@ def test_markers_in_scripts_and_configurations_are_carried(run, tmp_path):
     file = tmp_path / "patches.json"
     _, out, _ = run("patches", "list", "--verl", patched)
     assert {name for name in CHECKOUT if f"one/{name}:" in out} == set(CHECKOUT)
-    code, _, said = run("patches", "export", "--verl", patched, file)
-    assert (code, said.split(" of ")[0]) == (0, "5 patches")
+    code, _, errors = run("patches", "export", "--verl", patched, file)
+    assert (code, errors.split(" of ")[0]) == (0, "5 patches")
     code, out, _ = run("patches", "verify", "--verl", plain, file)
     assert (code, out.count("lost: line")) == (1, 5)
-    code, out, said = run("patches", "apply", "--verl", plain, file, "--apply")
+    code, out, errors = run("patches", "apply", "--verl", plain, file, "--apply")
     assert (code, out.count("  applied")) == (0, 5)
     assert {name: (tmp_path / "two" / name).read_text() for name in CHECKOUT} == {
         name: texts[0] for name, texts in CHECKOUT.items()
@@ -248,7 +248,7 @@ def test_markers_in_scripts_and_configurations_are_carried(run, tmp_path):
     assert run("patches", "verify", "--verl", plain, file)[0] == 0
     code, out, _ = run("patches", "apply", "--verl", plain, file, "--apply")
     assert (code, out.count("already in place")) == (0, 5)
-    run("undo", said.split("undo ")[1].split()[0])
+    run("undo", errors.split("undo ")[1].split()[0])
     assert {name: (tmp_path / "two" / name).read_text() for name in CHECKOUT} == {
         name: texts[1] for name, texts in CHECKOUT.items()
     }
@@ -276,10 +276,10 @@ def test_bad_files_get_one_sentence_and_exit_code_2(here, tmp_path):
     folder = verl(tmp_path / "one", SOURCE).folder
     (tmp_path / "other.json").write_text('{"schema_version": 7, "patches": []}')
     for command in ("verify", "apply"):
-        for file, said in (("none.json", "cannot be read"), ("other.json", "has schema version 7")):
+        for file, errors in (("none.json", "cannot be read"), ("other.json", "has schema version 7")):
             done = here("patches", command, "--verl", folder, file, cwd=tmp_path)
             assert done.returncode == 2, done.stderr
-            assert said in done.stderr
+            assert errors in done.stderr
             assert len(done.stderr.splitlines()) == 1
 
 
@@ -300,12 +300,12 @@ def test_real_trees(run, wheel_tree, tmp_path):
     code, out, _ = run("patches", "verify", "--verl", folders["two"], "--vllm", library, file)
     assert code == 1
     assert out.count("lost") == 2
-    code, out, said = run("patches", "apply", "--apply", "--verl", folders["two"], file)
+    code, out, errors = run("patches", "apply", "--apply", "--verl", folders["two"], file)
     assert code == 0, out
     code, out, _ = run("patches", "verify", "--verl", folders["two"], "--vllm", library, file)
     assert code == 0, out
     select = ("--select", "VLLM101,VLLM102", "--format", "json")
-    run("undo", said.split("undo ")[1].split()[0])
+    run("undo", errors.split("undo ")[1].split()[0])
     assert moved.read_bytes() == before
     assert run("check", *select, "--verl", folders["one"], "--vllm", library)[0] == 0
     code, out, _ = run("patches", "apply", "--verl", folders["three"], file)

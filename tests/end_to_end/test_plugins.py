@@ -57,10 +57,10 @@ def test_example_plugin_is_judged_repaired_and_undone(site: Path, tmp_path: Path
     job.mkdir()
 
     def status() -> str:
-        said = json.loads(
+        report = json.loads(
             doctor("check", "--select", "MOTD101", "--format", "json", site=site, cwd=job).stdout
         )
-        return said["results"][0]["status"]
+        return report["results"][0]["status"]
 
     assert status() == "fail"
     applied = doctor("fix", "--apply", "--select", "MOTD101", site=site, cwd=job)

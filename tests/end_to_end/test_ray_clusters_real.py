@@ -100,7 +100,7 @@ def read(address: str, python: Path, token: RayToken | None = None) -> RayCluste
     return found.chosen
 
 
-def said(
+def messages_of(
     at: head.Head, cwd: Path, *options: str, python: Path | None = None, **environ: str
 ) -> dict[str, str]:
     """The messages and remedies of the rules about Ray, by code."""
@@ -197,7 +197,7 @@ def test_reading_registers_no_job(busy: tuple[head.Head, Driver]) -> None:
 
 def test_unsatisfiable_requests_are_reported(busy: tuple[head.Head, Driver], tmp_path: Path) -> None:
     at, one = busy
-    found = said(at, tmp_path, RAY_ADDRESS=at.address)
+    found = messages_of(at, tmp_path, RAY_ADDRESS=at.address)
     assert f"placement group queue of job {one.job} is never placed" in found["RAY115"]
     assert "actor wide (Worker) requests 64 CPU, which no node has" in found["RAY116"]
     assert not {code for code in found if code < "RAY115"}
@@ -205,16 +205,18 @@ def test_unsatisfiable_requests_are_reported(busy: tuple[head.Head, Driver], tmp
 
 def test_other_ray_release_is_reported(busy: tuple[head.Head, Driver], tmp_path: Path) -> None:
     at, _ = busy
-    found = said(at, tmp_path, python=head.environment(OLDER[0]) / "bin" / "python", RAY_ADDRESS=at.address)
+    found = messages_of(
+        at, tmp_path, python=head.environment(OLDER[0]) / "bin" / "python", RAY_ADDRESS=at.address
+    )
     assert f"runs Ray {head.VERSION}, but this environment has {OLDER[0]}" in found["RAY104"]
 
 
 def test_second_ray_on_the_machine(busy: tuple[head.Head, Driver], tmp_path: Path) -> None:
     at, _ = busy
     with head.head(at.python, "", "--num-cpus=1") as other:
-        found = said(at, tmp_path)
+        found = messages_of(at, tmp_path)
         assert f"a job joins the one at {at.address}" in found["RAY107"]
-        assert "RAY107" not in said(at, tmp_path, RAY_ADDRESS=other.address)
+        assert "RAY107" not in messages_of(at, tmp_path, RAY_ADDRESS=other.address)
 
 
 def test_port_of_another_ray(busy: tuple[head.Head, Driver], tmp_path: Path) -> None:
@@ -222,7 +224,7 @@ def test_port_of_another_ray(busy: tuple[head.Head, Driver], tmp_path: Path) -> 
     at, _ = busy
     port = at.address.rpartition(":")[2]
     (tmp_path / "run.sh").write_text(f"ray start --head --port={port}\npython -m verl.trainer.main_ppo\n")
-    found = said(at, tmp_path, "run.sh", RAY_TMPDIR=str(tmp_path), HOME=str(tmp_path))
+    found = messages_of(at, tmp_path, "run.sh", RAY_TMPDIR=str(tmp_path), HOME=str(tmp_path))
     assert "does not match persisted value" in found["RAY110"]
     command = [at.python.parent / "ray", "start", "--head", f"--port={port}", "--include-dashboard=false"]
     environ = {
@@ -282,16 +284,18 @@ def test_token_is_hidden(python: Path, tmp_path: Path) -> None:
         assert token not in repr(opened)
         assert (
             "none is sent because RAY_AUTH_MODE is not set"
-            in said(at, tmp_path, RAY_ADDRESS=at.address)["RAY106"]
+            in messages_of(at, tmp_path, RAY_ADDRESS=at.address)["RAY106"]
         )
-        assert "RAY106" not in said(at, tmp_path, RAY_ADDRESS=at.address, RAY_AUTH_MODE="token")
-        assert "RAY106" not in said(at, tmp_path)  # Ray 2.60 shows it by itself to the cluster that it finds
+        assert "RAY106" not in messages_of(at, tmp_path, RAY_ADDRESS=at.address, RAY_AUTH_MODE="token")
+        assert "RAY106" not in messages_of(
+            at, tmp_path
+        )  # Ray 2.60 shows it by itself to the cluster that it finds
 
 
 def test_address_file_that_outlives_its_ray(python: Path, tmp_path: Path) -> None:
     with head.head(python, "", "--num-cpus=1") as at:
         head.kill_all((), at.folder)
-        found = said(at, tmp_path)
+        found = messages_of(at, tmp_path)
         assert (
             f"names {at.address}, but no Ray answers there: ray.init() would wait for it forever"
             in found["RAY102"]
@@ -309,5 +313,5 @@ def test_address_file_that_outlives_its_ray(python: Path, tmp_path: Path) -> Non
             waiting.wait(15)
         waiting.kill()
         waiting.wait()
-        assert "nothing listens on" in said(at, tmp_path, RAY_ADDRESS=at.address)["RAY101"]
-        assert "RAY101" not in said(at, tmp_path, RAY_ADDRESS="local")
+        assert "nothing listens on" in messages_of(at, tmp_path, RAY_ADDRESS=at.address)["RAY101"]
+        assert "RAY101" not in messages_of(at, tmp_path, RAY_ADDRESS="local")

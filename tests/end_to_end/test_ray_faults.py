@@ -59,7 +59,7 @@ WELL: dict[type, Any] = {
 HEAD = ray_place(source="ray start --head", path="run.sh", line=4)
 
 
-def spoken(**edits: Any) -> set[str]:
+def reported_codes(**edits: Any) -> set[str]:
     """The codes of the rules that say something, with facts of these types replaced."""
     by_name = {fact.__name__: fact for fact in WELL}
     facts = {**WELL, **{by_name[name]: fact for name, fact in edits.items()}}
@@ -76,12 +76,12 @@ def spoken(**edits: Any) -> set[str]:
 
 
 def test_healthy_ray_has_no_findings() -> None:
-    assert spoken() == set()
+    assert reported_codes() == set()
 
 
 def test_machine_without_ray() -> None:
     nothing = Absent("no Ray responds at any address known here")
-    assert spoken(RayAddresses=RayAddresses(folder="/tmp/ray"), RayClusters=nothing) == set()
+    assert reported_codes(RayAddresses=RayAddresses(folder="/tmp/ray"), RayClusters=nothing) == set()
 
 
 @pytest.mark.parametrize(
@@ -110,4 +110,4 @@ def test_machine_without_ray() -> None:
     ],
 )  # fmt: skip
 def test_one_cause_is_reported_once(codes: str, edits: dict[str, Any]) -> None:
-    assert spoken(**edits) == set(codes.split())
+    assert reported_codes(**edits) == set(codes.split())

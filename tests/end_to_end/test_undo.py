@@ -44,21 +44,21 @@ def target(environment: Path) -> Target:
 def undo(here: Doctor) -> Undo:
     """Undo as somebody does who stands beside both files, in the active environment."""
 
-    def ask(environment: Path, *arguments: str) -> tuple[int, str]:
+    def run_undo(environment: Path, *arguments: str) -> tuple[int, str]:
         done = here("undo", *arguments, cwd=environment.parent, VIRTUAL_ENV=str(environment))
         assert "Traceback" not in done.stderr
         return done.returncode, done.stdout + done.stderr
 
-    return ask
+    return run_undo
 
 
 def test_ambiguous_number_must_be_given_in_full(
     undo: Undo, environment: Path, made: tuple[Path, Path]
 ) -> None:
     inside, outside = made
-    code, said = undo(environment, "1")
+    code, output = undo(environment, "1")
     assert code == 2
-    assert "is in two journals" in said
+    assert "is in two journals" in output
     assert inside.exists()
     assert outside.exists()
     home = journal_homes(target(environment))[0]
@@ -75,9 +75,9 @@ def test_last_change_is_undone_without_a_number(
     assert (inside.exists(), outside.exists()) == (True, False)
     assert undo(environment)[0] == 0
     assert not inside.exists()
-    code, said = undo(environment)
+    code, output = undo(environment)
     assert code == 0
-    assert "nothing to undo: everything here has already been undone" in said
+    assert "nothing to undo: everything here has already been undone" in output
 
 
 def test_all_undoes_both_journals(undo: Undo, environment: Path, made: tuple[Path, Path]) -> None:
@@ -89,9 +89,9 @@ def test_all_undoes_both_journals(undo: Undo, environment: Path, made: tuple[Pat
 
 
 def test_unknown_number_is_one_sentence(undo: Undo, environment: Path, made: tuple[Path, Path]) -> None:
-    code, said = undo(environment, "7")
+    code, output = undo(environment, "7")
     assert code == 2
-    assert "no repair 7 here" in said
+    assert "no repair 7 here" in output
     assert all(path.exists() for path in made)
 
 
@@ -196,9 +196,9 @@ def test_damaged_journal_is_not_read_as_empty(undo: Undo, environment: Path, mad
     home = journal_homes(target(environment))[0]
     for entry in home.glob("0001*/*.json"):
         entry.write_text("{")
-    code, said = undo(environment, "--list")
+    code, output = undo(environment, "--list")
     assert code == 3
-    assert str(home) in said
+    assert str(home) in output
     assert undo(environment)[0] == 3
     assert all(path.exists() for path in made)
 
@@ -240,8 +240,8 @@ def test_run_is_undone_as_a_whole(
     """By whatever number, and wherever the user stands."""
     cwd = tmp_path if not elsewhere else environment / "bin"
     home = str(journal_homes(target(environment))[0])
-    said = [word.replace("HOME", home) for word in words]
-    done = here("undo", *said, "--python", environment, cwd=cwd)
+    output = [word.replace("HOME", home) for word in words]
+    done = here("undo", *output, "--python", environment, cwd=cwd)
     assert done.returncode == 0, done.stderr
     assert contents(run_of_two) == [b"old\n", b"old\n"]
     assert done.stdout.count("undone: ") == 1

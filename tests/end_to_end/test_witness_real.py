@@ -52,9 +52,9 @@ def step(place: Path, ranks: int) -> list[dict[str, list[str]]]:
         )
         for rank in range(ranks)
     ]
-    said = [child.communicate(timeout=300) for child in children]
-    assert not any(child.returncode for child in children), said
-    return [json.loads(out.splitlines()[-1]) for out, _ in said]
+    outputs = [child.communicate(timeout=300) for child in children]
+    assert not any(child.returncode for child in children), outputs
+    return [json.loads(out.splitlines()[-1]) for out, _ in outputs]
 
 
 def test_tensors_joined_by_fsdp_are_matched_to_those_of_the_model(tmp_path: Path) -> None:

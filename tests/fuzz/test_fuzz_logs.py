@@ -52,9 +52,9 @@ def test_damaged_logs_are_read_without_a_crash(tmp_path: Path, round_: int) -> N
         path = tmp_path / "run.log"
         path.write_bytes(content)
         answer = diagnose([Source("run.log", path)])
-        said = [str(line) for line in render.text_lines(answer, 80)]
-        said += render.markdown_lines(answer)
-        shown = "\n".join(said)
+        rows = [str(line) for line in render.text_lines(answer, 80)]
+        rows += render.markdown_lines(answer)
+        shown = "\n".join(rows)
         assert all(sign in "\n\t" or unicodedata.category(sign) not in {"Cc", "Cs"} for sign in shown), seed
         SCHEMA.validate(json.loads(json.dumps(document(answer))))
 

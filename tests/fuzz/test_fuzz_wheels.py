@@ -105,11 +105,11 @@ def test_servers_with_invalid_http_are_abandoned(tmp_path: Path) -> None:
             server.bind(("127.0.0.1", 0))
             server.listen()
 
-            def speak(said: bytes = answer, server: socket.socket = server) -> None:
+            def speak(response: bytes = answer, server: socket.socket = server) -> None:
                 client, _ = server.accept()
                 with client:
                     client.recv(65536)
-                    client.sendall(said)
+                    client.sendall(response)
 
             thread = threading.Thread(target=speak, daemon=True)
             thread.start()

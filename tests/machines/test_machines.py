@@ -18,13 +18,13 @@ def test_machine_that_trained_has_findings_only_about_its_script(here: Doctor, t
     facts = MACHINES / "h200-verl-0.9.1-vllm-0.24.0.json"
     done = here("check", "--facts", facts, "--format", "json", cwd=tmp_path)
     report = json.loads(done.stdout)
-    said = {
+    reported = {
         (result["code"], finding["severity"])
         for result in report["results"]
         for finding in result["findings"]
         if finding["severity"] != "info"
     }
-    assert said == {
+    assert reported == {
         ("ATT104", "error"),
         ("VLLM102", "warning"),  # quantisation-aware training, which the script does not turn on
         ("VLLM110", "warning"),

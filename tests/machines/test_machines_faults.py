@@ -13,11 +13,11 @@ _LONGEST = 210  # characters of a sentence
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_one_fault_is_one_finding(fault: Fault) -> None:
     results = judged(edited(fault.node(), fault.edits))
-    said = [(result.code, finding.message) for result in results for finding in result.findings]
+    reported = [(result.code, finding.message) for result in results for finding in result.findings]
     # The first is about the fault; a hint about another way to mend it may follow.
-    assert {code for code, _ in said} == {fault.code}
+    assert {code for code, _ in reported} == {fault.code}
     assert [(result.code, result.reason) for result in results if result.status == "error"] == []
-    message = said[0][1]
+    message = reported[0][1]
     assert fault.words in message
     assert len(message) <= _LONGEST
 

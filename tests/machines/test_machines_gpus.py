@@ -17,17 +17,17 @@ Ask = Callable[[dict[str, Any]], dict[str, str]]
 
 
 @pytest.fixture
-def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Ask:
+def states_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Ask:
     """The states of the rules by their codes, with these facts."""
 
     def answer(facts: dict[str, Any]) -> dict[str, str]:
         file = tmp_path / "facts.json"
         file.write_text(json.dumps(facts), "utf-8")
-        said = inside(
+        report = inside(
             "check", "--facts", file, "--deep", "--select", RULES, "--format", "json",
             cwd=tmp_path, monkeypatch=monkeypatch, capfd=capfd,
         )  # fmt: skip
-        return {result["code"]: result["status"] for result in json.loads(said.stdout)["results"]}
+        return {result["code"]: result["status"] for result in json.loads(report.stdout)["results"]}
 
     return answer
 
@@ -38,30 +38,30 @@ def recorded() -> dict[str, Any]:
     return facts
 
 
-def test_two_healthy_gpus_with_nvlink(ask: Ask) -> None:
-    states = ask(recorded())
+def test_two_healthy_gpus_with_nvlink(states_of: Ask) -> None:
+    states = states_of(recorded())
     assert {code for code, state in states.items() if state == "pass"} >= {
         "CUDA140", "CUDA141", "CUDA142", "CUDA144", "CUDA147", "CUDA148", "CUDA152", "NET130", "NET131", "NET132",
     }  # fmt: skip
     assert set(states.values()) == {"pass", "skipped"}  # the kernel's log and verl are not among the facts
 
 
-def test_machine_without_gpus(ask: Ask) -> None:
+def test_machine_without_gpus(states_of: Ask) -> None:
     facts = recorded()
     facts["facts"] = {
         name: {"absent": "there is no NVIDIA GPU here"}
         for name in ("Gpus", "VisibleDevices", "Collective", "Xids", "ForeignDevices")
     }
-    states = ask(facts)
+    states = states_of(facts)
     assert {code for code, state in states.items() if state != "not_applicable"} <= {
         "CUDA157"
     }  # it also asks for the model
 
 
-def test_silent_driver_lets_no_rule_pass(ask: Ask) -> None:
+def test_silent_driver_lets_no_rule_pass(states_of: Ask) -> None:
     facts = recorded()
     facts["facts"]["Gpus"] = {"is": {"refused": "Unknown Error"}}
-    states = ask(facts)
+    states = states_of(facts)
     assert [code for code, state in states.items() if state == "fail"] == ["CUDA140"]
     assert {state for code, state in states.items() if code.startswith("CUDA")} == {"fail", "skipped"}
 
@@ -73,19 +73,19 @@ def test_silent_driver_lets_no_rule_pass(ask: Ask) -> None:
         ("there is no libnvidia-ml.so.1; a container needs the driver capability 'utility'", "fail"),
     ],
 )
-def test_gpus_without_data_do_not_pass(ask: Ask, why: str, state: str) -> None:
+def test_gpus_without_data_do_not_pass(states_of: Ask, why: str, state: str) -> None:
     facts = recorded()
     facts["facts"]["Gpus"] = {"unknown": why}
     facts["facts"]["GpuNodes"] = {"is": {"paths": ["/dev/nvidia0", "/dev/nvidia1"]}}
-    states = ask(facts)
+    states = states_of(facts)
     assert states.pop("CUDA140") == state
     assert {found for code, found in states.items() if code.startswith("CUDA")} == {"skipped"}
 
 
-def test_facts_file_without_gpu_facts_does_not_pass(ask: Ask) -> None:
+def test_facts_file_without_gpu_facts_does_not_pass(states_of: Ask) -> None:
     facts = recorded()
     del facts["facts"]["Gpus"]
-    assert ask(facts)["CUDA140"] == "skipped"
+    assert states_of(facts)["CUDA140"] == "skipped"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_facts_file_without_gpu_facts_does_not_pass(ask: Ask) -> None:
         ({"mig": True}, "CUDA145"),
     ],
 )
-def test_one_root_cause_gives_one_line(ask: Ask, change: dict[str, Any], code: str) -> None:
+def test_one_root_cause_gives_one_line(states_of: Ask, change: dict[str, Any], code: str) -> None:
     facts = recorded()
     facts["facts"]["Gpus"]["is"]["devices"][1].update(change)
-    assert [found for found, state in ask(facts).items() if state in ("fail", "warn")] == [code]
+    assert [found for found, state in states_of(facts).items() if state in ("fail", "warn")] == [code]

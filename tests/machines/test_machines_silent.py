@@ -72,8 +72,8 @@ _SAID = {
 @pytest.mark.parametrize("name", _NOT_JUDGED)
 def test_healthy_machine_has_no_findings(name: str) -> None:
     results = judged(machine(name))
-    said = {(result.code, finding.severity) for result in results for finding in result.findings}
-    assert said == _SAID.get(name, set())
+    reported = {(result.code, finding.severity) for result in results for finding in result.findings}
+    assert reported == _SAID.get(name, set())
     assert [(result.code, result.reason) for result in results if result.status == "error"] == []
 
 

@@ -80,9 +80,9 @@ def test_the_option_wins_over_the_active_environment(tmp_path: Path) -> None:
 def test_active_environment_wins_over_that_of_the_doctor(tmp_path: Path) -> None:
     (tmp_path / "env" / "bin").mkdir(parents=True)
     (tmp_path / "env" / "bin" / "python").symlink_to(sys.executable)
-    for name, said in (("VIRTUAL_ENV", "virtual environment"), ("CONDA_PREFIX", "conda environment")):
+    for name, result in (("VIRTUAL_ENV", "virtual environment"), ("CONDA_PREFIX", "conda environment")):
         target = discover(Options(), machine_in(tmp_path, **{name: str(tmp_path / "env")}))
-        assert (target.chosen_by, target.python) == (said, tmp_path / "env" / "bin" / "python")
+        assert (target.chosen_by, target.python) == (result, tmp_path / "env" / "bin" / "python")
 
 
 def test_link_to_another_python_is_not_followed(tmp_path: Path) -> None:
@@ -313,9 +313,9 @@ def test_packages_of_another_environment_on_pythonpath_are_excluded(tmp_path: Pa
 )
 def test_interpreter_with_invalid_output_is_unknown(tmp_path: Path, answer: Output, reason: str) -> None:
     machine = Machine(cwd=tmp_path, runner=lambda *_: answer)
-    said = interpreter.collect(machine, TARGET)
-    assert isinstance(said, Unknown)
-    assert reason in said.reason
+    result = interpreter.collect(machine, TARGET)
+    assert isinstance(result, Unknown)
+    assert reason in result.reason
 
 
 @pytest.mark.slow
@@ -443,7 +443,7 @@ def test_origin_of_a_tree_is_restored_from_facts_of_0_1_0() -> None:
         "somewhere": "",
     }
     old = {"folder": "/me/verl", "module": "verl", "version": "0.6.1"}
-    assert {said: restored(Tree, {**old, "found_in": said}).place for said in words} == words
+    assert {result: restored(Tree, {**old, "found_in": result}).place for result in words} == words
     assert restored(Tree, {**old, "found_in": "in other words", "place": "nested"}).nested
 
 

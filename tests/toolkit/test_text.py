@@ -8,7 +8,7 @@ from verl_doctor.toolkit.text import clipped, commands_kept_whole, ranges, wrapp
 
 
 @pytest.mark.parametrize(
-    ("numbers", "said"),
+    ("numbers", "expected"),
     [
         ([], ""),
         ([3], "3"),
@@ -19,13 +19,13 @@ from verl_doctor.toolkit.text import clipped, commands_kept_whole, ranges, wrapp
         ([5, 5, 5], "5"),
     ],
 )
-def test_consecutive_numbers_are_shown_as_ranges(numbers: list[int], said: str) -> None:
-    assert ranges(numbers) == said
+def test_consecutive_numbers_are_shown_as_ranges(numbers: list[int], expected: str) -> None:
+    assert ranges(numbers) == expected
 
 
-@pytest.mark.parametrize(("words", "said"), [("12345678", "12345678"), ("123456789", "12345...")])
-def test_a_truncated_text_ends_with_a_mark(words: str, said: str) -> None:
-    assert clipped(words, 8) == said
+@pytest.mark.parametrize(("words", "expected"), [("12345678", "12345678"), ("123456789", "12345...")])
+def test_a_truncated_text_ends_with_a_mark(words: str, expected: str) -> None:
+    assert clipped(words, 8) == expected
 
 
 @pytest.mark.parametrize(

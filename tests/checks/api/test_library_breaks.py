@@ -45,8 +45,8 @@ def found(wheel_tree: WheelTree, verl: str, **libraries: str) -> list[Finding]:
 )
 def test_importable_verl_is_not_reported_to_stop(wheel_tree: WheelTree, verl: str, transformers: str) -> None:
     """Each of these imports `verl.trainer.main_ppo` and its workers."""
-    said = found(wheel_tree, verl, transformers=transformers, tensordict="0.8.3")
-    assert [finding.message for finding in said if finding.stops] == []
+    findings = found(wheel_tree, verl, transformers=transformers, tensordict="0.8.3")
+    assert [finding.message for finding in findings if finding.stops] == []
 
 
 @pytest.mark.real

@@ -41,12 +41,12 @@ RENAMED = {
 }
 
 
-def said(found: VllmUses, *rules: Check) -> list[tuple[str, Finding]]:
+def findings_of(found: VllmUses, *rules: Check) -> list[tuple[str, Finding]]:
     return [(rule.code, finding) for rule in rules or RULES for finding in run_check(rule, found).findings]
 
 
 def codes(found: VllmUses) -> list[str]:
-    return [code for code, _ in said(found)]
+    return [code for code, _ in findings_of(found)]
 
 
 def test_rename_is_one_finding_for_all_places_and_rules(tmp_path):
@@ -56,7 +56,7 @@ def test_rename_is_one_finding_for_all_places_and_rules(tmp_path):
         Engine.build(disable_log_requests=args.disable_log_requests)
         Engine.build(disable_log_requests=True)
     """
-    ((code, finding),) = said(compare(tmp_path, server, RENAMED))
+    ((code, finding),) = findings_of(compare(tmp_path, server, RENAMED))
     assert code == "VLLM101"
     assert [place.line for place in (finding.location, *finding.also)] == [4, 5]
     assert finding.stops == ("async rollout",)
@@ -77,7 +77,7 @@ def test_same_import_in_two_files_is_one_finding(tmp_path):
         {"a.py": ""},
         utils__other="from vllm.a import X",
     )
-    ((_, finding),) = said(found)
+    ((_, finding),) = findings_of(found)
     assert len(finding.also) == 1
 
 
@@ -85,7 +85,7 @@ def test_use_under_a_setting_is_a_warning_that_stops_nothing(tmp_path):
     found = compare(
         tmp_path, "def f(config):\n    if config.lora:\n        from vllm.a import X", {"a.py": ""}
     )
-    ((_, finding),) = said(found)
+    ((_, finding),) = findings_of(found)
     assert (finding.severity, finding.stops) == ("warning", ())
     assert "only when" in finding.message
     assert "config.lora" in finding.message
@@ -93,7 +93,7 @@ def test_use_under_a_setting_is_a_warning_that_stops_nothing(tmp_path):
 
 def test_place_that_stops_a_path_comes_first(tmp_path):
     server = "def f(config):\n    if config.lora:\n        from vllm.a import X\nfrom vllm.a import X"
-    ((_, finding),) = said(compare(tmp_path, server, {"a.py": ""}))
+    ((_, finding),) = findings_of(compare(tmp_path, server, {"a.py": ""}))
     assert finding.location is not None
     assert finding.location.line == 4
     assert finding.stops == ("async rollout",)
@@ -102,7 +102,7 @@ def test_place_that_stops_a_path_comes_first(tmp_path):
 
 def test_finding_states_when_it_stops_a_path(tmp_path):
     server = "def f():\n    from vllm.a import X\nf()"
-    ((_, finding),) = said(compare(tmp_path, server, {"a.py": ""}))
+    ((_, finding),) = findings_of(compare(tmp_path, server, {"a.py": ""}))
     assert (finding.stops, finding.phase) == (("async rollout",), "start")
 
 
@@ -118,7 +118,7 @@ def test_breaks_of_one_module_under_a_setting_share_a_finding_per_rule(tmp_path)
             if config.fp8:
                 from vllm.a import X
     """
-    ((code, finding),) = said(compare(tmp_path, server, FOLDED))
+    ((code, finding),) = findings_of(compare(tmp_path, server, FOLDED))
     assert (code, finding.severity, finding.stops) == ("VLLM102", "warning", ())
     assert [place.line for place in (finding.location, *finding.also) if place] == [4, 5, 7]
     assert "imports 3 names" in finding.message
@@ -127,13 +127,13 @@ def test_breaks_of_one_module_under_a_setting_share_a_finding_per_rule(tmp_path)
 
 def test_breaks_with_one_condition_are_reported_with_it(tmp_path):
     server = "def f(config):\n    if config.qat:\n        from vllm.a import X\n        from vllm.b import Y"
-    ((_, finding),) = said(compare(tmp_path, server, FOLDED))
+    ((_, finding),) = findings_of(compare(tmp_path, server, FOLDED))
     assert "config.qat" in finding.message
 
 
 def test_breaks_outside_the_rollout_are_one_finding_for_information(tmp_path):
     server = "def f(config):\n    if config.qat:\n        import verl.utils.one, verl.utils.two"
-    ((_, finding),) = said(
+    ((_, finding),) = findings_of(
         compare(
             tmp_path, server, FOLDED, utils__one="from vllm.a import X", utils__two="from vllm.b import Y"
         )
@@ -150,7 +150,7 @@ def test_breaks_that_stop_a_path_have_one_finding_per_cause(tmp_path):
             if config.qat:
                 from vllm.b import Z
     """
-    found = [finding for _, finding in said(compare(tmp_path, server, FOLDED))]
+    found = [finding for _, finding in findings_of(compare(tmp_path, server, FOLDED))]
     assert [bool(finding.stops) for finding in found] == [True, True, False]
 
 
@@ -165,7 +165,7 @@ def test_calls_and_attributes_are_folded(tmp_path):
                 vllm.a.one
                 vllm.a.two
     """
-    calls, attributes = said(compare(tmp_path, server, FOLDED))
+    calls, attributes = findings_of(compare(tmp_path, server, FOLDED))
     assert "2 calls" in calls[1].message
     assert "f(gone), f(2)" in calls[1].message
     assert "2 attributes" in attributes[1].message
@@ -177,7 +177,7 @@ def test_name_missing_from_a_common_import_stops_both_paths(tmp_path):
     (tmp_path / "verl" / ROLLOUT).write_text("from vllm.a import X")
     found = read_trees(VllmUses, tree, vllm(tmp_path, {"a.py": ""}))
     assert isinstance(found, VllmUses)
-    ((_, finding),) = said(found)
+    ((_, finding),) = findings_of(found)
     assert finding.stops == BOTH
 
 
@@ -208,7 +208,7 @@ CLEAN = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("ours", "theirs"), CLEAN)
 def test_working_pair_has_no_errors(wheel_tree, ours, theirs):
-    found = said(real(wheel_tree, ours, theirs))
+    found = findings_of(real(wheel_tree, ours, theirs))
     assert [
         (code, finding.message) for code, finding in found if finding.severity == "error" or finding.stops
     ] == []
@@ -238,7 +238,7 @@ def test_working_pair_has_no_errors(wheel_tree, ours, theirs):
 def test_breaks_of_a_real_pair(wheel_tree, ours, theirs, expected):
     errors = [
         (code, finding)
-        for code, finding in said(real(wheel_tree, ours, theirs))
+        for code, finding in findings_of(real(wheel_tree, ours, theirs))
         if finding.severity == "error"
     ]
     seen = {
@@ -265,7 +265,9 @@ def test_breaks_of_a_real_pair(wheel_tree, ours, theirs, expected):
 def test_method_sent_to_every_worker_breaks_every_start(wheel_tree, theirs):
     """0.7.0 has each worker run "init_worker", which makes a WorkerWrapperBase as vLLM had it through 0.13."""
     errors = [
-        finding for _, finding in said(real(wheel_tree, "0.7.0", theirs)) if finding.severity == "error"
+        finding
+        for _, finding in findings_of(real(wheel_tree, "0.7.0", theirs))
+        if finding.severity == "error"
     ]
     (finding,) = errors
     assert finding.message.startswith("WorkerWrapperBase() is called with the keyword vllm_config")
@@ -311,7 +313,7 @@ def test_removed_command_line_options_are_found(wheel_tree, ours, theirs, certai
 
 @pytest.mark.real
 def test_new_locations_of_moved_names_are_shown(wheel_tree):
-    messages = " ".join(finding.message for _, finding in said(real(wheel_tree, "0.6.1", "0.12.0")))
+    messages = " ".join(finding.message for _, finding in findings_of(real(wheel_tree, "0.6.1", "0.12.0")))
     assert "vllm.utils.argparse_utils" in messages
     assert "vllm.utils.network_utils" in messages
     assert "enable_log_requests" in messages
@@ -319,13 +321,14 @@ def test_new_locations_of_moved_names_are_shown(wheel_tree):
 
 @pytest.mark.real
 def test_argument_order_of_init_app_state_is_checked(wheel_tree):
-    ((_, finding),) = said(real(wheel_tree, "0.6.1", "0.18.1"), vllm_call_mismatch)[:1]
+    ((_, finding),) = findings_of(real(wheel_tree, "0.6.1", "0.18.1"), vllm_call_mismatch)[:1]
     assert "another order" in finding.message
 
 
 @pytest.mark.real
 def test_class_of_the_removed_engine_has_no_successor(wheel_tree):
     messages = [
-        finding.message for _, finding in said(real(wheel_tree, "0.5.0", "0.11.0"), vllm_import_missing)
+        finding.message
+        for _, finding in findings_of(real(wheel_tree, "0.5.0", "0.11.0"), vllm_import_missing)
     ]
     assert any("SamplingMetadata" in message and "nothing replaces it" in message for message in messages)

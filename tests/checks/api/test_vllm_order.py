@@ -80,8 +80,8 @@ def test_undetermined_places_are_counted_and_shown_when_verbose(tmp_path):
     assert "vllm.a.Open.anything" not in short
     assert "VLLM104 cannot judge vllm.a.Open.anything" in full
     assert "it defines __getattr__" in full
-    (said,) = document(report)["results"][0]["unjudged"]
-    assert (said["what"], said["location"]["line"]) == ("vllm.a.Open.anything", 2)
+    (unjudged,) = document(report)["results"][0]["unjudged"]
+    assert (unjudged["what"], unjudged["location"]["line"]) == ("vllm.a.Open.anything", 2)
 
 
 def test_finding_states_which_path_it_stops_and_when(tmp_path):

@@ -26,7 +26,7 @@ STRING = "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocato
 GONE = MissingSymbol("_ZN3c104goneEv", "c10::gone()")
 
 
-def one(
+def single_finding(
     extensions: Extensions, torch: Any = TORCH, check: Any = extension_of_another_torch, *more: Any
 ) -> Finding:
     (found,) = run_check(check, PYTHON, torch, extensions, *more).findings
@@ -44,7 +44,7 @@ def test_flash_attention_wheel_is_named_in_full() -> None:
 
 
 def test_flash_attention_remedy_is_a_command() -> None:
-    remedy = one(lacking(GONE, version="2.8.3+cu12torch2.6cxx11abiFALSE")).remedy
+    remedy = single_finding(lacking(GONE, version="2.8.3+cu12torch2.6cxx11abiFALSE")).remedy
     assert (
         "releases/download/v2.8.3/flash_attn-2.8.3+cu12torch2.8cxx11abiTRUE-cp312-cp312-linux_x86_64.whl"
         in remedy
@@ -53,7 +53,7 @@ def test_flash_attention_remedy_is_a_command() -> None:
 
 
 def test_remedy_for_a_package_pinning_torch_names_the_pin() -> None:
-    finding = one(lacking(GONE, package="vllm", version="0.11.0", built_for_torch="2.9.1"))
+    finding = single_finding(lacking(GONE, package="vllm", version="0.11.0", built_for_torch="2.9.1"))
     assert finding.message == (
         "vllm 0.11.0 cannot be loaded: built for torch 2.9.1, but torch 2.8.0+cu128 is installed"
     )
@@ -71,12 +71,15 @@ def test_remedy_for_a_package_pinning_torch_names_the_pin() -> None:
     ],
 )  # fmt: skip
 def test_both_directions_of_an_abi_mismatch_are_named(missing: str, there: str, words: str) -> None:
-    assert words in one(lacking(MissingSymbol("_ZN3c10", missing, (there,)), built_for_torch="")).message
+    assert (
+        words
+        in single_finding(lacking(MissingSymbol("_ZN3c10", missing, (there,)), built_for_torch="")).message
+    )
 
 
 def test_same_function_with_other_arguments_is_not_an_abi_mismatch() -> None:
     symbol = MissingSymbol("_ZN3c10", "c10::f(std::string)", (f"c10::f({STRING}, bool)", "c10::f(int)"))
-    finding = one(lacking(symbol, built_for_torch=""))
+    finding = single_finding(lacking(symbol, built_for_torch=""))
     assert "ABI" not in finding.message
     assert "c10::f(std::string): torch has c10::f(" in finding.evidence.found
 
@@ -98,7 +101,9 @@ def test_package_not_needed_by_the_job_is_a_warning() -> None:
         "flash-attn": "error",
     }.items():
         assert (
-            one(lacking(GONE, package=package), TORCH, extension_of_another_torch, packages).severity
+            single_finding(
+                lacking(GONE, package=package), TORCH, extension_of_another_torch, packages
+            ).severity
             == severity
         )
 
@@ -107,7 +112,7 @@ def test_files_of_one_package_share_a_finding() -> None:
     files = [
         replace(FLASH, path=f"/env/{n}.so", missing_symbols=(GONE,), symbols_missing=n) for n in (1, 3, 2)
     ]
-    finding = one(Extensions(tuple(files), 3))
+    finding = single_finding(Extensions(tuple(files), 3))
     assert finding.location is not None
     assert finding.location.path == "/env/3.so"
     assert [place.path for place in finding.also] == ["/env/2.so", "/env/1.so"]
@@ -121,7 +126,9 @@ def test_remedy_without_torch_is_to_install_it() -> None:
 
 
 def test_system_libraries_are_named_by_package() -> None:
-    found = one(without("libibverbs.so.1", "libnuma.so.1", package="deep-ep"), TORCH, extension_lacks_library)
+    found = single_finding(
+        without("libibverbs.so.1", "libnuma.so.1", package="deep-ep"), TORCH, extension_lacks_library
+    )
     assert found.remedy == "apt-get install libibverbs1 libnuma1"
 
 
@@ -132,7 +139,7 @@ def test_library_outside_the_search_path_is_shown() -> None:
         replace(library, lies_in="/env/nvidia/cublas/lib/libcublas.so.12")
         for library in extension.missing_libraries
     )
-    found = one(
+    found = single_finding(
         Extensions((replace(extension, missing_libraries=missing),), 1), TORCH, extension_lacks_library
     )
     assert "the loader does not search it" in found.evidence.found
@@ -165,8 +172,11 @@ def test_package_of_another_engine_is_a_warning() -> None:
     sglang = Distribution("sglang", "0.5.5", "/env/sglang.dist-info", requires=("sgl-kernel==0.3.16",))
     vllm = Distribution("vllm", "0.11.0", "/env/vllm.dist-info")
     broken = lacking(GONE, package="sgl-kernel")
-    assert one(broken, TORCH, extension_of_another_torch, Packages((sglang,))).severity == "error"
-    assert one(broken, TORCH, extension_of_another_torch, Packages((sglang, vllm))).severity == "warning"
+    assert single_finding(broken, TORCH, extension_of_another_torch, Packages((sglang,))).severity == "error"
+    assert (
+        single_finding(broken, TORCH, extension_of_another_torch, Packages((sglang, vllm))).severity
+        == "warning"
+    )
 
 
 def test_one_cause_is_one_finding_and_packages_of_the_job_come_first() -> None:
@@ -177,7 +187,7 @@ def test_one_cause_is_one_finding_and_packages_of_the_job_come_first() -> None:
         replace(FLASH, package=package, version="1.0", path=f"/env/{package}.so", missing_symbols=(GONE,), symbols_missing=n, built_for_torch="2.9.1")
         for n, package in enumerate(("apex", "torchvision", "vllm"), 1)
     ]  # fmt: skip
-    finding = one(Extensions(tuple(files), 3), TORCH, extension_of_another_torch, packages)
+    finding = single_finding(Extensions(tuple(files), 3), TORCH, extension_of_another_torch, packages)
     assert finding.message.startswith(
         "vllm 1.0, torchvision 1.0, apex 1.0 cannot be loaded: built for torch 2.9.1"
     )
@@ -188,5 +198,5 @@ def test_one_cause_is_one_finding_and_packages_of_the_job_come_first() -> None:
 def test_long_functions_are_reported_by_name() -> None:
     words = f"torch::autograd::wrap({', '.join(['std::vector<at::Tensor>'] * 20)}"
     symbol = MissingSymbol("_ZN5torch", f"{words})", (f"{words}, bool)",))
-    found = one(lacking(symbol, built_for_torch="")).evidence.found
+    found = single_finding(lacking(symbol, built_for_torch="")).evidence.found
     assert "torch::autograd::wrap(...): torch has one with other arguments" in found

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.collectors.packages.wheels import Wheel, Wheels
 from verl_doctor.toolkit.testing import run_check
 
 
-def said(*tags: str, glibc: str = "2.31", machine: str = "x86_64") -> list[str]:
+def messages(*tags: str, glibc: str = "2.31", machine: str = "x86_64") -> list[str]:
     python = replace(interpreter(machine=machine), glibc=glibc)
     wheels = Wheels((Wheel("vllm", "1", tags, (), "/env/vllm-1.dist-info"),))
     return [finding.message for finding in run_check(glibc_too_old, python, wheels).findings]
@@ -33,23 +33,23 @@ def said(*tags: str, glibc: str = "2.31", machine: str = "x86_64") -> list[str]:
     ],
 )
 def test_matching_and_other_wheels_have_no_findings(tag: str) -> None:
-    assert said(tag) == []
+    assert messages(tag) == []
 
 
 def test_single_matching_tag_suffices() -> None:
-    assert said("cp38-abi3-manylinux_2_39_x86_64", "cp38-abi3-manylinux_2_28_x86_64") == []
+    assert messages("cp38-abi3-manylinux_2_39_x86_64", "cp38-abi3-manylinux_2_28_x86_64") == []
 
 
 def test_lowest_sufficient_glibc_is_named() -> None:
-    (message,) = said("cp38-abi3-manylinux_2_39_x86_64", "cp38-abi3-manylinux_2_35_x86_64")
+    (message,) = messages("cp38-abi3-manylinux_2_39_x86_64", "cp38-abi3-manylinux_2_35_x86_64")
     assert message == "vllm 1 needs glibc 2.35, but this machine has 2.31"
 
 
 def test_minor_glibc_version_is_compared_as_a_number() -> None:
-    assert said("cp38-abi3-manylinux_2_5_x86_64", glibc="2.31") == []
-    assert said("cp38-abi3-manylinux_2_31_x86_64", glibc="2.4") != []
+    assert messages("cp38-abi3-manylinux_2_5_x86_64", glibc="2.31") == []
+    assert messages("cp38-abi3-manylinux_2_31_x86_64", glibc="2.4") != []
 
 
 def test_other_processor_is_not_reported_as_an_old_glibc() -> None:
-    (message,) = said("cp38-abi3-manylinux_2_39_x86_64", machine="aarch64")
+    (message,) = messages("cp38-abi3-manylinux_2_39_x86_64", machine="aarch64")
     assert message == "vllm 1 is built for x86_64, but this machine is aarch64"

@@ -104,13 +104,13 @@ def judged(
     return {result.code: result for result in results}
 
 
-def said(results: dict[str, CheckResult]) -> list[str]:
+def messages(results: dict[str, CheckResult]) -> list[str]:
     return [f"{code}: {finding.message}" for code, result in results.items() for finding in result.findings]
 
 
 def test_node_with_gpus_has_no_findings(tmp_path: Path) -> None:
     results = judged(machine(tmp_path))
-    assert said(results) == []
+    assert messages(results) == []
     assert {code for code, result in results.items() if result.status == "pass"} >= {
         "HOST101",
         "HOST102",
@@ -122,14 +122,14 @@ def test_large_node_with_usual_limits_has_no_findings(tmp_path: Path) -> None:
     there = machine(
         tmp_path, cpus="0-191", uid=1000, processes=4125000, files=1048576, locked=8388608, gib=2000
     )
-    assert said(judged(there, ray=192)) == []
+    assert messages(judged(there, ray=192)) == []
 
 
 def test_head_node_without_gpus_has_no_findings(tmp_path: Path) -> None:
     """A container with Docker's 64 MB of shared memory and few process numbers."""
     there = machine(tmp_path, **{"sys/fs/cgroup/pids.max": "1024\n", "sys/fs/cgroup/pids.current": "20\n"})
     results = judged(there, 0, SharedMemory(64 << 20, 64 << 20))
-    assert said(results) == []
+    assert messages(results) == []
     assert results["HOST105"].status == "not_applicable"
 
 
@@ -137,12 +137,12 @@ def test_container_without_proc_and_cgroups_has_no_findings(tmp_path: Path) -> N
     there = recorded(
         tmp_path, {"/proc/self/limits": LIMITS.format(processes="unlimited", files=1048576, locked=65536)}
     )
-    assert said(judged(there)) == []
+    assert messages(judged(there)) == []
 
 
 def test_unreadable_limits_are_skipped_and_not_passed(tmp_path: Path) -> None:
     results = judged(recorded(tmp_path, {}))
-    assert said(results) == []
+    assert messages(results) == []
     assert results["HOST102"].status != "pass"
 
 
@@ -160,7 +160,7 @@ def test_laptop_has_no_findings(tmp_path: Path, gpus: int) -> None:
         cgroup=f"0::/{group}\n",
         **{f"sys/fs/cgroup/{group}/pids.max": "38000\n", f"sys/fs/cgroup/{group}/pids.current": "2100\n"},
     )
-    assert said(judged(there, gpus, ray=16, shm=16)) == []
+    assert messages(judged(there, gpus, ray=16, shm=16)) == []
 
 
 def test_limit_that_stops_ray_is_a_warning_if_the_job_may_run_elsewhere(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_other_limits_are_hints_if_the_job_may_run_elsewhere(tmp_path: Path) -> 
 def test_login_node_with_few_threads_and_files(tmp_path: Path) -> None:
     there = machine(tmp_path, cpus="0-127", uid=1000, processes=4096, files=1024, locked=65536)
     found = judged(there, 0, PERHAPS_HERE, ray=128)
-    assert said(found) == []
+    assert messages(found) == []
 
 
 def test_limits_of_the_raylet_and_not_of_the_shell_are_judged(tmp_path: Path) -> None:

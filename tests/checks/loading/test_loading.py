@@ -76,8 +76,8 @@ def test_each_reader_reads_from_disk_without_room_in_memory() -> None:
 
 def test_memory_is_never_predicted_slower_than_the_disk() -> None:
     speed = LoadSpeed("/m", Speed(GIB, 2.0), Speed(GIB, 0.5), None, Speed(GIB, 10.0))
-    told = reading(storage(), speed, 2, fits=True)
-    assert told == Reading(32.0 + 8.0, 8.0 + 8.0, 16.0)
+    predicted = reading(storage(), speed, 2, fits=True)
+    assert predicted == Reading(32.0 + 8.0, 8.0 + 8.0, 16.0)
 
 
 @pytest.mark.parametrize("lacking", ["mapped", "warm"])
@@ -85,7 +85,7 @@ def test_unmeasured_speed_gives_no_prediction(lacking: str) -> None:
     assert reading(storage(), replace(speeds(40, 900), **{lacking: None}), 1, fits=True) is None
 
 
-def said(
+def remedies_for(
     where: ModelStorage = SHARE,
     left: float = 100 * GIB,
     words: tuple[str, ...] = (),
@@ -98,38 +98,38 @@ def said(
 
 
 def test_warmup_is_suggested_before_a_copy_in_memory() -> None:
-    first, second = said()
+    first, second = remedies_for()
     assert first == "run verl-doctor warmup --model /models/qwen before the job"
     assert second == f"set {SHARED_MEMORY}=True"
 
 
 @pytest.mark.parametrize("shm", [SharedMemory(64 * MIB, 64 * MIB), NOTHING])
 def test_copy_is_not_suggested_without_known_free_space(shm: SharedMemory | Unknown) -> None:
-    assert len(said(shm=shm)) == 1
+    assert len(remedies_for(shm=shm)) == 1
 
 
 def test_copy_is_not_suggested_if_already_configured() -> None:
-    assert len(said(words=(f"{SHARED_MEMORY}=True",))) == 1
+    assert len(remedies_for(words=(f"{SHARED_MEMORY}=True",))) == 1
 
 
 def test_closer_disk_is_suggested_if_memory_is_short() -> None:
-    (only,) = said(left=GIB)
+    (only,) = remedies_for(left=GIB)
     assert "copy /models/qwen to a disk of each node" in only
 
 
 def test_read_ahead_is_suggested_for_a_local_disk() -> None:
-    *_, last = said(storage(read_ahead=128 * 1024, device="/dev/nvme0n1"))
+    *_, last = remedies_for(storage(read_ahead=128 * 1024, device="/dev/nvme0n1"))
     assert "blockdev --setra 8192 /dev/nvme0n1" in last
-    assert "setra" not in " ".join(said(storage(read_ahead=8 << 20)))
+    assert "setra" not in " ".join(remedies_for(storage(read_ahead=8 << 20)))
 
 
 def test_vllm_settings_are_suggested_only_if_vllm_reads_the_weights() -> None:
-    assert "prefetch" not in " ".join(said())
+    assert "prefetch" not in " ".join(remedies_for())
     reads = (f"{LOAD_FORMAT}=auto",)
-    assert said(words=reads)[-1] == f"set +{STRATEGY_KEY}=prefetch for vLLM itself"
-    old = said(words=reads, strategies=("eager", "lazy"))
+    assert remedies_for(words=reads)[-1] == f"set +{STRATEGY_KEY}=prefetch for vLLM itself"
+    old = remedies_for(words=reads, strategies=("eager", "lazy"))
     assert "vLLM" not in " ".join(old)
-    streamer = said(words=reads, strategies=("eager", "lazy"), packages=STREAMER)
+    streamer = remedies_for(words=reads, strategies=("eager", "lazy"), packages=STREAMER)
     assert streamer[-1] == f"set {LOAD_FORMAT}=runai_streamer, which is installed, for vLLM itself"
 
 

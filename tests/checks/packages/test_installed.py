@@ -21,7 +21,7 @@ def drift(*, installer: str, links: int = 1, leads_to: str = "") -> Drift:
     )  # fmt: skip
 
 
-def spoken(one: Drift) -> tuple[str, Finding]:
+def reported(one: Drift) -> tuple[str, Finding]:
     found = Records((), (one,))
     results = [
         run_check(cache_entry_edited, found),
@@ -49,15 +49,15 @@ def spoken(one: Drift) -> tuple[str, Finding]:
 )
 def test_cache_is_named_only_if_its_installer_is_known(one: Drift, cache: str) -> None:
     assert cache_of(one) == cache
-    code, finding = spoken(one)
+    code, finding = reported(one)
     assert code == ("PKG103" if cache else "PKG102")
     assert ("cache" in f"{finding.message} {finding.remedy}") is bool(cache)
 
 
 def test_shared_edit_reports_only_proven_sharing() -> None:
-    _, finding = spoken(drift(installer="pip", links=2))
+    _, finding = reported(drift(installer="pip", links=2))
     assert "hard links show 1 of these elsewhere too" in finding.message
-    _, finding = spoken(drift(installer="pip", leads_to="/home/me/a.py"))
+    _, finding = reported(drift(installer="pip", leads_to="/home/me/a.py"))
     assert finding.message.endswith("(a link to /home/me/a.py)")
 
 
@@ -81,7 +81,7 @@ def test_paths_are_shown_relative_to_site_packages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [("", ""), ("a", "a"), ("a b", "a, b"), ("a b c", "a, b and 1 more")]
+    ("words", "shown"), [("", ""), ("a", "a"), ("a b", "a, b"), ("a b c", "a, b and 1 more")]
 )
-def test_long_list_is_shortened_and_counted(words: str, said: str) -> None:
-    assert listed(words.split(), 2) == said
+def test_long_list_is_shortened_and_counted(words: str, shown: str) -> None:
+    assert listed(words.split(), 2) == shown

@@ -94,12 +94,12 @@ def test_vllm_warning_is_reported() -> None:
 )
 def test_each_variable_is_reported_by_one_rule(name: str, near: str, code: str) -> None:
     reading = Reading(name, "vllm", near=near)
-    said = [
+    codes = [
         check.code
         for check in (variable_removed, variable_misspelt, variable_unread)
         if judged(check, reading, Variables(), launch(Setting(name, "1", RUN, 3)))
     ]
-    assert said == [code]
+    assert codes == [code]
 
 
 def test_name_that_may_be_custom_is_a_hint() -> None:

@@ -43,8 +43,8 @@ def excluded(changes: list[Change] | Refusal) -> list[str]:
 
 
 def training_with(*words: str) -> Launch:
-    told = tuple(Word(text, "run.sh", 2) for text in words)
-    return replace(GOOD, command=replace(COMMAND, words=told))
+    parsed = tuple(Word(text, "run.sh", 2) for text in words)
+    return replace(GOOD, command=replace(COMMAND, words=parsed))
 
 
 def test_only_as_much_as_necessary_is_excluded(tmp_path: Path) -> None:
@@ -59,12 +59,12 @@ def test_files_named_by_the_job_are_included(tmp_path: Path) -> None:
 
 
 def test_insufficient_exclusion_is_refused(tmp_path: Path) -> None:
-    said = planned(tmp_path, training_with("data.train_files=data/train.parquet"), limit=100)
-    assert isinstance(said, Refusal)
+    refusal = planned(tmp_path, training_with("data.train_files=data/train.parquet"), limit=100)
+    assert isinstance(refusal, Refusal)
     assert isinstance(planned(tmp_path, limit=400, whole=False), Refusal)
 
 
 def test_text_is_shown_without_a_file_to_edit(tmp_path: Path) -> None:
-    said = planned(tmp_path, limit=400, listed_in="")
-    assert isinstance(said, Refusal)
-    assert said.reason.endswith(".gitignore: /ckpt/")
+    refusal = planned(tmp_path, limit=400, listed_in="")
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason.endswith(".gitignore: /ckpt/")

@@ -28,7 +28,7 @@ def after(plan: list[Change] | Refusal) -> str | Refusal:
     return change.after.decode()
 
 
-def asked(folder: Path, text: str, line: int = 2) -> tuple[Finding, Launch, SourceFiles, Marker]:
+def arguments(folder: Path, text: str, line: int = 2) -> tuple[Finding, Launch, SourceFiles, Marker]:
     script = folder / "run.sh"
     script.write_text(text)
     finding = Finding("stubs", Evidence("stubs"), Location(str(script), line))
@@ -49,7 +49,7 @@ def asked(folder: Path, text: str, line: int = 2) -> tuple[Finding, Launch, Sour
 )
 def test_line_that_only_adds_stubs_is_commented_out(tmp_path: Path, line: str) -> None:
     text = f"set -e\n{line}\npython -m verl.trainer.main_ppo\n"
-    assert after(stubs_off_loader_path.plan(*asked(tmp_path, text))) == (
+    assert after(stubs_off_loader_path.plan(*arguments(tmp_path, text))) == (
         f"set -e\n# {line}  # verl-doctor: ENV105\npython -m verl.trainer.main_ppo\n"
     )
 
@@ -64,7 +64,7 @@ def test_line_that_only_adds_stubs_is_commented_out(tmp_path: Path, line: str) -
 )
 def test_other_folders_of_a_line_are_kept(tmp_path: Path, value: str, left: str) -> None:
     line = f"export LD_LIBRARY_PATH={value}"
-    assert after(stubs_off_loader_path.plan(*asked(tmp_path, f"set -e\n{line}\npython a.py\n"))) == (
+    assert after(stubs_off_loader_path.plan(*arguments(tmp_path, f"set -e\n{line}\npython a.py\n"))) == (
         f"set -e\n# {line}  # verl-doctor: ENV105\nexport LD_LIBRARY_PATH={left}  # verl-doctor: ENV105\npython a.py\n"
     )
 
@@ -80,23 +80,23 @@ def test_other_folders_of_a_line_are_kept(tmp_path: Path, value: str, left: str)
     ],
 )
 def test_line_with_other_effects_is_refused(tmp_path: Path, line: str) -> None:
-    plan = stubs_off_loader_path.plan(*asked(tmp_path, f"set -e\n{line}\n"))
+    plan = stubs_off_loader_path.plan(*arguments(tmp_path, f"set -e\n{line}\n"))
     assert isinstance(plan, Refusal)
     assert "run.sh:2" in plan.reason
 
 
 def test_missing_line_is_refused(tmp_path: Path) -> None:
-    assert isinstance(stubs_off_loader_path.plan(*asked(tmp_path, "set -e\n", 2)), Refusal)
+    assert isinstance(stubs_off_loader_path.plan(*arguments(tmp_path, "set -e\n", 2)), Refusal)
 
 
 def test_stub_added_by_a_script_is_removed_with_its_line(tmp_path: Path) -> None:
-    finding, launch, sources, marker = asked(tmp_path, f"set -e\n{ADDS}\npython a.py\n")
+    finding, launch, sources, marker = arguments(tmp_path, f"set -e\n{ADDS}\npython a.py\n")
     text = after(driver_before_stub.plan(finding, machine(STUB, OWN), launch, sources, marker))
     assert text == f"set -e\n# {ADDS}  # verl-doctor: CUDA102\npython a.py\n"
 
 
 def test_older_libcuda_added_by_a_script_is_removed_with_its_line(tmp_path: Path) -> None:
     line = f"export LD_LIBRARY_PATH={COMPAT_FOLDER}:$LD_LIBRARY_PATH"
-    finding, launch, sources, marker = asked(tmp_path, f"set -e\n{line}\npython a.py\n")
+    finding, launch, sources, marker = arguments(tmp_path, f"set -e\n{line}\npython a.py\n")
     text = after(driver_before_compat.plan(finding, machine(COMPAT, OWN), launch, sources, marker))
     assert text == f"set -e\n# {line}  # verl-doctor: CUDA103\npython a.py\n"

@@ -43,8 +43,8 @@ def test_repaired_file_works_on_both_sides(tmp_path, server):
     assert "in older releases it is _process_weights_after_loading in vllm.model_executor" in finding.message
     one.repair()
     assert one.judged("new").status == "pass"
-    said = [one.run(side)["process_weights_after_loading"](1, 2, 3) for side in ("old", "new")]
-    assert said == ["today", "earlier"]
+    results = [one.run(side)["process_weights_after_loading"](1, 2, 3) for side in ("old", "new")]
+    assert results == ["today", "earlier"]
 
 
 def test_vllm_without_either_name_is_refused(tmp_path):

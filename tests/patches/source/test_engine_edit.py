@@ -158,12 +158,12 @@ def test_original_code_is_kept_in_the_edit(tmp_path: Path, form: str) -> None:
 
 
 def test_workers_in_another_namespace_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RuntimeError) as told:
+    with pytest.raises(RuntimeError) as raised:
         run(after(tmp_path, server()), Ray(actors("other")), monkeypatch)
-    said = str(told.value)
-    assert said.startswith("instance_id: train:abc:2:0 has 0 actors of 2 expected")
-    assert "namespace train of the Ray cluster at 10.0.0.1:6379 (session_1)" in said
-    assert "such ones in ['other'] namespace. Let the trainer and the rollout use one" in said
+    message = str(raised.value)
+    assert message.startswith("instance_id: train:abc:2:0 has 0 actors of 2 expected")
+    assert "namespace train of the Ray cluster at 10.0.0.1:6379 (session_1)" in message
+    assert "such ones in ['other'] namespace. Let the trainer and the rollout use one" in message
 
 
 def test_missing_workers_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,10 +177,10 @@ def test_missing_workers_are_reported(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_unreachable_ray_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ray = Ray(actors())
     ray.joined = "10.0.0.9:6379"
-    with pytest.raises(RuntimeError) as told:
+    with pytest.raises(RuntimeError) as raised:
         run(after(tmp_path, server()), ray, monkeypatch)
-    assert "cannot join the Ray cluster at 10.0.0.9:6379 to look into namespace train" in str(told.value)
-    assert "starts none of its own: nobody is there" in str(told.value)
+    assert "cannot join the Ray cluster at 10.0.0.9:6379 to look into namespace train" in str(raised.value)
+    assert "starts none of its own: nobody is there" in str(raised.value)
 
 
 @pytest.mark.parametrize("found", [actors(), []], ids=["found", "not found"])
@@ -192,9 +192,9 @@ def test_record_is_written_where_requested(
         run(after(tmp_path, server()), Ray(found), monkeypatch)
     except RuntimeError:
         assert not found
-    said = (tmp_path / "train:abc:2:0.log").read_text()
-    assert f"has {len(found)} actors of 2" in said
-    assert all(one["name"] in said for one in found)
+    message = (tmp_path / "train:abc:2:0.log").read_text()
+    assert f"has {len(found)} actors of 2" in message
+    assert all(one["name"] in message for one in found)
 
 
 @pytest.mark.parametrize("why", REFUSED)

@@ -225,13 +225,13 @@ def test_real_verl_imports_with_both_vllms(wheel_tree, tmp_path, version, old, n
         assert isinstance(found, VllmUses)
         return found
 
-    def asked() -> list:
+    def repairable() -> list:
         found = run_check(vllm_import_missing, uses(new)).findings
         return [finding for finding in found if finding.fix == moved_import.id]
 
     silent = len(run_check(vllm_import_missing, uses(old)).findings)
-    assert asked()
-    while waiting := asked():
+    assert repairable()
+    while waiting := repairable():
         plan = moved_import.plan(waiting[0], uses(new), SourceFiles(), Marker())
         assert not isinstance(plan, Refusal), plan.reason
         for change in plan:

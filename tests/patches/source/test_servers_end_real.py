@@ -64,8 +64,8 @@ def repaired(verl: Path) -> None:
         assert isinstance(change, ReplaceFile)
         change.path.write_bytes(change.after)
     again = servers_of(verl)
-    said = run_check(servers_outlive_training, again)
-    assert said.status == "pass", said.findings
+    result = run_check(servers_outlive_training, again)
+    assert result.status == "pass", result.findings
     assert not servers_end_with_training.plan(
         Finding("", Evidence("")), again, SourceFiles(), Marker("verl-doctor")
     )

@@ -158,9 +158,9 @@ def test_undo_removes_everything_that_a_killed_doctor_wrote(root: Path) -> None:
     os.waitpid(doctor, 0)
     cache_of(root / "pkg/deep/one.py").with_suffix(".pyc.140234").write_bytes(b"half of a cache")
     assert history(home)[-1].state in {"interrupted", "in progress"}
-    told = history(home)[-1].changes[0]
-    assert told.now == "partly in place"
-    assert "was interrupted while writing 26 bytecode caches, " in told.description
+    last_change = history(home)[-1].changes[0]
+    assert last_change.now == "partly in place"
+    assert "was interrupted while writing 26 bytecode caches, " in last_change.description
     (undone,) = undo(home)
     assert undone.state == "undone"
     for transaction in (undone, *history(home)):

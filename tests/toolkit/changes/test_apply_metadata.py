@@ -73,10 +73,10 @@ def test_new_file_is_created_through_a_linked_folder(root: Path) -> None:
     assert list((root / "real").iterdir()) == []
 
 
-@pytest.mark.parametrize(("target", "said"), [("nowhere", "leads nowhere"), ("link.py", "symbolic links")])
-def test_broken_or_circular_link_is_refused(root: Path, target: str, said: str) -> None:
+@pytest.mark.parametrize(("target", "message"), [("nowhere", "leads nowhere"), ("link.py", "symbolic links")])
+def test_broken_or_circular_link_is_refused(root: Path, target: str, message: str) -> None:
     (root / "link.py").symlink_to(target)
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(Refused, match=message):
         put(root / "link.py", root / "home")
     with pytest.raises(Refused):
         apply([NewFile(root / "link.py", b"x")], root / "home", fix="f", code="C")
@@ -123,9 +123,9 @@ def test_ordinary_user_refuses_a_file_whose_owner_would_change(root: Path) -> No
     file = root / "a.py"
     file.write_bytes(b"old\n")
     root.chmod(0o777)
-    said = run_as(NOBODY, lambda: put(file, root / "home"))
-    assert "belongs to user 0" in said
-    assert "Refused" in said
+    message = run_as(NOBODY, lambda: put(file, root / "home"))
+    assert "belongs to user 0" in message
+    assert "Refused" in message
     os.chown(file, NOBODY, 0)
     assert "group 0" in run_as(NOBODY, lambda: put(file, root / "home"))
     assert file.read_bytes() == b"old\n"
@@ -154,13 +154,13 @@ def test_unwritable_folder_is_refused_before_anything_changes(root: Path) -> Non
         os.chown(root / name / "a.py", NOBODY, NOBODY)
     os.chown(root / "open", NOBODY, NOBODY)
     changes = [ReplaceFile(root / name / "a.py", b"old\n", b"new\n") for name in ("open", "closed")]
-    said = run_as(NOBODY, lambda: apply(changes, root / "open/home", fix="f", code="C"))
-    assert f"{root / 'closed'} is not writable for user {NOBODY}" in said
+    message = run_as(NOBODY, lambda: apply(changes, root / "open/home", fix="f", code="C"))
+    assert f"{root / 'closed'} is not writable for user {NOBODY}" in message
     assert (root / "open/a.py").read_bytes() == b"old\n"
     assert not (root / "open/home").exists()
-    said = run_as(NOBODY, lambda: apply(changes[:1], root / "closed/home", fix="f", code="C"))
-    assert "Permission denied" in said
-    assert said.startswith("Refused")
+    message = run_as(NOBODY, lambda: apply(changes[:1], root / "closed/home", fix="f", code="C"))
+    assert "Permission denied" in message
+    assert message.startswith("Refused")
     assert (root / "open/a.py").read_bytes() == b"old\n"
 
 
@@ -169,8 +169,8 @@ def test_journal_is_unreadable_to_other_users(root: Path) -> None:
     (root / "a.py").write_bytes(b"old\n")
     put(root / "a.py", root / "home")
     for use in (history, undo):
-        said = run_as(NOBODY, lambda use=use: use(root / "home"))
-        assert said.startswith("Refused: "), said
+        message = run_as(NOBODY, lambda use=use: use(root / "home"))
+        assert message.startswith("Refused: "), message
 
 
 @as_root

@@ -98,8 +98,8 @@ def test_script_with_a_too_long_shebang_is_run_through_the_shell(prefix: Path, t
     copy.mkdir()
     (prefix / "bin/tool").write_text(f"#!{prefix}/bin/python\nimport sys\nprint(sys.argv[1])\n")
     copied(prefix, copy)
-    said = subprocess.run([copy / "bin/tool", "hello"], capture_output=True, text=True, check=True)
-    assert said.stdout == "hello\n"
+    completed = subprocess.run([copy / "bin/tool", "hello"], capture_output=True, text=True, check=True)
+    assert completed.stdout == "hello\n"
 
 
 @pytest.mark.parametrize("refused", [errno.EXDEV, errno.EPERM])

@@ -52,7 +52,7 @@ def findings(report: Report) -> list[tuple[str, Finding]]:
     return [(result.code, finding) for result, finding in report.findings()]
 
 
-def said(report: Report) -> list[tuple[str, str, str]]:
+def reported(report: Report) -> list[tuple[str, str, str]]:
     """Code, message and nodes of all that is said."""
     return [(result.code, one.message, one.node or "") for result, one in report.findings()]
 
@@ -70,7 +70,7 @@ def test_healthy_nodes_are_reported_as_one_number() -> None:
     report = judged(HEALTHY)
     assert report.nodes is not None
     assert (report.nodes.answered, report.nodes.agree, report.nodes.lost) == (8, 8, 0)
-    assert {code for code, _, _ in said(report)} == {"CUDA130"}, "the hint that the recorded machine gets"
+    assert {code for code, _, _ in reported(report)} == {"CUDA130"}, "the hint that the recorded machine gets"
     assert report.exit_code() == 0
 
 
@@ -148,14 +148,14 @@ def test_findings_that_differ_in_amount_are_merged_with_a_range() -> None:
         node(f"node{number:05}", with_value("Folders", "folders.0.free", amount))
         for number, amount in ((101, gib), (102, 2 * gib), (103, gib * 3 // 2))
     ]
-    (finding,) = [one for one in said(judged([*HEALTHY, *full])) if one[0] == "HOST106"]
+    (finding,) = [one for one in reported(judged([*HEALTHY, *full])) if one[0] == "HOST106"]
     assert "1.0 GiB to 2.0 GiB" in finding[1]
     assert finding[2] == "node[00101-00103]"
 
 
 def test_finding_on_a_single_node_keeps_its_text() -> None:
     full = node("node00101", with_value("Folders", "folders.0.free", 2**30))
-    (finding,) = [one for one in said(judged([*HEALTHY, full])) if one[0] == "HOST106"]
+    (finding,) = [one for one in reported(judged([*HEALTHY, full])) if one[0] == "HOST106"]
     assert "1.0 GiB left" in finding[1]
 
 
@@ -270,21 +270,23 @@ def test_cluster_path_missing_on_one_node_is_reported() -> None:
 
     answers = [node(name, places("there")) for name in numbered(5)]
     answers += [node("node7", places("missing")), node("node8", places("there", files=9))]
-    told = {
+    summary = {
         (code, nodes): message
-        for code, message, nodes in said(judged(answers))
+        for code, message, nodes in reported(judged(answers))
         if code in ("SITE102", "HOST131")
     }
-    assert "/models/qwen does not exist" in told["SITE102", "node7"]
-    assert "node7 has /models/qwen missing, the other 6 have /models/qwen there" in told["HOST131", "node7"]
-    assert "9 files" in told["HOST131", "node8"]
-    assert len(told) == 3
+    assert "/models/qwen does not exist" in summary["SITE102", "node7"]
+    assert (
+        "node7 has /models/qwen missing, the other 6 have /models/qwen there" in summary["HOST131", "node7"]
+    )
+    assert "9 files" in summary["HOST131", "node8"]
+    assert len(summary) == 3
 
 
 def test_tie_is_not_a_majority() -> None:
     answers = [*HEALTHY[:2], *(node(f"node{n}", with_version("vllm", "0.10.2")) for n in (7, 8))]
     report = judged(answers)
-    (finding,) = [one for one in said(report) if one[0] == "PKG120"]
+    (finding,) = [one for one in reported(report) if one[0] == "PKG120"]
     assert "there is no majority" in finding[1]
     assert report.nodes is not None
     assert report.nodes.agree == 0
@@ -323,9 +325,9 @@ def test_partial_results_are_available_at_any_time() -> None:
 def test_report_of_many_nodes_matches_its_schema() -> None:
     schema = schema_text("report")
     report = judged([*HEALTHY, dead("node9"), node("node8", with_version("vllm", "0.10.2"))])
-    said = json.loads(text(report, "json"))
-    validate(said, schema)
-    assert said["nodes"] == {
+    reported = json.loads(text(report, "json"))
+    validate(reported, schema)
+    assert reported["nodes"] == {
         "answered": 9,
         "agree": 8,
         "lost": 1,
@@ -364,7 +366,7 @@ def test_nodes_whose_gpus_cannot_be_queried_are_not_reported_as_without_gpus() -
     lost = replace(HEALTHY[0], facts={**HEALTHY[0].facts, "Gpus": '{"unknown": "NVML hangs"}'})
     report = judged([lost, *HEALTHY[1:]])
     assert "1 node with GPUs that could not be queried (node00001)" in text(report)
-    assert "CUDA162" not in {code for code, _, _ in said(report)}
+    assert "CUDA162" not in {code for code, _, _ in reported(report)}
 
 
 def facts_file(folder: Path, name: str, answer: NodeResponse) -> Path:
@@ -380,7 +382,7 @@ def test_facts_files_name_their_nodes(tmp_path: Path) -> None:
     files.append(tmp_path / "cut.json")
     files[-1].write_text(files[0].read_text("utf-8")[:500], "utf-8")
     report = fleet.judge_files(files, SESSION)
-    assert [one for code, _, one in said(report) if code == "PKG120"] == ["odd"]
+    assert [one for code, _, one in reported(report) if code == "PKG120"] == ["odd"]
     assert report.nodes is not None
     assert [(group.nodes, group.what) for group in report.nodes.missing] == [
         ("cut", "its facts file is no facts file; make one with: verl-doctor check --save-facts FILE")
@@ -451,7 +453,7 @@ def test_number_of_findings_is_bounded_for_many_different_drifts() -> None:
 def test_value_that_contains_the_node_name_is_not_drift() -> None:
     answers = [node(name, with_value("Variables", "values.UCX_OWN", name)) for name in numbered(6)]
     report = judged(answers)
-    assert "ENV130" not in {code for code, _, _ in said(report)}
+    assert "ENV130" not in {code for code, _, _ in reported(report)}
     assert report.nodes is not None
     assert report.nodes.agree == 6
 
@@ -468,7 +470,7 @@ def test_different_modification_times_of_copies_are_at_most_a_hint() -> None:
         node(name, all_have("JobFiles", job_file(changed=10**9 + index)))
         for index, name in enumerate(numbered(5))
     ]
-    assert "HOST131" not in {code for code, _, _ in said(judged(copies))}
+    assert "HOST131" not in {code for code, _, _ in reported(judged(copies))}
     same = [all_have("JobFiles", job_file(changed=10**9)), all_have("JobFiles", job_file(changed=10**9 + 7))]
     report = judged([node(name, same[name == "node00003"]) for name in numbered(5)])
     (found,) = [one for rule, one in findings(report) if rule == "HOST131"]

@@ -20,7 +20,7 @@ def finding(message: str, found: str = "", read_from: str = "") -> Finding:
     return Finding(message, Evidence(found, "", read_from), severity="warning")
 
 
-def told(*messages: str) -> list[tuple[str, str | None]]:
+def folded_messages(*messages: str) -> list[tuple[str, str | None]]:
     """What becomes of these messages, the first of node1, the second of node2..."""
     found: dict[Finding, list[int]] = {}
     for number, message in enumerate(messages):
@@ -29,7 +29,7 @@ def told(*messages: str) -> list[tuple[str, str | None]]:
 
 
 @pytest.mark.parametrize(
-    ("messages", "said"),
+    ("messages", "merged"),
     [
         (("981 MiB are free", "95.3 GiB are free", "2.0 GiB are free"), "981 MiB to 95.3 GiB are free"),
         (("100% full", "95% full"), "95% to 100% full"),
@@ -40,8 +40,8 @@ def told(*messages: str) -> list[tuple[str, str | None]]:
         (("nothing at 10.0.0.1:6379", "nothing at 10.0.0.2:6379"), "nothing at <its address>:6379"),
     ],
 )  # fmt: skip
-def test_findings_with_one_cause_are_merged_with_a_range(messages: tuple[str, ...], said: str) -> None:
-    assert told(*messages) == [(said, f"node[1-{len(messages)}]")]
+def test_findings_with_one_cause_are_merged_with_a_range(messages: tuple[str, ...], merged: str) -> None:
+    assert folded_messages(*messages) == [(merged, f"node[1-{len(messages)}]")]
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,13 @@ def test_findings_with_one_cause_are_merged_with_a_range(messages: tuple[str, ..
     ],
 )
 def test_findings_with_different_causes_stay_separate(messages: tuple[str, str]) -> None:
-    assert sorted(told(*messages)) == sorted(zip(messages, ("node1", "node2"), strict=True))
+    assert sorted(folded_messages(*messages)) == sorted(zip(messages, ("node1", "node2"), strict=True))
 
 
 def test_message_from_a_single_node_keeps_its_text() -> None:
-    assert told("node1 has 3 GiB free at 10.0.0.1") == [("node1 has 3 GiB free at 10.0.0.1", "node1")]
+    assert folded_messages("node1 has 3 GiB free at 10.0.0.1") == [
+        ("node1 has 3 GiB free at 10.0.0.1", "node1")
+    ]
 
 
 def test_several_findings_of_one_node_are_merged_with_a_range() -> None:

@@ -44,9 +44,9 @@ def parcel() -> Parcel:
 
 
 def test_the_queried_facts_describe_a_node() -> None:
-    asked = {collector.fact for collector in node_collectors(registry.load())}
-    assert {Clock, Network, Packages} <= asked
-    assert not asked & {VllmUses, RayClusters, TreeManifest}  # whole source trees, and the cluster's store
+    queried = {collector.fact for collector in node_collectors(registry.load())}
+    assert {Clock, Network, Packages} <= queried
+    assert not queried & {VllmUses, RayClusters, TreeManifest}  # whole source trees, and the cluster's store
 
 
 @pytest.mark.slow
@@ -65,8 +65,8 @@ def test_probe_runs_without_any_installed_package(parcel: Parcel, tmp_path: Path
         assert process.stdout is not None
         process.stdin.write(parcel.order(30, detached=False))
         process.stdin.flush()
-        said = process.stdout.read().decode()
-    facts, missing = node_reader.read(said.rpartition("TOKEN ")[2])
+        output = process.stdout.read().decode()
+    facts, missing = node_reader.read(output.rpartition("TOKEN ")[2])
     assert missing == ""
     assert set(facts) == set(parcel.request["facts"])
     entries = {name: json.loads(text) for name, text in facts.items()}
@@ -175,8 +175,8 @@ def test_named_ray_address_applies_to_all_nodes(heads: tuple[RayNode, ...], sent
     """On a node too it is told which Ray is meant; loopback there is another machine than here."""
     session = open_session(Options(python=Path(sys.executable), ray_address="127.0.0.1:6379"))
     known = RayClusters((RayCluster("127.0.0.1:6379", nodes=heads),), "127.0.0.1:6379")
-    said = place_parcel(session, session.look({RayClusters: known})).request["target"]
-    assert node_program._target(said).ray_address == sent
+    output = place_parcel(session, session.look({RayClusters: known})).request["target"]
+    assert node_program._target(output).ray_address == sent
 
 
 def test_local_model_folder_is_not_taken_for_a_hub_name_on_other_nodes(tmp_path: Path) -> None:

@@ -69,8 +69,8 @@ def test_each_environment_is_repaired_once_and_all_nodes_are_checked_again(
     again = here(*words, "--apply", cwd=tmp_path, RAY_TMPDIR=str(made.folder))
     assert json.loads(again.stdout)["repairs"] == []
 
-    (said,) = [line for line in done.stderr.splitlines() if "undoes everything, here and there" in line]
-    back = shlex.split(said.partition(" undoes ")[0])[1:]
+    (hint,) = [line for line in done.stderr.splitlines() if "undoes everything, here and there" in line]
+    back = shlex.split(hint.partition(" undoes ")[0])[1:]
     undone = here(*back, "--budget", "180", cwd=tmp_path, RAY_TMPDIR=str(made.folder))
     assert undone.returncode == 0, undone.stderr
     assert undone.stdout.count("undone ") == 2

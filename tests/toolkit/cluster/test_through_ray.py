@@ -27,20 +27,20 @@ def row(node: str, address: str, host: str = "", *, port: int = 1, died: str = "
     return {"node": node, "address": address, "port": port, "host": host, "alive": not died, "died": died}
 
 
-def heard(
+def responses_of(
     folder: Path, *lines: dict[str, Any], end: str = "exit 0", budget: float = 120
 ) -> list[NodeResponse]:
     """The answers when the driver says these lines and then ends."""
-    said = "".join(f"\nprintf '%s%s\\n' \"$3\" {shlex.quote(json.dumps(line))}" for line in lines)
+    script = "".join(f"\nprintf '%s%s\\n' \"$3\" {shlex.quote(json.dumps(line))}" for line in lines)
     driver = folder / "python"
-    driver.write_text(f"#!/bin/sh\necho noise{said}\n{end}\n")
+    driver.write_text(f"#!/bin/sh\necho noise{script}\n{end}\n")
     driver.chmod(driver.stat().st_mode | stat.S_IXUSR)
     return list(node_responses(Machine(), RayDriver(str(driver), "10.0.0.1:6379"), PARCEL, budget))
 
 
 def test_responses_and_missing_nodes_are_reported(tmp_path: Path) -> None:
     rows = [row(str(number), f"10.0.0.{number}", f"n{number}") for number in range(1, 5)]
-    got = heard(
+    got = responses_of(
         tmp_path,
         {"job": "02000000"},
         {"nodes": rows},
@@ -69,7 +69,7 @@ def test_node_names_are_unique(tmp_path: Path) -> None:
         row("e", "10.0.0.4", "same", port=8),
     ]
     answers = [{"node": one["node"], "answer": FACTS} for one in rows]
-    got = heard(tmp_path, {"job": "1"}, {"nodes": rows}, *answers, {"done": True})
+    got = responses_of(tmp_path, {"job": "1"}, {"nodes": rows}, *answers, {"done": True})
     assert [one.node for one in got] == ["head", "10.0.0.2", "10.0.0.3", "10.0.0.4:7", "10.0.0.4:8"]
 
 
@@ -80,7 +80,9 @@ def test_dead_actors_count_until_they_are_replaced(tmp_path: Path) -> None:
         row("c", "10.0.0.2", "n2", died="Ray declared it dead: no heartbeat"),
         row("d", "10.0.0.2", "n2", died="Ray declared it dead: again no heartbeat"),
     ]
-    got = heard(tmp_path, {"job": "1"}, {"nodes": rows}, {"node": "a", "answer": FACTS}, {"done": True})
+    got = responses_of(
+        tmp_path, {"job": "1"}, {"nodes": rows}, {"node": "a", "answer": FACTS}, {"done": True}
+    )
     assert [(one.node, one.missing) for one in got] == [
         ("n2", "Ray declared it dead: again no heartbeat"),
         ("n1", ""),
@@ -96,19 +98,21 @@ def test_dead_actors_count_until_they_are_replaced(tmp_path: Path) -> None:
 )
 def test_early_end_of_the_driver_keeps_received_responses(tmp_path: Path, end: str, why: str) -> None:
     rows = [row("a", "10.0.0.1", "n1"), row("b", "10.0.0.2", "n2")]
-    got = heard(tmp_path, {"job": "1"}, {"nodes": rows}, {"node": "a", "answer": FACTS}, end=end)
+    got = responses_of(tmp_path, {"job": "1"}, {"nodes": rows}, {"node": "a", "answer": FACTS}, end=end)
     assert [(one.node, one.missing) for one in got] == [("n1", ""), ("n2", why)]
 
 
 def test_failed_driver_reports_its_error(tmp_path: Path) -> None:
-    got = heard(tmp_path, {"job": "1"}, {"nodes": [row("a", "10.0.0.1", "n1")]}, {"broke": "KeyError: 'x'"})
+    got = responses_of(
+        tmp_path, {"job": "1"}, {"nodes": [row("a", "10.0.0.1", "n1")]}, {"broke": "KeyError: 'x'"}
+    )
     assert [one.missing for one in got] == ["the driver broke: KeyError: 'x'"]
 
 
 @pytest.mark.slow
 def test_hanging_driver_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(through_ray, "_LEAVING", 0.1)
-    got = heard(
+    got = responses_of(
         tmp_path, {"job": "1"}, {"nodes": [row("a", "10.0.0.1", "n1")]}, end="exec sleep 60", budget=-2.5
     )
     assert [one.missing for one in got] == ["the time was up"]
@@ -116,6 +120,6 @@ def test_hanging_driver_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_no_process_is_allowed(tmp_path: Path) -> None:
     with pytest.raises(CouldNotQuery, match="Version mismatch"):
-        heard(tmp_path, {"refused": "Version mismatch: 2.9 and 2.60"})
+        responses_of(tmp_path, {"refused": "Version mismatch: 2.9 and 2.60"})
     with pytest.raises(CouldNotQuery, match="no such module"):
-        heard(tmp_path, end="echo 'no such module' >&2; exit 1")
+        responses_of(tmp_path, end="echo 'no such module' >&2; exit 1")

@@ -67,7 +67,7 @@ def answers(made: Cluster, parcel: Parcel, budget: float = 180) -> Generator[Nod
     return node_responses(Machine(), driver, parcel, budget, longest=60)
 
 
-def asked(made: Cluster, parcel: Parcel, budget: float = 180) -> list[NodeResponse]:
+def query(made: Cluster, parcel: Parcel, budget: float = 180) -> list[NodeResponse]:
     return list(answers(made, parcel, budget))
 
 
@@ -78,13 +78,13 @@ def jobs(made: Cluster) -> int:
         "state = GlobalState(); state._initialize_global_state(GcsClientOptions.create(sys.argv[1], None, True, False))\n"
         "print(sum(not row['IsDead'] for row in state.job_table()))"
     )
-    said = subprocess.check_output(
+    output = subprocess.check_output(
         [str(made.python), "-c", text, made.address],
         env=dict(made.environ),
         text=True,
         stderr=subprocess.DEVNULL,
     )
-    return int(said)
+    return int(output)
 
 
 def left(folder: Path) -> list[str]:
@@ -109,19 +109,19 @@ def settles(condition: object, seconds: float = 120) -> bool:
 def test_every_node_responds_as_its_workers_see_it(made: Cluster, parcel: Parcel, nodes_folder: Path) -> None:
     address_file = made.folder / "ray" / "ray_current_cluster"
     before = address_file.stat()
-    heard = asked(made, parcel)
+    responses = query(made, parcel)
     after = address_file.stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert not (made.folder / ".cache").exists()  # the home of all three
-    assert [answer.missing for answer in heard] == ["", "", ""]
-    assert len({answer.node for answer in heard}) == 3
-    assert all(set(parcel.request["facts"]) <= set(answer.facts) for answer in heard)
-    variables = [json.loads(answer.facts["Variables"])["is"]["values"] for answer in heard]
+    assert [answer.missing for answer in responses] == ["", "", ""]
+    assert len({answer.node for answer in responses}) == 3
+    assert all(set(parcel.request["facts"]) <= set(answer.facts) for answer in responses)
+    variables = [json.loads(answer.facts["Variables"])["is"]["values"] for answer in responses]
     (second,) = [values for values in variables if "NCCL_DEBUG" in values]
     # Ray hides all GPUs from a task that asks for none; the job's workers get theirs from these.
     assert second["CUDA_VISIBLE_DEVICES"] == "6,7"
     assert not any("RAY_JOB_ID" in values or "LD_PRELOAD" in values for values in variables)
-    clocks = [json.loads(answer.facts["ClockOffset"])["is"] for answer in heard]
+    clocks = [json.loads(answer.facts["ClockOffset"])["is"] for answer in responses]
     assert all(abs(clock["ahead"]) <= clock["within"] for clock in clocks)  # they are one clock
     assert settles(lambda: jobs(made) == 0)
     assert settles(lambda: not left(nodes_folder))
@@ -146,14 +146,14 @@ def test_saturated_cluster_still_responds(made: Cluster, parcel: Parcel) -> None
         try:
             assert driver.stdout is not None
             assert driver.stdout.readline() == "full\n"
-            assert [answer.missing for answer in asked(made, parcel)] == ["", "", ""]
+            assert [answer.missing for answer in query(made, parcel)] == ["", "", ""]
         finally:
             driver.kill()
 
 
 def test_nodes_clean_up_after_the_driver_is_killed(made: Cluster, parcel: Parcel, nodes_folder: Path) -> None:
     """The tasks die with the job. What they had started goes by itself."""
-    heard: list[str] = []
+    responses: list[str] = []
 
     def kill_the_driver() -> None:
         assert settles(lambda: any(nodes_folder.glob("verl-doctor-*")))
@@ -164,9 +164,9 @@ def test_nodes_clean_up_after_the_driver_is_killed(made: Cluster, parcel: Parcel
 
     killer = threading.Thread(target=kill_the_driver)
     killer.start()
-    heard = [answer.missing for answer in asked(made, parcel)]
+    responses = [answer.missing for answer in query(made, parcel)]
     killer.join()
-    assert any(missing.startswith("the driver lost the cluster") for missing in heard)
+    assert any(missing.startswith("the driver lost the cluster") for missing in responses)
     assert settles(lambda: not left(nodes_folder))
     assert settles(lambda: jobs(made) == 0)
 
@@ -184,13 +184,13 @@ def test_paused_control_store_does_not_block_responses(made: Cluster, parcel: Pa
     """As when its machine swaps: whoever talks to it waits, and the answers of the nodes do not need it."""
     (store,) = head.named("gcs_server", made.folder)
     hearing = answers(made, parcel)
-    heard = [next(hearing)]
+    responses = [next(hearing)]
     store.suspend()
     later = threading.Timer(5, store.resume)
     later.start()
-    heard += hearing
+    responses += hearing
     later.join()
-    assert [answer.missing for answer in heard] == ["", "", ""]
+    assert [answer.missing for answer in responses] == ["", "", ""]
 
 
 def test_ctrl_c_ends_the_check_and_its_processes_on_the_nodes(
@@ -207,9 +207,9 @@ def test_ctrl_c_ends_the_check_and_its_processes_on_the_nodes(
     ) as process:
         assert settles(lambda: any(nodes_folder.glob("verl-doctor-*")))
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=300)
+        _, output = process.communicate(timeout=300)
     assert process.returncode == 130
-    assert said.splitlines()[-1].startswith("verl-doctor: stopped")
+    assert output.splitlines()[-1].startswith("verl-doctor: stopped")
     assert settles(lambda: not left(nodes_folder))
     assert settles(lambda: jobs(made) == 0)
 
@@ -258,9 +258,9 @@ def test_nodes_lost_during_the_check_are_named(python: Path, parcel: Parcel) -> 
         _, stopped, killed = running.raylets()
         stopped.suspend()
         killed.kill()
-        heard = asked(running, parcel, 120)
-        assert len(heard) == 3
-        missing = sorted(answer.missing for answer in heard if answer.missing)
+        responses = query(running, parcel, 120)
+        assert len(responses) == 3
+        missing = sorted(answer.missing for answer in responses if answer.missing)
         assert len(missing) == 2
         assert missing[0].startswith("Ray declared it dead")
         # which of them is the clock's

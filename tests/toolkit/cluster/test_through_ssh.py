@@ -78,7 +78,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def asked(
+def query(
     *hosts: str, via: str = "ssh", python: str = sys.executable, budget: float = 120
 ) -> dict[str, NodeResponse]:
     answers = host_responses(Machine(), hosts, via, python, parcel(), budget)  # type: ignore[arg-type]
@@ -87,25 +87,25 @@ def asked(
 
 @pytest.mark.usefixtures("programs")
 def test_unreachable_ssh_host_is_named_and_the_others_respond() -> None:
-    heard = asked("n1", "gone", "n2")
-    assert {name: answer.missing for name, answer in heard.items()} == {
+    responses = query("n1", "gone", "n2")
+    assert {name: answer.missing for name, answer in responses.items()} == {
         "n1": "",
         "n2": "",
         "gone": "ssh: Could not resolve hostname HOST: Name or service not known",
     }
-    assert set(heard["n1"].facts) == {"Clock", "Variables"}
+    assert set(responses["n1"].facts) == {"Clock", "Variables"}
 
 
 @pytest.mark.usefixtures("programs")
 def test_srun_passes_its_variables() -> None:
-    heard = asked("n7", via="srun")
-    assert json.loads(heard["n7"].facts["Variables"])["is"]["values"].get("SLURMD_NODENAME") is None
-    assert heard["n7"].missing == ""
+    responses = query("n7", via="srun")
+    assert json.loads(responses["n7"].facts["Variables"])["is"]["values"].get("SLURMD_NODENAME") is None
+    assert responses["n7"].missing == ""
 
 
 @pytest.mark.usefixtures("programs")
 def test_missing_remote_python_is_reported() -> None:
-    (answer,) = asked("n1", python="/nowhere/bin/python").values()
+    (answer,) = query("n1", python="/nowhere/bin/python").values()
     assert "/nowhere/bin/python" in answer.missing
     assert "not found" in answer.missing
 
@@ -114,16 +114,16 @@ def test_missing_remote_python_is_reported() -> None:
 @pytest.mark.slow
 def test_hanging_host_is_abandoned_and_leaves_no_processes() -> None:
     before = {one.pid for one in psutil.process_iter()}
-    heard = asked("hangs", "n1", budget=20)
-    assert heard["hangs"].missing == "it did not respond in time"
-    assert heard["n1"].missing == ""
+    responses = query("hangs", "n1", budget=20)
+    assert responses["hangs"].missing == "it did not respond in time"
+    assert responses["n1"].missing == ""
     own = [one for one in psutil.Process().children(recursive=True) if one.pid not in before]
     assert own == []
 
 
 def test_missing_ssh_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    (answer,) = asked("n1").values()
+    (answer,) = query("n1").values()
     assert answer.missing == "ssh cannot be started: No such file or directory"
 
 

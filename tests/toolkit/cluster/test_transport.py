@@ -17,11 +17,11 @@ from verl_doctor.toolkit.target import Options
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
+def limits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
     """The seconds for all nodes and for each with which they are asked."""
     found: list[tuple[float, float]] = []
 
-    def asked(
+    def fake_query(
         machine: object,
         driver: object,
         parcel: object,
@@ -33,7 +33,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
         found.append((budget, longest))
         return iter(())
 
-    monkeypatch.setattr(transport, "node_responses", asked)
+    monkeypatch.setattr(transport, "node_responses", fake_query)
     return found
 
 
@@ -47,11 +47,11 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
     ],
 )
 def test_time_limit_for_nodes(
-    told: list[tuple[float, float]], budget: float, longest: float | None, seconds: tuple[float, float]
+    limits: list[tuple[float, float]], budget: float, longest: float | None, seconds: tuple[float, float]
 ) -> None:
     cluster = RayCluster("10.0.0.1:6379")
     way = transport._through_ray(
         RequestedNodes(budget=budget), open_session(Options()), cluster, RayDriver("python", cluster.address)
     )
     assert list(way.query(Parcel(b"", {}), longest=longest)) == []
-    assert told == [seconds]
+    assert limits == [seconds]

@@ -48,19 +48,19 @@ def test_node_undoes_the_transactions_of_its_environment(
     for more in (True, False):
         answer = node_program.respond(request, Machine())
         facts, missing = node_reader.read(json.dumps({"facts": answer}))
-        told = json.loads(facts[node_program.UNDONE])
-        assert (missing, told["refused"]) == ("", [])
+        result = json.loads(facts[node_program.UNDONE])
+        assert (missing, result["refused"]) == ("", [])
         if more:
-            assert told["lines"][0].startswith("undone: repair 0002 (HOST950), applied ")
+            assert result["lines"][0].startswith("undone: repair 0002 (HOST950), applied ")
             assert [one for one in ("first", "second") if (environment / one).exists()] == left
-    assert ("there is nothing to undo" in told["lines"]) == everything
+    assert ("there is nothing to undo" in result["lines"]) == everything
 
 
 def test_later_edits_are_kept_and_reported(environment: Path) -> None:
     (environment / "second").write_text("edited")
-    told = undone(Machine(), Target(environment / "bin" / "python", "--python"), {"everything": False})
-    assert told["lines"] == []
-    assert "second" in told["refused"][0]
+    result = undone(Machine(), Target(environment / "bin" / "python", "--python"), {"everything": False})
+    assert result["lines"] == []
+    assert "second" in result["refused"][0]
 
 
 class Nodes:

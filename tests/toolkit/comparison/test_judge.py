@@ -239,10 +239,10 @@ def test_break_is_reported_with_its_rule(fault: Fault) -> None:
     """Each fault of the recorded machines; back again it is gone."""
     healthy, sick = fault.node(), edited(fault.node(), fault.edits)
     found = between(healthy, sick)
-    told, *_ = [one for one in found.differences if fault.code in one.codes]
-    assert told.weight in {"breaks", "matters"}
+    difference, *_ = [one for one in found.differences if fault.code in one.codes]
+    assert difference.weight in {"breaks", "matters"}
     assert found.exit_code == 1
-    assert fault.code in {code for code, _ in between(sick, healthy).gone} or told.weight == "matters"
+    assert fault.code in {code for code, _ in between(sick, healthy).gone} or difference.weight == "matters"
 
 
 def test_folders_of_facts_files_are_compared_node_by_node(tmp_path: Path) -> None:
@@ -304,8 +304,8 @@ CAUSES = {
 def test_cause_of_a_finding_is_shown(code: str) -> None:
     fault = next(fault for fault in FAULTS if fault.code == code)
     found = between(fault.node(), edited(fault.node(), fault.edits))
-    (told,) = [one for one in found.differences if code in one.codes]
-    assert (told.kind, told.subject) == CAUSES[code]
+    (difference,) = [one for one in found.differences if code in one.codes]
+    assert (difference.kind, difference.subject) == CAUSES[code]
 
 
 def test_breaking_difference_is_reported_as_the_cause() -> None:
@@ -314,8 +314,8 @@ def test_breaking_difference_is_reported_as_the_cause() -> None:
     few = at("shell.files", Limit(128, 128))
     cpus = at("shell.allowed", 12)
     sick = edited(edited(healthy, {HostLimits: few}), {HostLimits: cpus})
-    told = {one.subject: one.weight for one in between(healthy, sick).differences if one.kind != "fact"}
-    assert told == {"open files": "breaks", "CPUs": "matters"}
+    difference = {one.subject: one.weight for one in between(healthy, sick).differences if one.kind != "fact"}
+    assert difference == {"open files": "breaks", "CPUs": "matters"}
 
 
 def test_fault_is_matched_by_subject_and_not_by_wording() -> None:

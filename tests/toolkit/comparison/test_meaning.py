@@ -45,12 +45,12 @@ def test_upgrade_is_never_reverted(old: str, new: str, command: str) -> None:
 @pytest.mark.parametrize("old", ["", "a b", "$(id)"])
 def test_variables_need_a_name(old: str) -> None:
     assert meaning.export("NCCL_$(id)", old, "x") == ""
-    said = meaning.export("NCCL_DEBUG", old, "x")
-    assert shlex.split(said) == (["export", f"NCCL_DEBUG={old}"] if old else ["unset", "NCCL_DEBUG"])
+    exported = meaning.export("NCCL_DEBUG", old, "x")
+    assert shlex.split(exported) == (["export", f"NCCL_DEBUG={old}"] if old else ["unset", "NCCL_DEBUG"])
 
 
 @pytest.mark.parametrize(
-    ("old", "said"),
+    ("old", "exported"),
     [
         ("1024", "ulimit -n 1024  # before Ray is started"),
         ("unlimited", "ulimit -n unlimited  # before Ray is started"),
@@ -58,5 +58,5 @@ def test_variables_need_a_name(old: str) -> None:
         ("undetermined", ""),
     ],
 )
-def test_limits_are_numbers(old: str, said: str) -> None:
-    assert meaning.ulimit("open files", old, "") == said
+def test_limits_are_numbers(old: str, exported: str) -> None:
+    assert meaning.ulimit("open files", old, "") == exported

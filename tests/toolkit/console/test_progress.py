@@ -34,10 +34,10 @@ def shown(stream: io.StringIO, monkeypatch: pytest.MonkeyPatch, *, wait: bool) -
 
 
 def test_progress_is_shown_and_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = shown(Terminal(), monkeypatch, wait=True)
-    assert "reading \\x1b[31mvllm" in said
-    assert said.endswith("\r\x1b[2K")
-    assert "\n" not in said
+    output = shown(Terminal(), monkeypatch, wait=True)
+    assert "reading \\x1b[31mvllm" in output
+    assert output.endswith("\r\x1b[2K")
+    assert "\n" not in output
 
 
 def test_short_run_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,6 @@ def test_bar_lengths_are_proportional_to_values() -> None:
     drawn = ET.fromstring(bars("load", "How long", [Bar("cold", 420), Bar("warm", 4.2, 3)]))
     boxes = [float(one.get("width") or 0) for one in drawn.iter(f"{_SVG}rect")]
     assert boxes[0] == pytest.approx(100 * boxes[1], rel=0.01)
-    said = [one.text for one in drawn.iter(f"{_SVG}text")]
-    assert said == ["How long", "cold", "7 minutes", "warm", "4.2 s"]
+    texts = [one.text for one in drawn.iter(f"{_SVG}text")]
+    assert texts == ["How long", "cold", "7 minutes", "warm", "4.2 s"]
     ET.fromstring(bars("none", "Nothing", []))

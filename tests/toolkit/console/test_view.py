@@ -37,15 +37,15 @@ class Full(StringIO):
 
 
 @pytest.mark.parametrize(
-    ("next_step", "said"),
+    ("next_step", "message"),
     [("", "No space left on device$"), ("undo it", "No space left on device; undo it$")],
 )
 def test_failed_write_to_stdout_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, next_step: str, said: str
+    monkeypatch: pytest.MonkeyPatch, next_step: str, message: str
 ) -> None:
     monkeypatch.setattr(sys, "stdout", Full())
     monkeypatch.setattr(view, "give_up_stdout", lambda: None)
-    with pytest.raises(CannotPrintError, match=f"^the report cannot be written to stdout: {said}"):
+    with pytest.raises(CannotPrintError, match=f"^the report cannot be written to stdout: {message}"):
         show(ANSWER, "markdown", None, next_step=next_step)
 
 

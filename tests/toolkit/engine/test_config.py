@@ -53,8 +53,8 @@ def test_a_world_writable_file_is_skipped_and_reported_once(
     assert load(inner).marker == "theirs"
     inner.chmod(0o777)
     assert (load(inner).marker, load(inner).marker) == ("mine", "mine")
-    said = capsys.readouterr().err
-    assert said.count(f"{inner / name} is skipped: anybody may write to") == 1
+    message = capsys.readouterr().err
+    assert message.count(f"{inner / name} is skipped: anybody may write to") == 1
 
 
 @pytest.mark.parametrize("name", ["verl-doctor.toml", "pyproject.toml"])
@@ -88,7 +88,7 @@ def test_ignore_entry_has_a_reason_and_an_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[[[", "not valid TOML"),
         ("selct = []", "unknown key 'selct'"),
@@ -104,8 +104,8 @@ def test_ignore_entry_has_a_reason_and_an_end(tmp_path: Path) -> None:
         ("sites = 3", "sites must be a table"),
     ],
 )
-def test_mistake_is_reported_with_file_and_key(tmp_path: Path, text: str, said: str) -> None:
+def test_mistake_is_reported_with_file_and_key(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "verl-doctor.toml").write_text(text)
     with pytest.raises(UsageError, match="verl-doctor\\.toml") as refused:
         load(tmp_path)
-    assert said in str(refused.value)
+    assert message in str(refused.value)

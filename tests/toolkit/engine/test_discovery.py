@@ -104,5 +104,5 @@ def test_undetermined_interpreter_in_a_script_is_not_guessed(tmp_path: Path, lin
 def test_first_line_names_the_examined_environment_and_the_reason(here: Doctor, tmp_path: Path) -> None:
     python = environment(tmp_path / "envs" / "train", "verl")
     (tmp_path / "run.sh").write_text(f"set -e\n{python} -m verl.trainer.main_ppo\n")
-    said = here("check", "--select", "PY100", "run.sh", cwd=tmp_path).stderr
-    assert f"{python} (named in the launch script, run.sh:2)" in said
+    output = here("check", "--select", "PY100", "run.sh", cwd=tmp_path).stderr
+    assert f"{python} (named in the launch script, run.sh:2)" in output

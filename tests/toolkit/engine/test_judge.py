@@ -186,15 +186,15 @@ def test_selecting_a_family_or_a_code_and_ignoring_one() -> None:
 
 
 def test_each_fact_is_collected_once() -> None:
-    asked = []
+    calls = []
 
     @collector()
     def disk() -> Disk:
-        asked.append(1)
+        calls.append(1)
         return Disk(50)
 
     results(disk_is_full, disk_is_nearly_full, collectors=[disk])
-    assert asked == [1]
+    assert calls == [1]
 
 
 def test_hanging_collector_is_an_error_after_its_time_limit() -> None:

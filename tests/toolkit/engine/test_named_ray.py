@@ -32,9 +32,9 @@ def facts(clusters: RayClusters | Unknown, place: Place = PLACE) -> Collection:
 
 def test_only_the_named_ray_is_queried():
     named = RayCluster("10.0.0.5:1", also=(ASKED,))
-    asked = queried_clusters(ASKED, facts(RayClusters((OTHER, named), ASKED)))
-    assert isinstance(asked, RayClusters)
-    assert asked.clusters == (named,)
+    queried = queried_clusters(ASKED, facts(RayClusters((OTHER, named), ASKED)))
+    assert isinstance(queried, RayClusters)
+    assert queried.clusters == (named,)
     assert queried_clusters("", facts(RayClusters((OTHER,)))) == RayClusters((OTHER,))
 
 
@@ -48,11 +48,11 @@ def test_only_the_named_ray_is_queried():
     ],
 )  # fmt: skip
 def test_uninformative_address_is_reported_without_an_alternative(clusters, place, why):
-    asked = queried_clusters(ASKED, facts(clusters, place))
-    assert isinstance(asked, Unknown)
-    assert why in asked.reason
-    found = placement(clusters, NOTHING, NOTHING, NOTHING, requested=asked)
-    assert headline(found) == ("UNKNOWN", asked.reason)
+    queried = queried_clusters(ASKED, facts(clusters, place))
+    assert isinstance(queried, Unknown)
+    assert why in queried.reason
+    found = placement(clusters, NOTHING, NOTHING, NOTHING, requested=queried)
+    assert headline(found) == ("UNKNOWN", queried.reason)
     assert len(list(text_lines(found, None, every=True))) == 1
 
 

@@ -43,14 +43,14 @@ def imported_parts() -> list[Part]:
 
 def declared(part: Part) -> dict[str, object]:
     """All that a part declares, with its functions themselves."""
-    said = {name: function_of(value) for name, value in vars(part).items()}
+    values = {name: function_of(value) for name, value in vars(part).items()}
     match part:
         case Check():
             more = {"title": part.title, "doc": part.documentation, "names": part.named_examples}
-            return {**said, **more, "cases": part.examples, "examples": None, "case_names": None}
+            return {**values, **more, "cases": part.examples, "examples": None, "case_names": None}
         case Fix():
-            return {**said, "title": part.title}
-    return {**said, "fact": part.fact, "name": part.name}
+            return {**values, "title": part.title}
+    return {**values, "fact": part.fact, "name": part.name}
 
 
 def by_name(parts: list[Part]) -> dict[tuple[str, str], Part]:

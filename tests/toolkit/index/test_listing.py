@@ -130,9 +130,9 @@ def test_failing_index_is_named_next_to_the_others(index: IndexServer) -> None:
 def test_an_earlier_response_is_used_if_the_index_is_unreachable_or_offline(index: IndexServer) -> None:
     url = index.url
     listing(url)
-    asked = len(index.asked)
+    requests = len(index.asked)
     assert versions(listing(url, offline=True)) == ["0.11.0", "0.12.0"]
-    assert len(index.asked) == asked
+    assert len(index.asked) == requests
     index.close()
     found = listing(url)
     assert versions(found) == ["0.11.0", "0.12.0"]

@@ -151,7 +151,7 @@ def test_length_is_queried_without_suffix_ranges(index: IndexServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lie", "said"),
+    ("lie", "message"),
     [
         ("place", "were requested"),
         ("nothing", "without stating which bytes"),
@@ -161,11 +161,11 @@ def test_length_is_queried_without_suffix_ranges(index: IndexServer) -> None:
         ("hang up", "broke off|cannot be fetched|bytes"),
     ],
 )
-def test_inconsistent_server_response_is_refused(index: IndexServer, lie: str, said: str) -> None:
+def test_inconsistent_server_response_is_refused(index: IndexServer, lie: str, message: str) -> None:
     reader = Reader(index)
     (found,) = PackageIndex(reader.settings, reader.web).listing("vllm").wheels
     index.lie = lie
-    with pytest.raises(WheelError, match=said):
+    with pytest.raises(WheelError, match=message):
         reader.sources.of(found)
     assert list(home().iterdir()) == []
 

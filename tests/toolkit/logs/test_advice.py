@@ -23,7 +23,7 @@ def remedy(error: str, *places: str, before: str = "") -> str:
 
 
 @pytest.mark.parametrize(
-    ("error", "places", "said"),
+    ("error", "places", "expected"),
     [
         (
             "ModuleNotFoundError: No module named 'timm'",
@@ -152,9 +152,11 @@ def remedy(error: str, *places: str, before: str = "") -> str:
         ("ImportError: Apex was not found. Please see the README.", [f"{PACKAGES}/nemo/a.py"], ["install the package that provides the module apex", "nemo requests it"]),
     ],
 )  # fmt: skip
-def test_remedy_names_the_objects_of_the_exception(error: str, places: list[str], said: list[str]) -> None:
-    told = remedy(error, *places)
-    assert [words for words in said if words not in told] == [], told
+def test_remedy_names_the_objects_of_the_exception(
+    error: str, places: list[str], expected: list[str]
+) -> None:
+    advice = remedy(error, *places)
+    assert [words for words in expected if words not in advice] == [], advice
 
 
 def test_release_shown_in_the_log_is_named() -> None:
@@ -169,29 +171,29 @@ def test_release_shown_in_the_log_is_named() -> None:
     [("ModuleNotFoundError: No module named 'timm'", "transformers"), ("ModuleNotFoundError: No module named 'wandb'", "trl")],
 )  # fmt: skip
 def test_package_to_install_is_named_once(error: str, package: str) -> None:
-    told = remedy(error, f"{PACKAGES}/{package}/a.py")
-    assert told.count("install ") == 1, told
+    advice = remedy(error, f"{PACKAGES}/{package}/a.py")
+    assert advice.count("install ") == 1, advice
 
 
 def test_assertion_with_a_message_explains_itself() -> None:
-    told = remedy("AssertionError: seven is odd", f"{PACKAGES}/vllm/scheduler.py")
-    assert told.startswith("the exception states what is wrong")
+    advice = remedy("AssertionError: seven is odd", f"{PACKAGES}/vllm/scheduler.py")
+    assert advice.startswith("the exception states what is wrong")
 
 
 def test_exception_without_names_gets_the_general_remedy() -> None:
-    told = remedy("RuntimeError: it does not work", f"{PACKAGES}/art/data.py")
-    assert told.startswith("the exception states what is wrong")
+    advice = remedy("RuntimeError: it does not work", f"{PACKAGES}/art/data.py")
+    assert advice.startswith("the exception states what is wrong")
 
 
 def test_package_logged_as_missing_is_to_be_installed() -> None:
-    told = remedy(
+    advice = remedy(
         "NameError: name 'fast_saver' is not defined",
         "/job/run.py",
         f"{PACKAGES}/sglang/srt/adapter.py",
         before="saving is enabled, but fast-saver is not installed. Please install it.\n",
     )
-    assert told.startswith("pip install fast-saver")
-    assert "sglang uses it" in told
+    assert advice.startswith("pip install fast-saver")
+    assert "sglang uses it" in advice
 
 
 @pytest.mark.parametrize(
@@ -219,29 +221,29 @@ def test_recipe_of_another_verl_release_is_recognised() -> None:
 
 
 def test_tensor_sizes_are_not_a_demand() -> None:
-    told = remedy(
+    advice = remedy(
         "RuntimeError: The size of tensor a (8) must match the size of tensor b (9) at non-singleton dimension 0",
         "/src/Megatron-LM/tools/checkpoint/schema_base.py",
     )
-    assert "do what the message requests" not in told
+    assert "do what the message requests" not in advice
 
 
 def test_variable_requested_by_a_message_must_reach_the_workers() -> None:
-    told = remedy("ValueError: Please set VLLM_FAST_PATH=1 for this model.", f"{PACKAGES}/vllm/engine.py")
-    assert "set VLLM_FAST_PATH before ray start" in told
+    advice = remedy("ValueError: Please set VLLM_FAST_PATH=1 for this model.", f"{PACKAGES}/vllm/engine.py")
+    assert "set VLLM_FAST_PATH before ray start" in advice
     assert "before ray start" not in remedy("ValueError: Please set max_len.", f"{PACKAGES}/vllm/engine.py")
 
 
 def test_supported_values_are_suggested() -> None:
-    told = remedy(
+    advice = remedy(
         "ValueError: torch.bfloat16 is not supported for awq. Supported dtypes: [torch.float16]",
         f"{PACKAGES}/vllm/loader.py",
     )
-    assert "Supported dtypes: [torch.float16]" in told
+    assert "Supported dtypes: [torch.float16]" in advice
 
 
 @pytest.mark.parametrize(
-    ("places", "code", "error", "said"),
+    ("places", "code", "error", "expected"),
     [
         (["/job/collate.py"], 'feature["chosen"]', "KeyError: 'chosen'", "give every row chosen"),
         (["/job/collate.py", f"{PACKAGES}/pandas/core/indexes/base.py"], "raise KeyError(key) from err", "KeyError: 1812", "Dataset.from_pandas"),
@@ -254,7 +256,7 @@ def test_supported_values_are_suggested() -> None:
     ],
 )  # fmt: skip
 def test_key_missing_from_the_data_is_named_with_its_reader(
-    places: list[str], code: str, error: str, said: str
+    places: list[str], code: str, error: str, expected: str
 ) -> None:
     frames = "".join(f'  File "{place}", line 12, in run\n    {code}\n' for place in places)
     first = read(
@@ -262,7 +264,7 @@ def test_key_missing_from_the_data_is_named_with_its_reader(
         "run.log",
     ).first
     assert first is not None
-    assert said in remedy_of(first)
+    assert expected in remedy_of(first)
 
 
 def test_module_of_a_source_tree_may_be_a_submodule() -> None:
@@ -294,11 +296,11 @@ def test_verl_process_without_a_gpu_is_named() -> None:
 
 
 def test_known_remedy_replaces_the_computed_one() -> None:
-    told = remedy(
+    advice = remedy(
         "TypeError: SFTTrainer.__init__() got an unexpected keyword argument 'tokenizer'", "/job/train.py"
     )
-    assert told.startswith("pass processing_class=tokenizer")
-    assert "correct the call" not in told
+    assert advice.startswith("pass processing_class=tokenizer")
+    assert "correct the call" not in advice
 
 
 def test_value_missing_from_a_table_is_named() -> None:
@@ -319,12 +321,12 @@ def test_crashed_package_is_named() -> None:
 
 
 def test_library_source_is_not_a_file_of_the_job() -> None:
-    told = remedy("RuntimeError: Error at /src/kernels/gpu/pool.cu:5: it broke", f"{PACKAGES}/art/a.py")
-    assert "look at" not in told
+    advice = remedy("RuntimeError: Error at /src/kernels/gpu/pool.cu:5: it broke", f"{PACKAGES}/art/a.py")
+    assert "look at" not in advice
 
 
 @pytest.mark.parametrize(
-    ("error", "place", "code", "said"),
+    ("error", "place", "code", "expected"),
     [
         ("RuntimeError: Assertion error (layout.hpp:60): Unknown recipe", "vllm/utils/deep_gemm.py", "impl()", "or do without the part that failed: VLLM_USE_DEEP_GEMM=0"),
         ("TypeError: plan() got an unexpected keyword argument 'kv_data_type'", "vllm/attention/backends/flashinfer.py", "plan()", "vllm calls plan of flashinfer with arguments that it does not accept"),
@@ -346,20 +348,20 @@ def test_library_source_is_not_a_file_of_the_job() -> None:
         ("AssertionError: a state that was unheard of", "vllm/a.py", "assert state", "the exception states what is wrong, a check in vllm at a.py:12; if nothing that the job gave it explains this, install a newer release"),
     ],
 )  # fmt: skip
-def test_cause_shown_in_an_exception_is_used(error: str, place: str, code: str, said: str) -> None:
+def test_cause_shown_in_an_exception_is_used(error: str, place: str, code: str, expected: str) -> None:
     log = f'Traceback (most recent call last):\n  File "{PACKAGES}/{place}", line 12, in run\n    {code}\n{error}\n'
     first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
     assert first is not None
-    assert said in remedy_of(first)
+    assert expected in remedy_of(first)
 
 
-def test_an_argument_that_one_package_does_not_pass_to_another_is_a_matter_of_their_releases() -> None:
+def test_argument_not_passed_between_packages_suggests_an_upgrade() -> None:
     error = "AssertionError: vp_stage must be passed if virtual pipeline is enabled"
-    told = remedy(error, f"{PACKAGES}/swift/a.py", f"{PACKAGES}/megatron/core/b.py")
-    assert "swift does not pass vp_stage, which megatron needs here: install a newer swift" in told
+    advice = remedy(error, f"{PACKAGES}/swift/a.py", f"{PACKAGES}/megatron/core/b.py")
+    assert "swift does not pass vp_stage, which megatron needs here: install a newer swift" in advice
 
 
-def test_the_name_of_a_weight_is_no_setting() -> None:
+def test_weight_name_is_not_a_setting() -> None:
     assert "correct model" not in remedy("KeyError: 'model.layers.0.self_attn.attn'", f"{PACKAGES}/vllm/a.py")
 
 

@@ -128,16 +128,16 @@ def test_refusal_without_a_traceback_counts(log: str, fault: str, phase: str, wo
 
 
 def test_argument_refused_by_a_server_explains_its_exit() -> None:
-    said = spoken(
+    output = spoken(
         "usage: w.py [-h]\nw.py: error: argument --dtype: invalid choice: 'float17'",
         "(vLLMHttpServer pid=7) ",
     )
-    first = first_of(said + DRIVER_SAW_IT)
+    first = first_of(output + DRIVER_SAW_IT)
     assert first is not None
     assert first.blame is not None
     assert (first.blame.settings, first.phase) == (("--dtype",), "engine")
     assert first.words == "w.py: error: argument --dtype: invalid choice: 'float17'"
-    assert first_of(DRIVER_SAW_IT + said) is None
+    assert first_of(DRIVER_SAW_IT + output) is None
 
 
 @pytest.mark.parametrize(

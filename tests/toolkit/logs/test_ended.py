@@ -44,27 +44,27 @@ LIMITS = [
 ]
 
 
-@pytest.mark.parametrize(("said", "code"), LIMITS)
-def test_limit_that_ended_the_run_is_its_cause(said: str, code: str) -> None:
-    (cause,) = judged(f"{STEP}{said}\n").causes
+@pytest.mark.parametrize(("message", "code"), LIMITS)
+def test_limit_that_ended_the_run_is_its_cause(message: str, code: str) -> None:
+    (cause,) = judged(f"{STEP}{message}\n").causes
     assert cause.signature is not None
     assert (cause.signature.code, cause.number) == (code, 2)
     assert "resume_mode=auto" in cause.signature.remedy
 
 
-@pytest.mark.parametrize("said", ENDS)
-def test_cause_of_a_stopped_run_is_reported_with_its_line(said: str) -> None:
-    reading = judged(f"{STEP}{said}\n")
+@pytest.mark.parametrize("message", ENDS)
+def test_cause_of_a_stopped_run_is_reported_with_its_line(message: str) -> None:
+    reading = judged(f"{STEP}{message}\n")
     answer = Answer(reading, ("run.log",), 100)
     assert reading.error is not None
-    assert (reading.error.number, reading.error.lines) == (2, (said,))
+    assert (reading.error.number, reading.error.lines) == (2, (message,))
     assert (answer.verdict, answer.exit_code) == ("not_determined", 3)
     assert headline(answer)[1].startswith("a user or a batch system ended the run")
 
 
-@pytest.mark.parametrize("said", [*ENDS, *(said for said, _ in LIMITS)])
-def test_run_that_finished_or_continued_was_not_ended(said: str) -> None:
-    for log in (f"{DONE}{said}\n", f"{said}\n{STEP}{STEP}{STEP}"):
+@pytest.mark.parametrize("message", [*ENDS, *(message for message, _ in LIMITS)])
+def test_run_that_finished_or_continued_was_not_ended(message: str) -> None:
+    for log in (f"{DONE}{message}\n", f"{message}\n{STEP}{STEP}{STEP}"):
         assert Answer(judged(log), ("run.log",), 100).exit_code == 0, log
 
 
@@ -88,10 +88,11 @@ def test_crash_before_a_stop_message_is_not_explained_by_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["INFO the episode was Terminated", "sandbox: process exited with code 1", "answers: CANCELLED"]
+    "message",
+    ["INFO the episode was Terminated", "sandbox: process exited with code 1", "answers: CANCELLED"],
 )
-def test_stop_words_inside_other_text_are_ignored(said: str) -> None:
-    assert judged(f"{STEP}{said}\n").error is None
+def test_stop_words_inside_other_text_are_ignored(message: str) -> None:
+    assert judged(f"{STEP}{message}\n").error is None
 
 
 def test_workers_stopped_after_completion_did_not_end_the_run() -> None:

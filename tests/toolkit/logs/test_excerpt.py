@@ -53,7 +53,7 @@ def test_line_written_over_a_progress_bar_has_its_process() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "code"),
+    ("message", "code"),
     [
         ("ptxas fatal   : Value 'sm_130a' is not defined for option 'gpu-name'", "CUDA115"),
         (
@@ -62,11 +62,11 @@ def test_line_written_over_a_progress_bar_has_its_process() -> None:
         ),
     ],
 )
-def test_relevant_line_among_thousands_is_found(said: str, code: str) -> None:
+def test_relevant_line_among_thousands_is_found(message: str, code: str) -> None:
     quiet = "".join(f"(TaskRunner pid=7) moved {at} blocks of the cache\n" for at in range(1500))
-    (cause,) = judged(f"{quiet}{said}\n{quiet}").causes
+    (cause,) = judged(f"{quiet}{message}\n{quiet}").causes
     assert cause.signature is not None
-    assert (cause.signature.code, cause.number, cause.lines) == (code, 1501, (said,))
+    assert (cause.signature.code, cause.number, cause.lines) == (code, 1501, (message,))
 
 
 @pytest.mark.parametrize("behind", [b"", b"\r" + b"x" * 3_000_000])

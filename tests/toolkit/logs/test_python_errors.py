@@ -38,8 +38,8 @@ def test_chain_is_read_in_linear_time(links: int, monkeypatch: pytest.MonkeyPatc
         return dataclasses.replace(one, **changes)  # type: ignore[arg-type]
 
     monkeypatch.setattr(python_errors, "replace", counted)
-    said = joined(links).split("\n")
-    (last,) = raised_in([Line(at, "", "", "", text, text) for at, text in enumerate(said, 1)])
+    rows = joined(links).split("\n")
+    (last,) = raised_in([Line(at, "", "", "", text, text) for at, text in enumerate(rows, 1)])
     chain = list(last.chain)
     assert [one.message for one in chain] == [f"attempt {at}" for at in reversed(range(links))]
     assert last.first is chain[-1]

@@ -65,25 +65,25 @@ def test_error_raised_once_may_explain_a_dead_process() -> None:
 
 
 def test_survived_line_outside_tracebacks_is_not_a_later_cause() -> None:
-    said = f"{REWARD}write failed: No space left on device\n"
-    found = judged(f"{said}{step(1)}{step(2)}{said}{DRIVER_SAW_IT}")
+    message = f"{REWARD}write failed: No space left on device\n"
+    found = judged(f"{message}{step(1)}{step(2)}{message}{DRIVER_SAW_IT}")
     assert found.causes == ()
-    assert codes(judged(f"{said}{DRIVER_SAW_IT}")) == ["HOST106"]
+    assert codes(judged(f"{message}{DRIVER_SAW_IT}")) == ["HOST106"]
 
 
 @pytest.mark.parametrize(
-    ("said", "code"),
+    ("message", "code"),
     [
         ("/tmp/t/main.c:6:10: fatal error: Python.h: No such file or directory", "CUDA107"),
         ("/tmp/c.s: Fatal error: can't write 12 bytes: 'No space left on device'", "HOST106"),
         ("gcc: internal compiler error: Segmentation fault signal terminated program cc1", "LOG113"),
     ],
 )
-def test_compiler_message_counts_after_its_command(said: str, code: str) -> None:
+def test_compiler_message_counts_after_its_command(message: str, code: str) -> None:
     failed = "subprocess.CalledProcessError: Command '['gcc', 'main.c', '-lcuda']' returned non-zero exit status 1."
     command = spoken(traceback(failed), "(EngineCore_DP0 pid=5512) ")
-    assert codes(judged(f"{command}{said}\n")) == [code]
-    assert codes(judged(f"{said}\n{command}")) == [code]
+    assert codes(judged(f"{command}{message}\n")) == [code]
+    assert codes(judged(f"{message}\n{command}")) == [code]
     assert codes(judged(command)) == ["CUDA105"]
 
 
@@ -97,10 +97,10 @@ def test_many_survived_errors_are_compared_in_linear_time(
         return one is other
 
     monkeypatch.setattr(LoggedError, "__eq__", counted)
-    said = [f"{'x' * at} failed: No space left on device\n" for at in range(300)]
-    found = read(list(log_lines(f"{''.join(said)}{step(1)}{step(2)}{DRIVER_SAW_IT}")), "run.log")
-    assert [one.times for one in found.hints] == [len(said)]
-    assert len(compared) <= 2 * len(said)
+    message = [f"{'x' * at} failed: No space left on device\n" for at in range(300)]
+    found = read(list(log_lines(f"{''.join(message)}{step(1)}{step(2)}{DRIVER_SAW_IT}")), "run.log")
+    assert [one.times for one in found.hints] == [len(message)]
+    assert len(compared) <= 2 * len(message)
 
 
 @pytest.mark.parametrize(("waited", "named"), [("90s", []), ("1m30s", []), ("10s", ["LOG221"])])

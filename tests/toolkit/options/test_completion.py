@@ -90,16 +90,16 @@ def test_bash_completes_words_and_files(tmp_path: Path) -> None:
     (tmp_path / "verl-doctor").write_text(f'#!/bin/sh\nexec {sys.executable} -m verl_doctor.toolkit "$@"\n')
     (tmp_path / "verl-doctor").chmod(0o755)
     (tmp_path / "script").write_text(completion.script("bash", cli))
-    ask = """source ./script
+    completion_script = """source ./script
 COMP_WORDS=(verl-doctor "$@"); COMP_CWORD=$#
 _verl_doctor_completion verl-doctor "${@: -1}" ""
 printf '%s\\n' "${COMPREPLY[@]}"
 complete -p verl-doctor
 """
 
-    def asked(*words: str, path: str) -> list[str]:
+    def completions(*words: str, path: str) -> list[str]:
         done = subprocess.run(
-            ["bash", "-c", ask, "bash", *words],
+            ["bash", "-c", completion_script, "bash", *words],
             capture_output=True,
             text=True,
             check=True,
@@ -110,6 +110,6 @@ complete -p verl-doctor
         return done.stdout.splitlines()
 
     path = f"{tmp_path}:{os.environ['PATH']}"
-    assert asked("check", "--select", "VLLM101", path=path)[0] == "VLLM101"
-    assert "run one.sh" in asked("check", "run", path=path)
-    assert "-o default" in asked("check", "run", path="/usr/bin:/bin")[-1]
+    assert completions("check", "--select", "VLLM101", path=path)[0] == "VLLM101"
+    assert "run one.sh" in completions("check", "run", path=path)
+    assert "-o default" in completions("check", "run", path="/usr/bin:/bin")[-1]

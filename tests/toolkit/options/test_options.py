@@ -63,7 +63,8 @@ def test_help_lists_only_options_with_an_effect(
 
 
 @pytest.mark.parametrize(
-    ("said", "found"), [("80GiB", 80 << 30), ("80G", 80 << 30), ("81559 MiB", 81559 << 20), ("1.5t", 3 << 39)]
+    ("written", "found"),
+    [("80GiB", 80 << 30), ("80G", 80 << 30), ("81559 MiB", 81559 << 20), ("1.5t", 3 << 39)],
 )
-def test_amount_is_read_in_binary_units(said: str, found: int) -> None:
-    assert Size().convert(said, None, None) == found
+def test_amount_is_read_in_binary_units(written: str, found: int) -> None:
+    assert Size().convert(written, None, None) == found

@@ -36,7 +36,7 @@ def taken_out(text: str) -> Restored:
     return restored(text, marked, OURS.word)
 
 
-def told(text: str) -> list[Patch]:
+def patches_in(text: str) -> list[Patch]:
     found = list(patches_of("a.py", taken_out(text)))
     assert not [one for one in found if isinstance(one, NotCarried)], found
     return [one for one in found if isinstance(one, Patch)]
@@ -80,7 +80,7 @@ def test_taking_out_a_patch_restores_the_original() -> None:
 
 
 def test_patch_records_its_place_and_effect() -> None:
-    (patch,) = told(replaced(CALL, "old=args.old", "new=not args.old"))
+    (patch,) = patches_in(replaced(CALL, "old=args.old", "new=not args.old"))
     assert (patch.path, patch.scope, patch.line) == ("a.py", "Server.start", 5)
     assert (patch.old, patch.new) == ("old=args.old", "new=not args.old")
     assert patch.marker == "verl-doctor: VLLM102"
@@ -88,7 +88,7 @@ def test_patch_records_its_place_and_effect() -> None:
 
 
 def test_patch_fits_moved_and_reformatted_code() -> None:
-    (patch,) = told(replaced(CALL, "old=args.old", "new=not args.old"))
+    (patch,) = patches_in(replaced(CALL, "old=args.old", "new=not args.old"))
     other = (
         "import os\n\nclass Server:\n  def start(self, args):\n    # why\n"
         "    return build(args, old = args.old,  # this\n      seed=0)\n"
@@ -101,7 +101,7 @@ def test_patch_fits_moved_and_reformatted_code() -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "reason"),
     [
         (CALL.replace("seed=0", "seed=1"), "not in Server.start there; the nearest is in line 5"),
         (CALL.replace("class Server", "class Other"), "not in Server.start there"),
@@ -109,16 +109,16 @@ def test_patch_fits_moved_and_reformatted_code() -> None:
         ("x = 1\n", "not in Server.start there"),
     ],
 )
-def test_patch_is_refused_for_different_code(other: str, said: str) -> None:
-    (patch,) = told(replaced(CALL, "old=args.old", "new=not args.old"))
+def test_patch_is_refused_for_different_code(other: str, reason: str) -> None:
+    (patch,) = patches_in(replaced(CALL, "old=args.old", "new=not args.old"))
     answer = edit_for(patch, SourceText(other.encode(), "a.py"))
     assert isinstance(answer, NoPlace)
-    assert said in answer.reason
+    assert reason in answer.reason
 
 
 def test_several_replacement_lines_take_the_existing_indentation() -> None:
     before = "def f():\n    from a import b\n    return b\n"
-    (patch,) = told(
+    (patch,) = patches_in(
         replaced(
             before, "from a import b", "try:\n        from a import b\n    except ImportError:\n        b = 1"
         )
@@ -139,7 +139,7 @@ def test_patch_of_a_patch_is_one_patch_of_the_original() -> None:
     for comment in (COMMENT, OURS.comment("VLLM103")):
         twice = replaced(once, "from d import b, c", "from e import b, c", comment)
         assert taken_out(twice).text == before
-        (patch,) = told(twice)
+        (patch,) = patches_in(twice)
         assert same(brought(patch, before), twice)
 
 
@@ -149,7 +149,7 @@ def test_adjacent_patches_stay_separate() -> None:
         replaced(before, "from c import d", "from c2 import d"), "from a import b", "from a2 import b"
     )
     assert taken_out(patched).text == before
-    assert [patch.old for patch in told(patched)] == ["from a import b", "from c import d"]
+    assert [patch.old for patch in patches_in(patched)] == ["from a import b", "from c import d"]
 
 
 FOREIGN = {
@@ -163,7 +163,7 @@ FOREIGN = {
 @pytest.mark.parametrize("form", FOREIGN)
 def test_patches_written_by_hand_are_carried(form: str) -> None:
     before = "def f(a):\n    x = g(a, 1)\n    return x\n"
-    (patch,) = told(FOREIGN[form])
+    (patch,) = patches_in(FOREIGN[form])
     assert patch.marker == "Uky"
     assert same(taken_out(FOREIGN[form]).text, before)
     assert same(brought(patch, before), FOREIGN[form])
@@ -182,7 +182,7 @@ def test_line_that_may_contain_a_secret_is_not_carried() -> None:
 
 
 def test_patch_file_survives_a_round_trip(tmp_path: Path) -> None:
-    patches = told(replaced(CALL, "old=args.old", "new=not args.old"))
+    patches = patches_in(replaced(CALL, "old=args.old", "new=not args.old"))
     path = tmp_path / "patches.json"
     path.write_text(dump(patches, "0.6.1", "1.0"))
     assert load(path) == patches
@@ -190,13 +190,13 @@ def test_patch_file_survives_a_round_trip(tmp_path: Path) -> None:
 
 
 def document(**changed: object) -> str:
-    content = json.loads(dump(told(replaced(CALL, "old=args.old", "new=1")), "", ""))
+    content = json.loads(dump(patches_in(replaced(CALL, "old=args.old", "new=1")), "", ""))
     content["patches"][0].update(changed)
     return json.dumps(content)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "reason"),
     [
         ("", "is no file of patches"),
         ("[]", "is no file of patches"),
@@ -212,10 +212,10 @@ def document(**changed: object) -> str:
         ("[" * 100_000, "is no file of patches"),
     ],
 )
-def test_damaged_patch_file_is_reported_in_one_sentence(tmp_path: Path, content: str, said: str) -> None:
+def test_damaged_patch_file_is_reported_in_one_sentence(tmp_path: Path, content: str, reason: str) -> None:
     path = tmp_path / "patches.json"
     path.write_text(content)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=reason):
         load(path)
     with pytest.raises(UsageError, match="cannot be read"):
         load(tmp_path / "none")
@@ -287,7 +287,7 @@ def test_any_patch_can_be_taken_out_and_reapplied(text: str, data: st.DataObject
         new = source.indented(new, node)
     patched = source.edited([Edit(source.start(node), source.end(node), new)], COMMENT).decode()
     assert same(taken_out(patched).text, text)
-    (patch,) = told(patched)
+    (patch,) = patches_in(patched)
     plain = ast.unparse(ast.parse(text))
     answer = edit_for(patch, SourceText(plain.encode(), "a.py"))
     if isinstance(answer, NoPlace):

@@ -116,8 +116,10 @@ def test_truncated_request_is_ignored(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", TEXT, "TOKEN "], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
-        said, _ = process.communicate(b'{"parcel": 100, "request": {}, "seconds": 5, "detached": false}\nxy')
-    assert said == b""
+        output, _ = process.communicate(
+            b'{"parcel": 100, "request": {}, "seconds": 5, "detached": false}\nxy'
+        )
+    assert output == b""
 
 
 def test_program_is_valid_for_old_pythons() -> None:

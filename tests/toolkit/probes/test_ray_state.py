@@ -32,7 +32,7 @@ def test_gpus_of_an_actor() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("", {}),
         ("{}", {}),
@@ -41,8 +41,8 @@ def test_gpus_of_an_actor() -> None:
         (json.dumps({"env_vars": {"RANK": 1, "WANDB_API_KEY": "secret", "WG_PREFIX": "x" * 200}}), {"RANK": "1", "WG_PREFIX": "x" * 100}),
     ],
 )  # fmt: skip
-def test_only_process_group_variables_are_reported(text: str, told: dict[str, str]) -> None:
-    assert variables(SimpleNamespace(serialized_runtime_env=text)) == told
+def test_only_process_group_variables_are_reported(text: str, expected: dict[str, str]) -> None:
+    assert variables(SimpleNamespace(serialized_runtime_env=text)) == expected
 
 
 class Evil:

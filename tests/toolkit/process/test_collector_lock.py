@@ -37,7 +37,7 @@ def test_single_collector_works_at_a_time() -> None:
 def test_waiting_collector_lets_the_next_begin() -> None:
     turns, answered, alone = Turns(_LONG), threading.Event(), []
 
-    def asks() -> None:
+    def waits() -> None:
         with turns.turn(), turns.waiting():
             assert answered.wait(_LONG)
 
@@ -47,7 +47,7 @@ def test_waiting_collector_lets_the_next_begin() -> None:
             answered.set()
 
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(asks)
+        first = pool.submit(waits)
         pool.submit(answers).result(_LONG)
         first.result(_LONG)
     assert alone

@@ -15,7 +15,7 @@ from verl_doctor.toolkit.process.dialogue import Dialogue
 LONG = b"x" * 1_000_000  # more than a pipe holds
 
 
-def said(script: str, order: bytes = b"", seconds: float = 120) -> tuple[list[bytes], str]:
+def dialogue_with(script: str, order: bytes = b"", seconds: float = 120) -> tuple[list[bytes], str]:
     with Machine().open_dialogue([sys.executable, "-c", script], order, patience=0.5) as dialogue:
         lines = list(dialogue.lines(time.monotonic() + seconds))
         return lines, dialogue.last_error
@@ -25,35 +25,35 @@ def test_long_request_arrives_completely_while_the_child_prints() -> None:
     script = (
         "import sys; print('y' * 1000000, flush=True); print(len(sys.stdin.buffer.read(1000000)), flush=True)"
     )
-    lines, _ = said(script, LONG)
+    lines, _ = dialogue_with(script, LONG)
     assert [len(lines[0]), lines[1]] == [1_000_000, b"1000000"]
 
 
 @pytest.mark.parametrize("script", ["import sys; sys.stdin.close(); print('no')", "print('no')"])
 def test_child_that_does_not_read_stdin_is_still_read(script: str) -> None:
-    assert said(script, LONG)[0] == [b"no"]
+    assert dialogue_with(script, LONG)[0] == [b"no"]
 
 
 def test_stderr_is_read_after_the_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("verl_doctor.toolkit.process.dialogue._LAST_WORDS", 60.0)
     script = "import os, sys, time; os.close(1); time.sleep(0.05); sys.stderr.write('first\\nlast words\\n')"
-    assert said(script) == ([], "last words")
+    assert dialogue_with(script) == ([], "last words")
 
 
 @pytest.mark.slow
 def test_grandchild_holding_the_streams_is_not_waited_for() -> None:
     script = "import subprocess; print('done', flush=True); subprocess.Popen(['sleep', '600'], stdout=-3)"
     begun = time.monotonic()
-    assert said(script)[0] == [b"done"]
+    assert dialogue_with(script)[0] == [b"done"]
     assert time.monotonic() - begun < 300
 
 
 @pytest.mark.slow
 def test_time_limit_ends_the_dialogue() -> None:
-    speaks = ["sh", "-c", "echo so far; exec sleep 60"]
+    command = ["sh", "-c", "echo so far; exec sleep 60"]
     lines = []
     for seconds in (1.0, *LIMITS):
-        with Machine().open_dialogue(speaks, b"", patience=0.5) as dialogue:
+        with Machine().open_dialogue(command, b"", patience=0.5) as dialogue:
             lines = list(dialogue.lines(time.monotonic() + seconds))
         if lines:  # on a busy machine it has not even spoken in so few
             break
@@ -72,7 +72,7 @@ def test_stopped_child_may_clean_up(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_child_that_closes_stderr_may_continue() -> None:
     script = "import os, time; os.close(2); time.sleep(0.5); print('late', flush=True)"
-    assert said(script)[0] == [b"late"]
+    assert dialogue_with(script)[0] == [b"late"]
 
 
 def test_process_without_pipes_is_refused() -> None:
@@ -86,5 +86,5 @@ def test_process_without_pipes_is_refused() -> None:
 @unless_disturbed
 def test_no_descriptors_are_leaked() -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
-    said("print(1)", LONG)
+    dialogue_with("print(1)", LONG)
     assert len(list(Path("/proc/self/fd").iterdir())) == before

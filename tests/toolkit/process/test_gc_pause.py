@@ -44,9 +44,9 @@ def test_collection_disabled_before_stays_disabled():
 
 
 def test_objects_are_frozen_at_exit():
-    told = "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 0)); "
+    program = "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 0)); "
     leaves = "from verl_doctor.toolkit.process.gc_pause import leave_it_at_exit; leave_it_at_exit()"
     ended = subprocess.run(
-        [sys.executable, "-c", told + leaves], capture_output=True, text=True, timeout=300, check=True
+        [sys.executable, "-c", program + leaves], capture_output=True, text=True, timeout=300, check=True
     )
     assert ended.stdout == "True\n"

@@ -59,16 +59,16 @@ def report(*findings: Finding, code: str = "CFG101", **more: Any) -> Report:
     return Report(TARGET, results, 0.5, {"the-fix": "safe"}, **more)
 
 
-def log(said: Report, cwd: Path, code: int = 1) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(render_sarif.render(said, (config_key_unknown,), cwd, code))
+def log(to_render: Report, cwd: Path, code: int = 1) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(render_sarif.render(to_render, (config_key_unknown,), cwd, code))
     validate(document, SARIF)
     (run,) = document["runs"]
     return run
 
 
 def test_finding_in_the_checkout_has_a_relative_path(repo: Path) -> None:
-    said = finding(path=str(repo / "jobs" / "run.sh"), line=2, also=(Location("jobs/run.sh", 1),))
-    run = log(report(said), repo / "jobs")
+    to_render = finding(path=str(repo / "jobs" / "run.sh"), line=2, also=(Location("jobs/run.sh", 1),))
+    run = log(report(to_render), repo / "jobs")
     (result,) = run["results"]
     (place,) = result["locations"]
     assert place == {
@@ -112,18 +112,18 @@ def test_severities_rules_and_unjudged_rules_are_included(repo: Path) -> None:
     )
     (invocation,) = run["invocations"]
     assert (invocation["executionSuccessful"], invocation["exitCode"]) == (True, 3)
-    told = [
+    shown = [
         (note["level"], note["associatedRule"]["id"]) for note in invocation["toolExecutionNotifications"]
     ]
-    assert told == [("note", "PY102"), ("error", "PY103")]
+    assert shown == [("note", "PY102"), ("error", "PY103")]
 
 
 def test_nodes_that_did_not_respond_are_reported(repo: Path) -> None:
     nodes = Nodes(2, 2, missing=(NodeGroup("no route", 1, "node9"),))
-    said = Report(TARGET, (CheckResult("PY105", "x", "pass"),), nodes=nodes)
-    (note,) = log(said, repo)["invocations"][0]["toolExecutionNotifications"]
+    to_render = Report(TARGET, (CheckResult("PY105", "x", "pass"),), nodes=nodes)
+    (note,) = log(to_render, repo)["invocations"][0]["toolExecutionNotifications"]
     assert "node9" in note["message"]["text"]
-    assert any("node9" in line for line in github.render(said, repo))
+    assert any("node9" in line for line in github.render(to_render, repo))
 
 
 def test_fingerprint_survives_moved_lines_and_separates_equal_findings(repo: Path) -> None:
@@ -203,17 +203,17 @@ def test_several_files_and_commands_in_one_plan() -> None:
         *unified(b"", b"new\n", ("/dev/null", "b/y")),
     ]
     changes = artifact_changes("".join(rows), lambda path: {"uri": path})
-    told = [
+    shown = [
         (c["artifactLocation"]["uri"], [r["insertedContent"]["text"] for r in c["replacements"]])
         for c in changes
     ]
-    assert told == [("/x", ["2\n"]), ("/y", ["new\n"])]
+    assert shown == [("/x", ["2\n"]), ("/y", ["new\n"])]
 
 
-def commands(said: Report, cwd: Path) -> list[tuple[str, dict[str, str], str]]:
+def commands(to_render: Report, cwd: Path) -> list[tuple[str, dict[str, str], str]]:
     """Level, properties and message of each annotation, as a runner reads them."""
     found = []
-    for line in github.render(said, cwd):
+    for line in github.render(to_render, cwd):
         if match := COMMAND.fullmatch(line):
             properties = dict(part.split("=", 1) for part in match[2].split(","))
             found.append((match[1], {k: plain(v) for k, v in properties.items()}, plain(match[3])))
@@ -228,23 +228,23 @@ def plain(text: str) -> str:
 
 def test_annotations_name_files_of_the_checkout_worst_first(repo: Path) -> None:
     inside = finding("at 100%: no", str(repo / "jobs" / "run.sh"), 2, severity="warning")
-    told = commands(
+    shown = commands(
         report(inside, finding(path="/env/x.py", line=3), finding(severity="info", node="node7")), repo
     )
-    assert [level for level, _, _ in told] == ["error", "warning", "notice", "error"]
-    assert told[1][1] == {"file": "jobs/run.sh", "line": "2", "title": "CFG101 A rule"}
-    assert told[1][2] == "at 100%: no\nfound: this\nexpected: that\ndo: mend it"
-    assert "file" not in told[0][1]
-    assert told[0][2].startswith("/env/x.py:3: it is wrong")
-    assert told[2][2].startswith("it is wrong (node7)")
-    assert told[3][2] == "A rule that broke: KeyError"
+    assert [level for level, _, _ in shown] == ["error", "warning", "notice", "error"]
+    assert shown[1][1] == {"file": "jobs/run.sh", "line": "2", "title": "CFG101 A rule"}
+    assert shown[1][2] == "at 100%: no\nfound: this\nexpected: that\ndo: mend it"
+    assert "file" not in shown[0][1]
+    assert shown[0][2].startswith("/env/x.py:3: it is wrong")
+    assert shown[2][2].startswith("it is wrong (node7)")
+    assert shown[3][2] == "A rule that broke: KeyError"
 
 
 @settings(max_examples=40)
 @given(st.text(), st.text(min_size=1))
 def test_workflow_commands_cannot_be_injected(message: str, path: str) -> None:
-    said = report(finding(f"{message}\n::error::mine\r\n::stop-commands::x", path))
-    lines = list(github.render(said, Path("/repo")))
+    to_render = report(finding(f"{message}\n::error::mine\r\n::stop-commands::x", path))
+    lines = list(github.render(to_render, Path("/repo")))
     assert all("\n" not in line and "\r" not in line for line in lines)
     assert not [line for line in lines if line.startswith("::") and not COMMAND.fullmatch(line)]
     assert sum(line.startswith("::error ") for line in lines) == 2
@@ -289,8 +289,8 @@ def test_real_check_writes_the_format(here: Doctor, repo: Path, form: str) -> No
 
 @pytest.mark.parametrize(("name", "uri"), [("\udcff\udcfe.sh", "%FF%FE.sh"), ("é\n.sh", "%C3%A9%0A.sh")])
 def test_file_name_that_is_not_utf8_is_escaped_byte_for_byte(repo: Path, name: str, uri: str) -> None:
-    said = report(finding(path=str(repo / name), line=2))
-    (result,) = [one for one in log(said, repo)["results"] if one["ruleId"] == "CFG101"]
+    to_render = report(finding(path=str(repo / name), line=2))
+    (result,) = [one for one in log(to_render, repo)["results"] if one["ruleId"] == "CFG101"]
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == uri
 
 
@@ -302,6 +302,6 @@ def test_file_name_unsupported_by_annotations_is_in_the_message(repo: Path, name
 
 
 def test_impossible_file_name_is_still_shown(repo: Path) -> None:
-    said = report(finding(path="/\ud800.sh"))
-    (result,) = [one for one in log(said, repo)["results"] if one["ruleId"] == "CFG101"]
+    to_render = report(finding(path="/\ud800.sh"))
+    (result,) = [one for one in log(to_render, repo)["results"] if one["ruleId"] == "CFG101"]
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "file:///%3F.sh"

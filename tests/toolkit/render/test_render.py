@@ -62,18 +62,18 @@ def finding(message: str = "it is wrong", **more: object) -> Finding:
     return Finding(message, severity="error", fix="the-fix", stops=("async rollout",), **given)  # type: ignore[arg-type]
 
 
-def text(said: Report, width: int | None = None, *, verbose: bool = False) -> str:
-    return "\n".join(line.plain for line in render_text.render(said, width=width, verbose=verbose))
+def text(content: Report, width: int | None = None, *, verbose: bool = False) -> str:
+    return "\n".join(line.plain for line in render_text.render(content, width=width, verbose=verbose))
 
 
 def test_every_output_format_has_a_writer() -> None:
-    said = {}
+    content = {}
     for form in FORMATS:
         file = StringIO()
         view.write(ReportAnswer(report(finding())), form, file)
-        said[form] = file.getvalue()
-    assert "" not in said.values()
-    assert len(set(said.values())) == len(FORMATS)
+        content[form] = file.getvalue()
+    assert "" not in content.values()
+    assert len(set(content.values())) == len(FORMATS)
 
 
 def test_report_is_ordered_verdict_paths_next_step_evidence() -> None:
@@ -116,8 +116,8 @@ def test_stopped_path_wraps_its_codes_after_its_name() -> None:
 @pytest.mark.parametrize("width", [80, 40, None])
 def test_commands_to_copy_have_separate_lines(width: int | None) -> None:
     python = "/a/folder/that/is/deep/and/has/a/long/name/so/that/eighty/columns/do/not/hold/it/bin/python"
-    said = replace(report(finding()), target={**TARGET, "arguments": ["--python", python]})
-    lines = text(said, width).splitlines()
+    content = replace(report(finding()), target={**TARGET, "arguments": ["--python", python]})
+    lines = text(content, width).splitlines()
     start = lines.index("Next:")
     commands = [line for line in lines[start + 1 :] if line.startswith("  verl-doctor")]
     assert f"  verl-doctor fix --python {python}" in commands
@@ -164,11 +164,11 @@ def test_rules_broken_for_the_same_reason_share_one_line() -> None:
         CheckResult(f"NET{number}", "t", "error", "no more threads", trace=f"{number % 2} was not read")
         for number in range(100, 112)
     )
-    said = text(replace(report(), results=(*report().results, *broken)))
-    assert said.count("no more threads") == 1
-    assert "12 rules could not check: no more threads" in said
-    assert "NET107 and 4 more" in said
-    assert "PY103 could not check: the rule broke: KeyError" in said
+    content = text(replace(report(), results=(*report().results, *broken)))
+    assert content.count("no more threads") == 1
+    assert "12 rules could not check: no more threads" in content
+    assert "NET107 and 4 more" in content
+    assert "PY103 could not check: the rule broke: KeyError" in content
     loud = text(replace(report(), results=broken), verbose=True)
     assert "NET111" in loud
     assert loud.count("0 was not read") == 1
@@ -186,30 +186,32 @@ def test_document_matches_its_schema() -> None:
     repair = Repair(
         "the-fix", "VLLM101", "t", "safe", "repaired", changes=({"kind": "replace_file", "path": "/x"},)
     )
-    for said in (
+    for content in (
         report(),
         report(finding()),
         report(finding(location=None)),
         report(finding(), repairs=(repair,)),
     ):
-        validate(json.loads(json.dumps(document(said))), schema)
+        validate(json.loads(json.dumps(document(content))), schema)
 
 
 @given(st.text())
-def test_control_characters_in_input_are_neutralised(said: str) -> None:
+def test_control_characters_in_input_are_neutralised(content: str) -> None:
     whole = text(
-        report(finding(said, evidence=Evidence(said, said, said), location=Location(said, 1))), width=80
+        report(finding(content, evidence=Evidence(content, content, content), location=Location(content, 1))),
+        width=80,
     )
     assert "\x1b" not in whole
     assert harmless(whole, keep="\n") == whole
 
 
 @given(st.text())
-def test_junit_is_valid_xml_for_any_input(said: str) -> None:
+def test_junit_is_valid_xml_for_any_input(content: str) -> None:
     suite = ET.fromstring(
         junit.render(
             report(
-                finding(said), repairs=(Repair(said, "VLLM101", said, "safe", "planned", said, diff=said),)
+                finding(content),
+                repairs=(Repair(content, "VLLM101", content, "safe", "planned", content, diff=content),),
             )
         )
     )
@@ -218,12 +220,12 @@ def test_junit_is_valid_xml_for_any_input(said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["a | b", "<script>", "`code`", "line\nbreak", "# heading", "[link](x)", "``` fence"]
+    "content", ["a | b", "<script>", "`code`", "line\nbreak", "# heading", "[link](x)", "``` fence"]
 )
-def test_markdown_in_input_is_escaped(said: str) -> None:
-    lines = list(markdown.render(report(finding(said, evidence=Evidence(said)))))
+def test_markdown_in_input_is_escaped(content: str) -> None:
+    lines = list(markdown.render(report(finding(content, evidence=Evidence(content)))))
     assert not any(
-        line.startswith(said[:1]) and said.startswith(("#", "`")) and said in line
+        line.startswith(content[:1]) and content.startswith(("#", "`")) and content in line
         for line in lines[1:]
         if not line.startswith("###")
     )

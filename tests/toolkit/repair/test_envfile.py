@@ -25,7 +25,7 @@ def test_reason_is_one_line_with_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "said"),
+    ("wanted", "message"),
     [
         (SetVariable("A B", "1", ""), "cannot be set by a shell"),
         (SetVariable("A$(reboot)", "1", ""), "cannot be set by a shell"),
@@ -39,8 +39,8 @@ def test_reason_is_one_line_with_its_end() -> None:
         (SetVariable("https_proxy", "http://***@proxy:80", ""), "may hold a secret"),
     ],
 )
-def test_values_unsuitable_for_a_file_are_refused(wanted: SetVariable, said: str) -> None:
-    with pytest.raises(Refused, match=said):
+def test_values_unsuitable_for_a_file_are_refused(wanted: SetVariable, message: str) -> None:
+    with pytest.raises(Refused, match=message):
         entry(wanted, "ENV101", "fix")
 
 

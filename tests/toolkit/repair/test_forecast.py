@@ -134,8 +134,11 @@ def test_finding_uncovered_by_a_repair_is_in_the_plan(tmp_path: Path) -> None:
         Forecast(unsafe=False, verdict="failures", left=("CFG902",)),
         Forecast(unsafe=True, verdict="warnings"),
     )
-    said = [line.plain for line in render(report)]
-    assert said[-2:] == ["After fix --apply: WILL FAIL: CFG902", "After fix --apply --unsafe: NO FAULT FOUND"]
+    lines = [line.plain for line in render(report)]
+    assert lines[-2:] == [
+        "After fix --apply: WILL FAIL: CFG902",
+        "After fix --apply --unsafe: NO FAULT FOUND",
+    ]
 
 
 def test_single_verdict_is_shown_if_unsafe_repairs_add_nothing(tmp_path: Path) -> None:
@@ -145,8 +148,8 @@ def test_single_verdict_is_shown_if_unsafe_repairs_add_nothing(tmp_path: Path) -
 def test_finding_without_a_repair_shows_the_line_to_edit(tmp_path: Path) -> None:
     report = shown(tmp_path, "bad", "hopeless")
     assert report.forecasts == (Forecast(unsafe=False, verdict="failures", left=("CFG902",)),)
-    said = "\n".join(line.plain for line in render(shown(tmp_path, "good", "hopeless")))
-    assert f"CFG902 {tmp_path}/run.sh:3: Write another" in said
+    lines = "\n".join(line.plain for line in render(shown(tmp_path, "good", "hopeless")))
+    assert f"CFG902 {tmp_path}/run.sh:3: Write another" in lines
 
 
 def test_last_resort_is_applied_only_without_another_fix(tmp_path: Path) -> None:

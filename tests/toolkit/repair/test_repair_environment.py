@@ -433,9 +433,9 @@ def test_fix_that_was_not_requested_does_not_conflict(job: Job) -> None:
 
 def test_value_of_an_unsafe_fix_is_kept_in_later_runs(job: Job) -> None:
     shrink = fixing("shrink", "ENV902", SetVariable("SIZE", None, "it is"), safety="unsafe")
-    asked = replace(job, fixes=(PAINT, shrink), unsafe=True)
-    assert outcomes(asked.run({"SIZE": "1"})) == [("paint", "repaired"), ("shrink", "repaired")]
-    report = replace(asked, unsafe=False).run({"SIZE": "1"})
+    unsafe_job = replace(job, fixes=(PAINT, shrink), unsafe=True)
+    assert outcomes(unsafe_job.run({"SIZE": "1"})) == [("paint", "repaired"), ("shrink", "repaired")]
+    report = replace(unsafe_job, unsafe=False).run({"SIZE": "1"})
     assert outcomes(report) == [("paint", "repaired"), ("shrink", "not attempted")]
     assert "unset SIZE" in job.shell_file
 
@@ -476,7 +476,7 @@ def test_node_specific_variable_is_not_written_for_ray(job: Job) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "damage", "said"),
+    ("name", "damage", "message"),
     [
         (SHELL_FILE, lambda _: "export A=1\n", "was not written by verl-doctor"),
         (RAY_FILE, lambda _: "env_vars: {}\n", "was not written by verl-doctor"),
@@ -486,13 +486,13 @@ def test_node_specific_variable_is_not_written_for_ray(job: Job) -> None:
     ],
 )
 def test_file_of_another_program_is_never_replaced(
-    job: Job, name: str, damage: Callable[[str], str], said: str
+    job: Job, name: str, damage: Callable[[str], str], message: str
 ) -> None:
     job.run({})
     text = damage((job.env / name).read_text())
     (job.env / name).write_text(text)
     for applied in (False, True):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             job.run({}, applied=applied)
     assert (job.env / name).read_text() == text
 
@@ -557,9 +557,9 @@ def test_only_variables_read_by_installed_packages_are_written(job: Job) -> None
 
 def test_the_report_describes_the_files(job: Job) -> None:
     report = job.run({"SIZE": "1"})
-    said = document(report)["environment"]
-    assert (said["shell"], said["runtime_env"]) == (str(job.env / SHELL_FILE), str(job.env / RAY_FILE))
-    assert said["variables"] == [
+    message = document(report)["environment"]
+    assert (message["shell"], message["runtime_env"]) == (str(job.env / SHELL_FILE), str(job.env / RAY_FILE))
+    assert message["variables"] == [
         {
             "name": "COLOUR",
             "value": "blue",

@@ -60,7 +60,7 @@ def folded(answers: Sequence[NodeResponse]) -> FoldedNodes:
     return nodes
 
 
-def told(nodes: FoldedNodes) -> list[tuple[str, str, Any, str]]:
+def nodes_in(nodes: FoldedNodes) -> list[tuple[str, str, Any, str]]:
     """What each node said, whatever the order of keys in its texts."""
     return [
         (one.node, one.address, {name: json.loads(text) for name, text in one.facts.items()}, one.missing)
@@ -96,8 +96,8 @@ def test_nodes_survive_a_round_trip(facts: list[dict[str, Any]]) -> None:
     ]
     nodes = folded(answers)
     again = nodes_from(json.loads(json.dumps(nodes.document())))
-    assert told(again) == told(nodes)
-    assert {one[0]: one[2] for one in told(nodes)} == {
+    assert nodes_in(again) == nodes_in(nodes)
+    assert {one[0]: one[2] for one in nodes_in(nodes)} == {
         one.node: {name: json.loads(text) for name, text in one.facts.items()} for one in answers
     }
 
@@ -115,7 +115,7 @@ def test_differing_and_missing_nodes_are_named(tmp_path: Path) -> None:
     odd = node("node00099", with_version("vllm", "0.10.2"))
     nodes = folded([*(node(name) for name in numbered(3)), odd, dead("node00100"), dead("node00101")])
     read = back(of("h200-with-job", nodes=nodes), tmp_path)
-    assert told(read.nodes) == told(nodes)
+    assert nodes_in(read.nodes) == nodes_in(nodes)
     document = json.loads((tmp_path / "snapshot.json").read_text())["snapshot"]["nodes"]
     assert document["missing"] == {"node[00100-00101]": "it did not tell its facts within 20 s"}
     assert [one["nodes"] for one in document["facts"]["Packages"]] == ["node[00001-00003]", "node00099"]

@@ -47,9 +47,9 @@ def test_world_writable_cache_is_ignored_and_reported_once(
     (top / place).chmod(0o777)
     assert cache.read(file, 100) is None
     assert cache.read(file, 100) is None
-    said = capsys.readouterr().err
-    assert said.count(f"the cache {top} is ignored: anybody may write to {top / place} (owner ") == 1
-    assert "mode 0777); inspect it, and if you trust it: chmod -R go-w" in said
+    warning = capsys.readouterr().err
+    assert warning.count(f"the cache {top} is ignored: anybody may write to {top / place} (owner ") == 1
+    assert "mode 0777); inspect it, and if you trust it: chmod -R go-w" in warning
 
 
 @as_root

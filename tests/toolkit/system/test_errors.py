@@ -6,7 +6,7 @@ from verl_doctor.toolkit.system.errors import reason_of
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "reason"),
     [
         (FileNotFoundError(2, "No such file or directory", "/x"), "No such file or directory"),
         (OSError("it is not text"), "it is not text"),
@@ -14,5 +14,5 @@ from verl_doctor.toolkit.system.errors import reason_of
         (EOFError(), "EOFError"),
     ],
 )
-def test_every_error_has_a_reason(error: Exception, said: str) -> None:
-    assert reason_of(error) == said
+def test_every_error_has_a_reason(error: Exception, reason: str) -> None:
+    assert reason_of(error) == reason

@@ -48,7 +48,9 @@ def allowed() -> None:
         pytest.skip("this user may not make network namespaces here")
 
 
-def said(tmp_path: Path, network: str, *, hosts: str, deep: bool = False, **environ: str) -> dict[str, str]:
+def findings_in(
+    tmp_path: Path, network: str, *, hosts: str, deep: bool = False, **environ: str
+) -> dict[str, str]:
     """What `check --select NET` says in such a network, the first message by code."""
     (tmp_path / "hosts").write_text(f"127.0.0.1 localhost\n{hosts}\n")
     check = [sys.executable, "-m", "verl_doctor.toolkit", "check", "--select", "NET", "--format", "json"]
@@ -75,32 +77,37 @@ def said(tmp_path: Path, network: str, *, hosts: str, deep: bool = False, **envi
 
 
 def test_debian_hosts_file_on_one_and_on_several_nodes(tmp_path: Path) -> None:
-    assert said(tmp_path, ETH0, hosts="127.0.1.1 node77") == {}
-    found = said(tmp_path, ETH0, hosts="127.0.1.1 node77", **HEAD)
+    assert findings_in(tmp_path, ETH0, hosts="127.0.1.1 node77") == {}
+    found = findings_in(tmp_path, ETH0, hosts="127.0.1.1 node77", **HEAD)
     assert list(found) == ["NET101"]
     assert found["NET101"].startswith("node77 resolves to 127.0.1.1")
-    assert said(tmp_path, ETH0, hosts="127.0.1.1 node77", **HEAD, GLOO_SOCKET_IFNAME="eth0") == {}
-    assert said(tmp_path, ETH0, hosts="10.77.0.5 node77", **HEAD) == {}
+    assert findings_in(tmp_path, ETH0, hosts="127.0.1.1 node77", **HEAD, GLOO_SOCKET_IFNAME="eth0") == {}
+    assert findings_in(tmp_path, ETH0, hosts="10.77.0.5 node77", **HEAD) == {}
 
 
 def test_outdated_address(tmp_path: Path) -> None:
-    found = said(tmp_path, ETH0, hosts="10.99.0.5 node77", **HEAD)
+    found = findings_in(tmp_path, ETH0, hosts="10.99.0.5 node77", **HEAD)
     assert list(found) == ["NET102"]
     assert "10.99.0.5, which no interface of this machine has" in found["NET102"]
 
 
 def test_bridge_that_comes_first(tmp_path: Path) -> None:
-    found = said(tmp_path, BRIDGE + ETH0, hosts="10.77.0.5 node77", **HEAD)
+    found = findings_in(tmp_path, BRIDGE + ETH0, hosts="10.77.0.5 node77", **HEAD)
     assert list(found) == ["NET105"]
     assert "NCCL connects to the other nodes over br-77, a bridge interface" in found["NET105"]
-    assert said(tmp_path, BRIDGE + ETH0, hosts="10.77.0.5 node77", **HEAD, NCCL_SOCKET_IFNAME="=eth0") == {}
-    found = said(tmp_path, BRIDGE + ETH0, hosts="10.77.0.5 node77", **HEAD, NCCL_SOCKET_IFNAME="^lo,docker")
+    assert (
+        findings_in(tmp_path, BRIDGE + ETH0, hosts="10.77.0.5 node77", **HEAD, NCCL_SOCKET_IFNAME="=eth0")
+        == {}
+    )
+    found = findings_in(
+        tmp_path, BRIDGE + ETH0, hosts="10.77.0.5 node77", **HEAD, NCCL_SOCKET_IFNAME="^lo,docker"
+    )
     assert list(found) == ["NET104"]
 
 
 def test_name_that_resolves_to_a_bridge(tmp_path: Path) -> None:
     environ = {**HEAD, "NCCL_SOCKET_IFNAME": "=eth0"}
-    found = said(tmp_path, ETH0 + BRIDGE, hosts="172.18.0.1 node77", **environ)
+    found = findings_in(tmp_path, ETH0 + BRIDGE, hosts="172.18.0.1 node77", **environ)
     assert list(found) == ["NET105"]
     assert "gloo uses br-77" in found["NET105"]
 
@@ -108,21 +115,21 @@ def test_name_that_resolves_to_a_bridge(tmp_path: Path) -> None:
 def test_interface_without_a_cable(tmp_path: Path) -> None:
     network = f"{ETH0}ip link set outside down\n"
     environ = {"GLOO_SOCKET_IFNAME": "eth0", "SLURM_JOB_NUM_NODES": "1"}
-    found = said(tmp_path, network, hosts="10.77.0.5 node77", **environ)
+    found = findings_in(tmp_path, network, hosts="10.77.0.5 node77", **environ)
     assert found == {"NET103": "GLOO_SOCKET_IFNAME=eth0: eth0 is down"}
 
 
 def test_unreachable_name_server(tmp_path: Path) -> None:
     (tmp_path / "resolv.conf").write_text("nameserver 10.77.0.99\n")
     network = f"{ETH0}mount --bind {tmp_path}/resolv.conf /etc/resolv.conf\n"
-    found = said(tmp_path, network, hosts="")
+    found = findings_in(tmp_path, network, hosts="")
     assert list(found) == ["NET102"]
     assert "node77, hangs" in found["NET102"]
 
 
 def test_closed_port_at_the_head(tmp_path: Path) -> None:
-    away = said(tmp_path, ETH0, hosts="10.77.0.5 node77", deep=True, **HEAD)
+    away = findings_in(tmp_path, ETH0, hosts="10.77.0.5 node77", deep=True, **HEAD)
     assert list(away) == ["NET116"]
     assert "10.77.0.9:6379" in away["NET116"]
-    here = said(tmp_path, ETH0, hosts="10.77.0.5 node77", deep=True, RAY_ADDRESS="10.77.0.5:6379")
+    here = findings_in(tmp_path, ETH0, hosts="10.77.0.5 node77", deep=True, RAY_ADDRESS="10.77.0.5:6379")
     assert "nothing is listening on 10.77.0.5:6379" in here["NET116"]

@@ -133,7 +133,7 @@ def test_only_files_can_be_queried() -> None:
         residency(reader)
 
 
-def asked(command: list[str], *words: str) -> list[list[int] | str]:
+def output_of(command: list[str], *words: str) -> list[list[int] | str]:
     """What ASK prints when it is run by a command."""
     done = subprocess.run(
         [*command, sys.executable, "-c", ASK, *words],
@@ -156,7 +156,7 @@ def test_file_below_an_overlay_is_queried_at_its_pages(disk: Path) -> None:
     cold(disk / "lower" / "weights")
     options = "lowerdir=lower,upperdir=upper,workdir=work"
     mount = f'cd {disk} && mount -t overlay overlay -o {options} merged && exec "$@"'
-    before, after = asked(["unshare", "-m", "sh", "-c", mount, "sh"], str(disk / "merged" / "weights"))
+    before, after = output_of(["unshare", "-m", "sh", "-c", mount, "sh"], str(disk / "merged" / "weights"))
     assert before == [SIZE, SIZE, 0]
     assert after == [SIZE, SIZE, 1024 * 1024]
 
@@ -169,7 +169,7 @@ def test_missing_permissions_give_no_false_result() -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         path = cold(Path(folder, "weights"))
-        for answer in asked([], str(path), "65534"):
+        for answer in output_of([], str(path), "65534"):
             assert isinstance(answer, str) or answer[2] in {0, 1024 * 1024}
 
 

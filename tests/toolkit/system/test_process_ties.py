@@ -104,9 +104,9 @@ def test_connections(sleeper: Sleeper, family: socket.AddressFamily, address: st
         with socket.create_connection(server.getsockname()[:2]) as client:
             accepted, _ = server.accept()
             with accepted:
-                asks, serves = sleeper(client.fileno()), sleeper(accepted.fileno(), server.fileno())
-    assert ties(asks) == {Tie(serves, "a connection")}
-    assert ties(serves) == {Tie(asks, "a connection")}
+                waits, serves = sleeper(client.fileno()), sleeper(accepted.fileno(), server.fileno())
+    assert ties(waits) == {Tie(serves, "a connection")}
+    assert ties(serves) == {Tie(waits, "a connection")}
 
 
 def test_client_waiting_to_be_accepted_is_tied(sleeper: Sleeper) -> None:
@@ -114,8 +114,8 @@ def test_client_waiting_to_be_accepted_is_tied(sleeper: Sleeper) -> None:
         port = server.getsockname()[1]
         serves = sleeper(server.fileno())
         with socket.create_connection(("127.0.0.1", port)) as client:
-            asks = sleeper(client.fileno())
-        assert ties(asks) == {Tie(0, f"a connection with 127.0.0.1:{port}")}
+            waits = sleeper(client.fileno())
+        assert ties(waits) == {Tie(0, f"a connection with 127.0.0.1:{port}")}
     assert ties(serves) == set()
 
 

@@ -56,7 +56,7 @@ def test_matching_value_is_restored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         ([], "a Tree was expected"),
         ({"leaves": {"name": "a"}}, "a list was expected"),
@@ -72,8 +72,8 @@ def test_matching_value_is_restored() -> None:
         ({"below": [{"height": None}]}, "float was expected"),
     ],
 )
-def test_mismatched_value_is_refused(value: Any, said: str) -> None:
-    with pytest.raises(TypeError, match=said):
+def test_mismatched_value_is_refused(value: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
         restored(Tree, value)
 
 

@@ -114,17 +114,17 @@ def test_text_rows_have_a_question_and_its_answer() -> None:
     rows = tiny_rows.rewarded(NAMES, "text", 40, 0, "train")
     assert [row["extra_info"]["index"] for row in rows] == [*range(40)]
     for row in rows:
-        ((asked),) = row["question"]
-        numbers = [int(word) for word in asked["content"].split() if word.isdigit()]
+        ((question),) = row["question"]
+        numbers = [int(word) for word in question["content"].split() if word.isdigit()]
         assert row["reward_model"] == {"style": "rule", "ground_truth": str(sum(numbers))}
         assert row["data_source"] == "ours/sums"
 
 
 def test_validation_rows_differ_from_training_rows() -> None:
-    asked = [
+    question = [
         str(row["question"]) for first in (0, 7) for row in tiny_rows.rewarded(NAMES, "text", 7, first, "")
     ]
-    assert len({*asked}) == 14
+    assert len({*question}) == 14
 
 
 def test_conversations_contain_what_the_tree_reads_for_tools() -> None:
@@ -143,11 +143,11 @@ def test_conversations_omit_fields_that_the_tree_does_not_read() -> None:
 
 def test_fine_tuning_conversations_call_the_tool_and_get_its_result() -> None:
     (row,) = tiny_rows.supervised(NAMES, "multi-turn", 1, 0)
-    asked, call, answer, solution = row["talk"]
+    question, call, answer, solution = row["talk"]
     assert [turn["role"] for turn in row["talk"]] == ["user", "assistant", "tool", "assistant"]
     assert call["tool_calls"][0]["function"]["arguments"] == {"left": 2, "right": 2}
     assert answer["content"] == "4"
-    assert {*asked} == {*call} == {*answer} == {*solution}
+    assert {*question} == {*call} == {*answer} == {*solution}
     assert row["functions"][0]["function"]["name"] == "add"
 
 
@@ -266,9 +266,9 @@ def child(act: Callable[[Path], Any], code: int | None = 0) -> Machine:
         token, folder, order = argv[3:]
         assert environ["HF_HUB_OFFLINE"] == "1"
         assert json.loads(Path(order).read_text("utf-8"))["tables"]
-        told = act(Path(folder))
-        said = "" if told is None else f"noise\n{token}{json.dumps(told)}\n"
-        return Output(code, said, "", 0.1)
+        result = act(Path(folder))
+        output = "" if result is None else f"noise\n{token}{json.dumps(result)}\n"
+        return Output(code, output, "", 0.1)
 
     return Machine(runner=run)
 
@@ -303,7 +303,7 @@ def test_existing_folder_is_reused(tmp_path: Path, verl: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "code", "sentence"),
+    ("result", "code", "sentence"),
     [
         ({"lacks": "pyarrow"}, 0, "has no pyarrow, which the tiny files require; install it there"),
         ({"error": "OSError: No space left on device"}, 0, "could not be made: OSError: No space left on device"),
@@ -313,10 +313,10 @@ def test_existing_folder_is_reused(tmp_path: Path, verl: Path) -> None:
     ],
 )  # fmt: skip
 def test_failed_run_leaves_nothing(
-    told: Any, code: int | None, sentence: str, tmp_path: Path, verl: Path
+    result: Any, code: int | None, sentence: str, tmp_path: Path, verl: Path
 ) -> None:
     found = make(
-        child(lambda folder: (writing(folder), told)[1], code), interpreter(), tmp_path / "new", verl=verl
+        child(lambda folder: (writing(folder), result)[1], code), interpreter(), tmp_path / "new", verl=verl
     )
     assert isinstance(found, Unknown)
     assert sentence in found.reason
@@ -467,9 +467,9 @@ def begun(tmp_path: Path, verl: Path, folder: str) -> subprocess.Popen[bytes]:
 def test_terminated_command_leaves_nothing(number: signal.Signals, tmp_path: Path, verl: Path) -> None:
     process = begun(tmp_path, verl, "new")
     process.send_signal(number)
-    _, said = process.communicate(timeout=120)
+    _, output = process.communicate(timeout=120)
     assert process.returncode == 128 + number
-    assert said.splitlines()[-1].startswith(b"verl-doctor: stopped"), said
+    assert output.splitlines()[-1].startswith(b"verl-doctor: stopped"), output
     assert names_in(tmp_path) == ["begun", "path", "verl"]
 
 

@@ -103,7 +103,7 @@ LOADED = {
 
 
 def test_verl_datasets_read_the_rows(made: dict[str, Tiny]) -> None:
-    told = inside(
+    loaded = inside(
         "read_with_verl.py",
         *(str(one.model.parent) for one in made.values()),
         path=[rehearsal_environment.pictures()],
@@ -116,7 +116,7 @@ def test_verl_datasets_read_the_rows(made: dict[str, Tiny]) -> None:
         "learnt": "Ann has 2 + 2 = 4 apples.\n#### 4<|im_end|>\n",
     }
     call = '<tool_call>\n{"name": "add", "arguments": {"left": 2, "right": 2}}\n</tool_call><|im_end|>\n'
-    assert told == {
+    assert loaded == {
         "qwen2": of_text,
         "qwen3": of_text
         | {
@@ -130,12 +130,12 @@ def test_verl_datasets_read_the_rows(made: dict[str, Tiny]) -> None:
 
 
 def test_vllm_loads_all_shapes_and_generates(made: dict[str, Tiny]) -> None:
-    told = inside(
+    loaded = inside(
         "load_with_vllm.py",
         *(str(one.model) for one in made.values()),
         path=[rehearsal_environment.pictures()],
     )
-    assert told == {shape: [8, 8] for shape in MADE}
+    assert loaded == {shape: [8, 8] for shape in MADE}
 
 
 def test_check_finds_no_fault_in_the_data(made: dict[str, Tiny], here: Doctor, tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_columns_match_the_named_verl(
 
 def judged(here: Doctor, cwd: Path, *arguments: str) -> dict[str, Any]:
     """The rules about data and models that do not pass, with their findings."""
-    asked = [
+    questions = [
         "check",
         "--python",
         str(rehearsal_environment.python()),
@@ -167,7 +167,7 @@ def judged(here: Doctor, cwd: Path, *arguments: str) -> dict[str, Any]:
         "--format",
         "json",
     ]
-    done = here(*asked, *arguments, cwd=cwd)
+    done = here(*questions, *arguments, cwd=cwd)
     results = json.loads(done.stdout)["results"]
     assert any(one["status"] == "pass" for one in results)
     return {one["code"]: one for one in results if one["status"] not in {"pass", "not_applicable"}}

@@ -153,8 +153,8 @@ def test_folder_without_weights_is_reported_and_not_called_warm(tmp_path: Path) 
     os.mkfifo(model / "model-00004-of-00006.safetensors")
     with (model / "model-00005-of-00006.safetensors").open("wb") as file:
         file.truncate(10 << 30)
-    said = {Path(one.path).name[6:11]: one.reason for one in choose(model, ()).left_out}
-    assert said == {
+    reasons = {Path(one.path).name[6:11]: one.reason for one in choose(model, ()).left_out}
+    assert reasons == {
         "00002": "it is empty",
         "00003": "a pointer of Git LFS, not the weights",
         "00004": "it is not a file",

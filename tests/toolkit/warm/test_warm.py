@@ -35,7 +35,7 @@ def warmed(*paths: Path, room: int | None = None, limit: int | None = None) -> W
     return warm(Machine(), plan_for(*paths, room=room, limit=limit), NEVER)
 
 
-def said(done: Warmed) -> str:
+def summary_of(done: Warmed) -> str:
     one = summary(done)
     return " ".join((*headline(one), *remarks(one)))
 
@@ -46,13 +46,13 @@ def test_evicted_files_become_resident(disk: Path) -> None:
     assert [cached_share(file) for file in files] == [0, 0]
     planned = plan_for(disk)
     assert planned.missing == planned.wanted == planned.size == 2 * (2 * MIB + 1234)
-    assert said(Warmed(planned)).startswith("COLD 0 B of 4.0 MiB in 2 files are resident")
+    assert summary_of(Warmed(planned)).startswith("COLD 0 B of 4.0 MiB in 2 files are resident")
     done = warm(Machine(), planned, NEVER)
     assert [cached_share(file) for file in files] == [1, 1]
     assert (summary(done).verdict, done.resident, done.read) == ("ok", planned.size, planned.size)
     again = warmed(disk)
     assert (summary(again).verdict, again.read) == ("ok", 0)
-    assert "were resident already" in said(again)
+    assert "were resident already" in summary_of(again)
 
 
 def opened(file: Path) -> int:
@@ -124,7 +124,7 @@ def test_file_with_hidden_residency_is_read_but_not_called_resident(
     monkeypatch.setattr(reading, "residency", lambda *_: Unknown("not to you"))
     done = warmed(file)
     assert (summary(done).verdict, done.resident, done.read) == ("could_not_check", None, 3 * MIB)
-    assert "does not report" in said(done)
+    assert "does not report" in summary_of(done)
     monkeypatch.undo()
     assert cached_share(file) == 1
 
@@ -148,7 +148,7 @@ def test_holes_are_not_read(disk: Path) -> None:
 
 def test_empty_selection_has_nothing_to_do(disk: Path) -> None:
     (disk / "empty").touch()
-    assert said(warmed(disk)).startswith("NOTHING")
+    assert summary_of(warmed(disk)).startswith("NOTHING")
 
 
 @unless_disturbed
@@ -158,13 +158,13 @@ def test_limited_room_warms_the_files_that_a_loader_reads_first(disk: Path) -> N
     # The kernel reads ahead of what was asked for, within the file.
     assert [cached_share(file) for file in (files[0], files[1], files[3])] == [1, 1, 0]
     assert cached_share(files[2]) >= 0.25
-    assert said(Warmed(plan_for(disk, room=9 * MIB // 4))).startswith("PART 2.2 MiB of 4.0 MiB")
+    assert summary_of(Warmed(plan_for(disk, room=9 * MIB // 4))).startswith("PART 2.2 MiB of 4.0 MiB")
     one = summary(done)
     assert (one.verdict, one.whole_files, one.wanted) == ("failures", 2, 9 * MIB // 4)
     assert (
         "the memory limit of /job leaves 2.2 MiB: 2.2 MiB of 4.0 MiB are warmed, up to model-3.safetensors: "
         "2 files complete, those that a loader reads first"
-    ) in said(done)
+    ) in summary_of(done)
 
 
 @unless_disturbed
@@ -172,7 +172,7 @@ def test_limit_set_by_the_user_is_not_a_failure(disk: Path) -> None:
     written(disk / "a", 2 * MIB)
     done = warmed(disk, room=100 * MIB, limit=MIB + 5)
     assert (summary(done).verdict, done.resident) == ("ok", MIB)
-    assert "--limit allows no more" in said(done)
+    assert "--limit allows no more" in summary_of(done)
 
 
 def test_files_already_in_memory_need_no_room(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_files_already_in_memory_need_no_room(tmp_path: Path) -> None:
     finally:
         file.unlink()
     assert (summary(done).verdict, done.read) == ("ok", 0)
-    assert "are in memory already" in said(done)
+    assert "are in memory already" in summary_of(done)
 
 
 @unless_disturbed
@@ -206,7 +206,7 @@ def test_warmup_stops_on_request_and_can_be_continued(disk: Path, monkeypatch: p
     assert half.resident is not None
     assert half.resident < 4 * MIB
     assert summary(half).verdict == "failures"
-    assert "SIGINT ended it: run the same command again to continue" in said(half)
+    assert "SIGINT ended it: run the same command again to continue" in summary_of(half)
     rest = warmed(file)
     assert (rest.read, summary(rest).verdict) == (4 * MIB - half.resident, "ok")
 
@@ -217,7 +217,7 @@ def test_truncated_file_is_a_failure(disk: Path) -> None:
     os.truncate(file, MIB)
     done = warm(Machine(), planned, NEVER)
     assert summary(done).verdict == "failures"
-    assert "it was truncated meanwhile" in said(done)
+    assert "it was truncated meanwhile" in summary_of(done)
 
 
 @unless_disturbed
@@ -228,8 +228,8 @@ def test_removed_or_replaced_file_is_reported(disk: Path) -> None:
     other.rename(disk / "old")
     written(other, MIB)
     done = warm(Machine(), planned, NEVER)
-    assert "gone: No such file or directory" in said(done)
-    assert "other: it was replaced by another file" in said(done)
+    assert "gone: No such file or directory" in summary_of(done)
+    assert "other: it was replaced by another file" in summary_of(done)
     assert cached_share(good) == 1
 
 
@@ -246,7 +246,7 @@ def test_disk_error_affects_only_its_file(disk: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "sendfile", sendfile)
     done = warmed(disk)
     assert summary(done).verdict == "failures"
-    assert "bad: Input/output error" in said(done)
+    assert "bad: Input/output error" in summary_of(done)
     assert cached_share(good) == 1
 
 
@@ -264,7 +264,7 @@ def test_evicted_pages_are_read_again_once_and_then_reported(
     done = warmed(file)
     assert done.read == 2 * MIB
     assert summary(done).lost == MIB
-    assert "1.0 MiB were read and evicted from memory again" in said(done)
+    assert "1.0 MiB were read and evicted from memory again" in summary_of(done)
     assert summary(done).verdict == "failures"
 
 
@@ -279,7 +279,7 @@ def test_threads_hanging_in_a_file_system_are_abandoned(disk: Path, monkeypatch:
     finally:
         held.set()
     assert summary(done).ended == "SIGTERM ended it"
-    assert "its file system does not respond" in said(began)
+    assert "its file system does not respond" in summary_of(began)
 
 
 def _after(seconds: float) -> Callable[[], str]:
@@ -288,16 +288,16 @@ def _after(seconds: float) -> Callable[[], str]:
 
 
 def test_read_ahead_of_disk_partition_and_network_mount(tmp_path: Path) -> None:
-    def told(path: str, text: str) -> None:
+    def write(path: str, text: str) -> None:
         file = tmp_path / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    told("sys/class/bdi/0:52/read_ahead_kb", "15360\n")
-    told("sys/class/bdi/8:0/read_ahead_kb", "512\n")
-    told("sys/dev/block/queue/read_ahead_kb", "256\n")
-    told("sys/dev/block/8:1/partition", "1\n")
-    told("sys/class/bdi/9:0/read_ahead_kb", "0\n")
+    write("sys/class/bdi/0:52/read_ahead_kb", "15360\n")
+    write("sys/class/bdi/8:0/read_ahead_kb", "512\n")
+    write("sys/dev/block/queue/read_ahead_kb", "256\n")
+    write("sys/dev/block/8:1/partition", "1\n")
+    write("sys/class/bdi/9:0/read_ahead_kb", "0\n")
     machine = Machine(root=tmp_path)
     assert ahead_of(machine, os.makedev(0, 52)) == 15 * MIB
     assert ahead_of(machine, os.makedev(8, 0)) == 512 * 1024

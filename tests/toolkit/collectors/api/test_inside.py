@@ -194,12 +194,12 @@ def test_torch_of_the_target_interpreter_is_found(tmp_path):
 
 def test_unreadable_folder_on_the_path_is_skipped(tmp_path, monkeypatch):
     """As one of another user's is: pathlib raises there before Python 3.14."""
-    asked = os.stat
+    real_stat = os.stat
 
     def stat(path, **options):
         if "/torch/" in os.fspath(path):
             raise PermissionError(13, "Permission denied", path)
-        return asked(path, **options)
+        return real_stat(path, **options)
 
     monkeypatch.setattr(os, "stat", stat)
     assert isinstance(torch_tree.collect(interpreter(site_packages(tmp_path))), Absent)

@@ -53,7 +53,7 @@ def extended(found: VllmUses) -> list[ApiUse]:
     return [use for use in found.uses if use.kind in {"override", "result", "abstract"}]
 
 
-def said(
+def reported(
     tmp_path, parameters: str, body: str = "return []", files: dict[str, str] | None = None
 ) -> list[tuple[str, str, str]]:
     found = compare(tmp_path, OWN.format(parameters, body), files or VLLM)
@@ -70,7 +70,7 @@ def said(
     ],
 )
 def test_override_that_accepts_and_uses_every_argument_passes(tmp_path, parameters, body):
-    assert said(tmp_path, parameters, body) == []
+    assert reported(tmp_path, parameters, body) == []
 
 
 def test_override_is_judged_by_the_calls_that_reach_it(tmp_path):
@@ -106,20 +106,20 @@ def test_queue_that_is_off_by_default_leaves_the_result_unknown(tmp_path):
         "self.model_executor.run(1, wait=True)\n            return future.result()\n        def",
         "1\n        def",
     )
-    assert said(tmp_path, "method, args=(), **rest", files={**VLLM, "core.py": engine}) == [
+    assert reported(tmp_path, "method, args=(), **rest", files={**VLLM, "core.py": engine}) == [
         ("result", "rpc(wait)", "unknown")
     ]
 
 
 def test_intermediate_verl_method_replaces_the_base_method(tmp_path):
     text = "return []\n        def run(self, what, wait=False):\n            return made(wait)"
-    assert said(tmp_path, "method, args=(), **rest", text) == []
+    assert reported(tmp_path, "method, args=(), **rest", text) == []
 
 
 def test_method_defined_only_for_this_release_exists(tmp_path):
     text = "return []\n        if vllm.__version__ {}:\n            def run(self, what, wait=False):\n                return made(wait)"
-    assert said(tmp_path / "new", "method, args=(), **rest", text.format("== '0.12.0'")) == []
-    assert said(tmp_path / "old", "method, args=(), **rest", text.format("== '0.13.0'")) != []
+    assert reported(tmp_path / "new", "method, args=(), **rest", text.format("== '0.12.0'")) == []
+    assert reported(tmp_path / "old", "method, args=(), **rest", text.format("== '0.13.0'")) != []
 
 
 def test_method_passed_as_an_argument_is_called(tmp_path):

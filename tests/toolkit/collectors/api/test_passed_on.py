@@ -39,7 +39,7 @@ LIBRARY = {
 }
 
 
-def said(tmp_path: Path, call: str) -> list[str]:
+def rejected_arguments(tmp_path: Path, call: str) -> list[str]:
     server = (
         f"from vllm import worker\nclass vLLMHttpServer:\n    def __init__(self, c):\n        worker.{call}\n"
     )
@@ -58,7 +58,7 @@ def said(tmp_path: Path, call: str) -> list[str]:
     ],
 )
 def test_accepted_or_undetermined_arguments_are_not_reported(tmp_path: Path, call: str) -> None:
-    assert said(tmp_path, call) == []
+    assert rejected_arguments(tmp_path, call) == []
 
 
 @pytest.mark.parametrize(
@@ -71,4 +71,4 @@ def test_accepted_or_undetermined_arguments_are_not_reported(tmp_path: Path, cal
     ],
 )
 def test_argument_that_no_callee_accepts_is_reported(tmp_path: Path, call: str, miss: str) -> None:
-    assert said(tmp_path, call) == [miss]
+    assert rejected_arguments(tmp_path, call) == [miss]

@@ -33,7 +33,7 @@ def seen(root: Path, script: str | None = None, **variables: str) -> Ports:
     return answer
 
 
-def told(found: Ports) -> dict[str, tuple[int, int, bool]]:
+def listed(found: Ports) -> dict[str, tuple[int, int, bool]]:
     return {one.what: (one.first, one.last, one.needed) for one in found.wanted}
 
 
@@ -66,7 +66,7 @@ def test_ephemeral_port_range_is_read(tmp_path: Path) -> None:
 
 
 def test_ray_default_ports_are_used(tmp_path: Path) -> None:
-    assert told(seen(tmp_path, "ray start --head\n")) == {
+    assert listed(seen(tmp_path, "ray start --head\n")) == {
         "ray start --port": (6379, 6379, True),
         "ray start --dashboard-port": (8265, 8265, False),
         "ray start --ray-client-server-port": (10001, 10001, False),
@@ -76,7 +76,9 @@ def test_ray_default_ports_are_used(tmp_path: Path) -> None:
 
 def test_explicit_ports_are_used(tmp_path: Path) -> None:
     words = "--head --port 6380 --dashboard-port=0 --ray-client-server-port $X --node-manager-port=7000"
-    found = told(seen(tmp_path, f"P=11000\nray start {words} --min-worker-port=$P --max-worker-port=11100\n"))
+    found = listed(
+        seen(tmp_path, f"P=11000\nray start {words} --min-worker-port=$P --max-worker-port=11100\n")
+    )
     assert found == {
         "ray start --port": (6380, 6380, True),
         "ray start --node-manager-port": (7000, 7000, True),
@@ -85,14 +87,18 @@ def test_explicit_ports_are_used(tmp_path: Path) -> None:
 
 
 def test_joining_node_uses_only_explicit_ports(tmp_path: Path) -> None:
-    assert list(told(seen(tmp_path, "ray start --address=10.0.0.1:6379\n"))) == ["the ports of Ray's workers"]
+    assert list(listed(seen(tmp_path, "ray start --address=10.0.0.1:6379\n"))) == [
+        "the ports of Ray's workers"
+    ]
 
 
 def test_undetermined_options_may_change_any_port(tmp_path: Path) -> None:
-    assert told(seen(tmp_path, "ray start --head $(options) --node-manager-port=7000\n")) == {
+    assert listed(seen(tmp_path, "ray start --head $(options) --node-manager-port=7000\n")) == {
         "ray start --node-manager-port": (7000, 7000, True)
     }
-    assert "ray start --port" in told(seen(tmp_path, 'ray start --head --node-ip-address="$(hostname -i)"\n'))
+    assert "ray start --port" in listed(
+        seen(tmp_path, 'ray start --head --node-ip-address="$(hostname -i)"\n')
+    )
 
 
 def test_trainer_port_is_read(tmp_path: Path) -> None:

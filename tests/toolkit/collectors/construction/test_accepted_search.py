@@ -91,13 +91,13 @@ RANK, MODE = "actor_rollout_ref.model.lora_rank", "actor_rollout_ref.rollout.mod
         (f"{MODE}=sink", refusing("engine", MODE, "mode '{}' is none of 'sync', 'other'", lambda value: value == "sync"), Setting(MODE, "sync")),
     ],
 )  # fmt: skip
-def test_the_nearest_value_that_is_accepted_is_found(word: str, judge: Judge, setting: Setting) -> None:
+def test_nearest_accepted_value_is_found(word: str, judge: Judge, setting: Setting) -> None:
     answer, tried = found(["trainer.nnodes=2", word, "trainer.save_freq=5"], judge)
     assert answer.settings == (setting,)
     assert answer.tried == len(tried) <= 8
 
 
-def test_a_limit_is_not_fitted_to_the_rows_that_were_read() -> None:
+def test_limit_is_not_fitted_to_the_sampled_rows() -> None:
     """Other rows are longer. All that the job allows has to fit."""
     key = "actor_rollout_ref.actor.size"
     lengths = ["data.max_prompt_length=100", "data.max_response_length=60"]
@@ -109,7 +109,7 @@ def test_a_limit_is_not_fitted_to_the_rows_that_were_read() -> None:
     assert first == [Setting(key, 160), Setting(key, left_out=True)]
 
 
-def test_the_entry_that_is_wrong_is_left_out_and_the_others_stay() -> None:
+def test_only_the_wrong_entry_is_left_out() -> None:
     key = "+actor_rollout_ref.actor.options"
     judge = refusing(
         "training engine", key[1:], "unexpected argument 'momentum'", lambda value: "momentum" not in value
@@ -119,13 +119,13 @@ def test_the_entry_that_is_wrong_is_left_out_and_the_others_stay() -> None:
     assert tried[-1] == [f"{key}={{amsgrad:False}}"]
 
 
-def test_without_a_name_in_the_message_words_are_left_out_one_by_one() -> None:
+def test_words_are_left_out_in_turn_if_the_message_names_none() -> None:
     judge = refusing("training engine", SIZE, "it does not work", lambda value: value == 4)
     answer, _ = found(["trainer.save_freq=5", f"{SIZE}=5", "data.train_batch_size=8"], judge)
     assert answer.settings == (Setting(SIZE, left_out=True),)
 
 
-def test_a_second_fault_behind_the_first_is_repaired_too() -> None:
+def test_second_fault_after_the_first_is_repaired() -> None:
     def judge(configuration: Configuration) -> Mapping[str, str]:
         if configuration.get(KEY) != "prompt":
             return {"data sets": f"no column '{configuration.get(KEY)}'", "engine": "."}
@@ -135,7 +135,7 @@ def test_a_second_fault_behind_the_first_is_repaired_too() -> None:
     assert {setting.key for setting in answer.settings} == {KEY, TOP_P}
 
 
-def test_an_edit_that_another_makes_needless_is_undone() -> None:
+def test_edit_made_unnecessary_by_another_is_undone() -> None:
     """The adapter cannot work at all, so its modules need not be corrected."""
     modules = "actor_rollout_ref.model.target_modules"
 
@@ -153,7 +153,7 @@ def test_an_edit_that_another_makes_needless_is_undone() -> None:
     assert answer.settings == (Setting(RANK, left_out=True),)
 
 
-def test_a_second_fault_of_the_same_stage_is_seen() -> None:
+def test_second_fault_of_the_same_stage_is_found() -> None:
     def judge(configuration: Configuration) -> Mapping[str, str]:
         if configuration.get(SIZE) == 5:
             return {"engine": "size is odd"}
@@ -163,7 +163,7 @@ def test_a_second_fault_of_the_same_stage_is_seen() -> None:
     assert {setting.key for setting in answer.settings} == {SIZE, MODE}
 
 
-def test_what_heals_the_stage_comes_before_what_only_switches_it_off() -> None:
+def test_repairing_the_stage_is_preferred_to_disabling_it() -> None:
     def judge(configuration: Configuration) -> Mapping[str, str]:
         if configuration.get("actor_rollout_ref.actor.use_kl") is not True:
             return {"composition": "-"}
@@ -176,7 +176,7 @@ def test_what_heals_the_stage_comes_before_what_only_switches_it_off() -> None:
 
 
 @pytest.mark.parametrize("lost", ["fails", "?"])
-def test_nothing_that_succeeded_is_given_up(lost: str) -> None:
+def test_repair_that_breaks_another_stage_is_rejected(lost: str) -> None:
     """Without the word the fault is gone, and another stage fails or cannot be judged any more."""
 
     def judge(configuration: Configuration) -> Mapping[str, str]:
@@ -187,14 +187,14 @@ def test_nothing_that_succeeded_is_given_up(lost: str) -> None:
     assert answer.left == "engine: ValueError: size is 5"
 
 
-def test_a_stage_that_is_not_judged_any_more_is_not_healed() -> None:
+def test_stage_no_longer_judged_does_not_count_as_repaired() -> None:
     answer, _ = found(
         [f"{SIZE}=5"], lambda configuration: {"engine": "size is 5" if configuration.get(SIZE) == 5 else "?"}
     )
     assert answer.settings == ()
 
 
-def test_a_process_that_ended_early_proves_nothing() -> None:
+def test_process_that_ended_early_proves_nothing() -> None:
     configuration = job(f"{SIZE}=5")
     first = built(configuration, lambda _: {"engine": "size is 5"})
     answer = search(
@@ -203,7 +203,7 @@ def test_a_process_that_ended_early_proves_nothing() -> None:
     assert answer.settings == ()
 
 
-def test_the_search_ends_with_what_it_may_try_or_when_its_time_is_over() -> None:
+def test_search_is_limited_in_trials_and_time() -> None:
     words = [f"+actor_rollout_ref.actor.option{number}={number}" for number in range(100)]
     answer, tried = found(words, lambda _: {"training engine": "no"})
     assert (answer.settings, answer.tried, len(tried)) == ((), 60, 60)
@@ -227,7 +227,7 @@ def test_the_search_ends_with_what_it_may_try_or_when_its_time_is_over() -> None
         "algorithm.adv_estimator=gae",
     ],
 )
-def test_what_the_job_is_about_stays(word: str) -> None:
+def test_purpose_of_the_job_is_not_changed(word: str) -> None:
     key, _, value = word.partition("=")
     fault = Built("engine", "breaks", text=f"{key} is {value}", kind="ValueError", key=key)
     assert [setting for setting in trials(fault, job(word), Path("/job")) if setting.key == key] == []

@@ -45,7 +45,7 @@ def test_engine_needs_its_weights_and_room_for_one_sequence(
 
 
 def test_child_output_is_parsed() -> None:
-    told = {
+    output = {
         "size": 8,
         "nodes": 1,
         "how": "verl",
@@ -53,7 +53,7 @@ def test_child_output_is_parsed() -> None:
         "shares": [dataclasses.asdict(ACTOR)],
         "engine": dataclasses.asdict(ENGINE),
     }
-    world = read(told)
+    world = read(output)
     assert world is not None
     assert [str(mesh) for mesh in world.meshes] == ["actor ddp 2 x fsdp 4"]
     assert (world.shares, world.engine) == ((ACTOR,), ENGINE)

@@ -31,9 +31,9 @@ def box(wrong: str = "", **environ: str) -> Machine:
 
 def tried(wrong: str = "", *, limit: float = SHORT) -> Trial:
     machine = box(wrong)
-    told = try_collective(machine, sys.executable, "gloo", 2, machine.environ, limit)
-    assert not isinstance(told, Unknown)
-    return trial_of((), told)
+    result = try_collective(machine, sys.executable, "gloo", 2, machine.environ, limit)
+    assert not isinstance(result, Unknown)
+    return trial_of((), result)
 
 
 def on(machine: Machine, *devices: Device, **job: str) -> Collective | Unknown:
@@ -81,10 +81,10 @@ def test_crashing_rank_is_reported() -> None:
 @pytest.mark.slow
 def test_rank_output_is_limited() -> None:
     machine = box("1:floods")
-    told = try_collective(machine, sys.executable, "gloo", 2, machine.environ, SHORT)
-    assert not isinstance(told, Unknown)
-    assert len(told["ranks"][1]["printed"]) == 256 * 1024
-    assert told["ranks"][0]["stage"] == "the first all-reduce"
+    result = try_collective(machine, sys.executable, "gloo", 2, machine.environ, SHORT)
+    assert not isinstance(result, Unknown)
+    assert len(result["ranks"][1]["printed"]) == 256 * 1024
+    assert result["ranks"][0]["stage"] == "the first all-reduce"
 
 
 @pytest.mark.slow

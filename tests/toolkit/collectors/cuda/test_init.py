@@ -37,7 +37,9 @@ def library(folder: Path, here: str) -> Path:
     return build(folder, NAME, SOURCE.replace("HERE", here), f"-Wl,-soname,{NAME}")
 
 
-def ask(root: Path, folder: Path | None, libcuda: LibCuda | Unknown = NOT_LOOKED, **environ: str) -> CudaInit:
+def initialised(
+    root: Path, folder: Path | None, libcuda: LibCuda | Unknown = NOT_LOOKED, **environ: str
+) -> CudaInit:
     place(root, "/dev/nvidia0", b"")
     environ = {"PATH": os.environ["PATH"], **environ}
     if folder:
@@ -52,13 +54,13 @@ def ask(root: Path, folder: Path | None, libcuda: LibCuda | Unknown = NOT_LOOKED
 
 def test_cuda_init_succeeds(tmp_path: Path) -> None:
     file = library(tmp_path / "a", "return 0;")
-    found = ask(tmp_path, file.parent)
+    found = initialised(tmp_path, file.parent)
     assert found == CudaInit(CudaAnswer(str(file), 0, cuda=13000, devices=2))
     assert found.as_job.works
 
 
 def test_error_code_and_name_are_reported(tmp_path: Path) -> None:
-    answer = ask(tmp_path, library(tmp_path / "a", "return 802;").parent).as_job
+    answer = initialised(tmp_path, library(tmp_path / "a", "return 802;").parent).as_job
     assert (answer.code, answer.name, answer.works) == (802, "CUDA_ERROR_IN_TEST", False)
     assert ("/dev/nvidiactl", "No such file or directory") in answer.refused
 
@@ -66,7 +68,7 @@ def test_error_code_and_name_are_reported(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_own_driver_library_is_queried_outside_the_search_path(tmp_path: Path) -> None:
     own = library(tmp_path / "own", "return 0;")
-    found = ask(
+    found = initialised(
         tmp_path, library(tmp_path / "compat", "return 803;").parent, lying(Library(str(own), str(own)))
     )
     assert found.as_job.code == 803
@@ -77,13 +79,13 @@ def test_own_driver_library_is_queried_outside_the_search_path(tmp_path: Path) -
 @pytest.mark.slow
 def test_same_library_is_not_queried_twice(tmp_path: Path) -> None:
     file = library(tmp_path / "a", "return 999;")
-    assert ask(tmp_path, file.parent, lying(Library(str(file), str(file)))).own_file is None
+    assert initialised(tmp_path, file.parent, lying(Library(str(file), str(file)))).own_file is None
 
 
 @pytest.mark.slow
 def test_devices_are_counted_without_cuda_visible_devices(tmp_path: Path) -> None:
     here = 'extern char *getenv(const char *); return getenv("CUDA_VISIBLE_DEVICES") ? 100 : 0;'
-    found = ask(tmp_path, library(tmp_path / "a", here).parent, CUDA_VISIBLE_DEVICES="")
+    found = initialised(tmp_path, library(tmp_path / "a", here).parent, CUDA_VISIBLE_DEVICES="")
     assert (found.as_job.code, found.visible) == (100, "")
     assert found.all_devices
     assert found.all_devices.works
@@ -91,7 +93,7 @@ def test_devices_are_counted_without_cuda_visible_devices(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("here", "said", "hangs"),
+    ("here", "message", "hangs"),
     [
         ("for (;;);", "did not end within", True),
         ("__builtin_trap();", "ended by signal", False),
@@ -99,29 +101,29 @@ def test_devices_are_counted_without_cuda_visible_devices(tmp_path: Path) -> Non
     ids=["hangs", "crashes"],
 )
 def test_hanging_library_is_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: str, said: str, hangs: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: str, message: str, hangs: bool
 ) -> None:
     file = library(tmp_path / "a", here)
     for limit in LIMITS if hangs else LIMITS[1:]:
         monkeypatch.setattr(init, "_LIMIT", limit)
-        found = ask(tmp_path, file.parent, CUDA_VISIBLE_DEVICES="0")
+        found = initialised(tmp_path, file.parent, CUDA_VISIBLE_DEVICES="0")
         answer = found.as_job
         if answer.cuda:
             break
     assert (answer.file, answer.code, answer.cuda, answer.hangs) == (str(file), None, 13000, hangs)
     assert (found.all_devices is None) == hangs
-    assert said in answer.error
+    assert message in answer.error
 
 
 def test_missing_library_is_reported(tmp_path: Path) -> None:
-    answer = ask(tmp_path, None).as_job
+    answer = initialised(tmp_path, None).as_job
     assert answer.code is None
     assert "libcuda.so.1: cannot open shared object file" in answer.error
 
 
 @pytest.mark.slow
 def test_library_without_driver_functions_is_reported(tmp_path: Path) -> None:
-    found = ask(tmp_path, build(tmp_path / "a", NAME, "int x;").parent).as_job
+    found = initialised(tmp_path, build(tmp_path / "a", NAME, "int x;").parent).as_job
     assert found.code is None
     assert "cuDriverGetVersion" in found.error
 

@@ -39,8 +39,8 @@ def machine(root: Path, *, answer: Output | Exception, nodes: int = 1) -> Machin
 
 def seen(root: Path, nvml: Nvml, patience: float = 5.0) -> Gpus:
     """The fact, with this NVML asked in place of the driver's."""
-    said = json.dumps(nvml_probe.survey(nvml, patience))
-    found = gpus.collect(machine(root, answer=Output(0, f"noise\nTOKEN{said}\n", "", 0.1)))
+    survey = json.dumps(nvml_probe.survey(nvml, patience))
+    found = gpus.collect(machine(root, answer=Output(0, f"noise\nTOKEN{survey}\n", "", 0.1)))
     assert isinstance(found, Gpus)
     return found
 
@@ -200,14 +200,14 @@ def test_graphics_processes_count_as_holders_of_memory(tmp_path: Path) -> None:
 
 
 def test_machine_without_a_gpu_is_absent(tmp_path: Path) -> None:
-    said = json.dumps({"refused": [12, "NVML Shared Library Not Found"]})
-    found = gpus.collect(machine(tmp_path, answer=Output(0, f"TOKEN{said}", "", 0.1), nodes=0))
+    survey = json.dumps({"refused": [12, "NVML Shared Library Not Found"]})
+    found = gpus.collect(machine(tmp_path, answer=Output(0, f"TOKEN{survey}", "", 0.1), nodes=0))
     assert isinstance(found, Absent)
 
 
 def test_a_container_with_devices_but_without_the_library(tmp_path: Path) -> None:
-    said = json.dumps({"refused": [12, "NVML Shared Library Not Found"]})
-    found = gpus.collect(machine(tmp_path, answer=Output(0, f"TOKEN{said}", "", 0.1)))
+    survey = json.dumps({"refused": [12, "NVML Shared Library Not Found"]})
+    found = gpus.collect(machine(tmp_path, answer=Output(0, f"TOKEN{survey}", "", 0.1)))
     assert isinstance(found, Unknown)
     assert not isinstance(found, Absent)
     assert "utility" in found.reason
@@ -252,8 +252,8 @@ def test_the_child_really_runs(tmp_path: Path) -> None:
 
 def test_missing_library_is_reported_as_by_the_bindings(tmp_path: Path) -> None:
     found = nvml_probe.answer(str(tmp_path), str(tmp_path / "libnvidia-ml.so.1"))
-    said = str(pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND))
-    assert found == {"refused": [pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, said]}
+    survey = str(pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND))
+    assert found == {"refused": [pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, survey]}
 
 
 def test_with_a_library_the_bindings_are_queried(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,15 +103,15 @@ def test_sources_of_the_size(ray: Tree) -> None:
 
 def test_unknowns_are_reported(ray: Tree, tmp_path: Path) -> None:
     start = RayStart("run.sh", 3, {"object-store-memory": "$SIZE"})
-    said = store(ray, start)
-    assert isinstance(said, Unknown)
-    assert said.reason == "--object-store-memory in run.sh:3 is unknown: $SIZE"
+    reported = store(ray, start)
+    assert isinstance(reported, Unknown)
+    assert reported.reason == "--object-store-memory in run.sh:3 is unknown: $SIZE"
     assert isinstance(store(ray, limits=an_h200_node(None, healthy(7))), Absent)
     constants = tmp_path / "ray" / "_private" / "ray_constants.py"
     constants.write_text(CONSTANTS.replace("10**10", "threshold()"))
-    said = store(ray)
-    assert isinstance(said, Unknown)
-    assert said.reason == "ray_constants.py of this Ray does not define REQUIRE_SHM_SIZE_THRESHOLD"
+    reported = store(ray)
+    assert isinstance(reported, Unknown)
+    assert reported.reason == "ray_constants.py of this Ray does not define REQUIRE_SHM_SIZE_THRESHOLD"
 
 
 OWN = (

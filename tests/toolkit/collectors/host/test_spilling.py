@@ -24,7 +24,7 @@ RAYLET = Process(7, 1, "raylet", "raylet", True, 0.0)
 NOBODY = Unknown("")
 
 
-def told(
+def spilling_of(
     root: Path,
     *settings: Setting,
     raylet: str = "",
@@ -54,40 +54,40 @@ def test_unknown_source(tmp_path: Path) -> None:
 
 def test_folder_option_beats_the_spilling_configuration(tmp_path: Path) -> None:
     start = {"system-config": json.dumps({"object_spilling_config": json.dumps(DISK)})}
-    assert told(tmp_path, start=start).paths == ("/disk",)
-    found = told(tmp_path, start=start, **{FOLDER: "/folder", CONFIG: "{}"})
+    assert spilling_of(tmp_path, start=start).paths == ("/disk",)
+    found = spilling_of(tmp_path, start=start, **{FOLDER: "/folder", CONFIG: "{}"})
     assert (found.paths, found.given_by) == (("/folder",), f"{FOLDER} of this shell")
-    found = told(tmp_path, start={"object-spilling-directory": "~/spill"}, **{FOLDER: "/folder"})
+    found = spilling_of(tmp_path, start={"object-spilling-directory": "~/spill"}, **{FOLDER: "/folder"})
     assert (found.paths, found.given_by) == (("/home/me/spill",), "ray start in run.sh:3")
 
 
 def test_script_beats_the_shell(tmp_path: Path) -> None:
-    found = told(tmp_path, Setting(FOLDER, "/script", "run.sh", 2), **{FOLDER: "/shell"})
+    found = spilling_of(tmp_path, Setting(FOLDER, "/script", "run.sh", 2), **{FOLDER: "/shell"})
     assert (found.paths, found.given_by) == (("/script",), f"{FOLDER} in run.sh:2")
 
 
 def test_folder_passed_to_ray_by_verl_is_used(tmp_path: Path) -> None:
     word = "+ray_kwargs.ray_init.object_spilling_directory=/init"
-    found = told(tmp_path, words=(word,))
+    found = spilling_of(tmp_path, words=(word,))
     assert (found.paths, found.given_by) == (("/init",), "ray_kwargs.ray_init.object_spilling_directory")
 
 
 def test_folders_from_other_sources_are_listed_as_further(tmp_path: Path) -> None:
     """A job that has ended may have spilled there."""
     script = Setting(FOLDER, "script", "run.sh", 2)
-    found = told(
+    found = spilling_of(
         tmp_path, script, start={"object-spilling-directory": "/start"}, **{CONFIG: json.dumps(DISK)}
     )
     assert (found.paths, found.further) == (("/start",), (str(Path.cwd() / "script"), "/disk"))
-    perhaps = told(tmp_path / "2", replace(script, conditional=True))
+    perhaps = spilling_of(tmp_path / "2", replace(script, conditional=True))
     assert (perhaps.paths, perhaps.further) == ((), (str(Path.cwd() / "script"),))
 
 
 def test_running_raylet_determines_the_folder(tmp_path: Path) -> None:
-    found = told(tmp_path, raylet="raylet\0--fallback_directory=/old\0", **{FOLDER: "/new"})
+    found = spilling_of(tmp_path, raylet="raylet\0--fallback_directory=/old\0", **{FOLDER: "/new"})
     assert (found.paths, found.given_by) == (("/old",), "the raylet (process 7)")
     session = "raylet\0--fallback_directory=/tmp/ray/session_2026-11-21_10-00-00_000001_42\0"
-    assert told(tmp_path / "2", raylet=session, **{FOLDER: "/new"}).paths == ("/new",)
+    assert spilling_of(tmp_path / "2", raylet=session, **{FOLDER: "/new"}).paths == ("/new",)
 
 
 @pytest.mark.parametrize(
@@ -104,12 +104,12 @@ def test_running_raylet_determines_the_folder(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_configuration_is_reported(tmp_path: Path, config: str, wrong: str) -> None:
-    assert told(tmp_path, **{CONFIG: config}).wrong == wrong
+    assert spilling_of(tmp_path, **{CONFIG: config}).wrong == wrong
 
 
 def test_several_folders_and_none(tmp_path: Path) -> None:
     several = {"type": "filesystem", "params": {"directory_path": ["/a", "/b"], "buffer_size": 1000}}
-    assert told(tmp_path, **{CONFIG: json.dumps(several)}).paths == ("/a", "/b")
+    assert spilling_of(tmp_path, **{CONFIG: json.dumps(several)}).paths == ("/a", "/b")
     bucket = {"type": "smart_open", "params": {"uri": "s3://bucket/spill"}}
-    found = told(tmp_path, **{CONFIG: json.dumps(bucket)})
+    found = spilling_of(tmp_path, **{CONFIG: json.dumps(bucket)})
     assert (found.paths, found.storage, found.wrong) == ((), "smart_open", "")

@@ -34,13 +34,13 @@ def seen(folder: Path, **files: str) -> System:
 
 def test_two_sockets_with_two_threads_a_core(tmp_path: Path) -> None:
     threads = [(number, number % 2, number // 4) for number in range(8)]
-    told = seen(tmp_path, cpuinfo="\n".join(X86.format(*one) for one in threads))
-    assert told.processors == Processors("INTEL(R) XEON(R) PLATINUM 8558", "GenuineIntel", 8, 4, 2)
+    facts = seen(tmp_path, cpuinfo="\n".join(X86.format(*one) for one in threads))
+    assert facts.processors == Processors("INTEL(R) XEON(R) PLATINUM 8558", "GenuineIntel", 8, 4, 2)
 
 
 def test_kernel_without_core_numbers(tmp_path: Path) -> None:
-    told = seen(tmp_path, cpuinfo="\n".join(ARM.format(number) for number in range(4)))
-    assert told.processors == Processors("", "0x41", 4)
+    facts = seen(tmp_path, cpuinfo="\n".join(ARM.format(number) for number in range(4)))
+    assert facts.processors == Processors("", "0x41", 4)
 
 
 def test_a_system_without_proc(tmp_path: Path) -> None:
@@ -48,13 +48,13 @@ def test_a_system_without_proc(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "expected",
     ['PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n', "ID=x\nPRETTY_NAME='Debian GNU/Linux 12 (bookworm)'"],
 )
-def test_the_distribution(tmp_path: Path, said: str) -> None:
-    told = seen(tmp_path, release=said)
-    assert told.distribution == "Debian GNU/Linux 12 (bookworm)"
-    assert (told.name, told.release) == (platform.system(), platform.release())
+def test_the_distribution(tmp_path: Path, expected: str) -> None:
+    facts = seen(tmp_path, release=expected)
+    assert facts.distribution == "Debian GNU/Linux 12 (bookworm)"
+    assert (facts.name, facts.release) == (platform.system(), platform.release())
 
 
 def test_lscpu_output_is_kept_verbatim(tmp_path: Path) -> None:

@@ -66,10 +66,10 @@ def test_linked_worktree(project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["", "ref: refs/heads/nowhere\n", "ref: ../../../etc/passwd\n", "\xff\x00", "abc"]
+    "content", ["", "ref: refs/heads/nowhere\n", "ref: ../../../etc/passwd\n", "\xff\x00", "abc"]
 )
-def test_head_without_a_commit_is_unknown(project: Path, said: str) -> None:
-    (project / ".git/HEAD").write_text(said, "latin-1")
+def test_head_without_a_commit_is_unknown(project: Path, content: str) -> None:
+    (project / ".git/HEAD").write_text(content, "latin-1")
     assert seen(project) == Unknown(f"the checkout in {project} does not record its commit")
 
 
@@ -79,15 +79,15 @@ def test_circular_references_are_unknown(project: Path) -> None:
 
 
 def test_commit_of_a_git_install_is_read(tmp_path: Path) -> None:
-    said = {"url": "https://ann:pass@git.example/verl", "vcs_info": {"vcs": "git", "commit_id": "a" * 40}}
-    (tmp_path / "direct_url.json").write_text(json.dumps(said))
+    content = {"url": "https://ann:pass@git.example/verl", "vcs_info": {"vcs": "git", "commit_id": "a" * 40}}
+    (tmp_path / "direct_url.json").write_text(json.dumps(content))
     installed = Packages((Distribution("verl", "0.6.1", str(tmp_path)),))
     found = checkout.collect(trees(tmp_path, "site-packages"), installed)
     assert found == Checkout("a" * 40, "", f"{tmp_path}/direct_url.json", "https://***@git.example/verl")
 
 
-@pytest.mark.parametrize("said", ["", "[]", "{}", '{"vcs_info": {"commit_id": 3}}', '{"vcs_info": []}'])
-def test_install_from_an_index_has_no_commit(tmp_path: Path, said: str) -> None:
-    (tmp_path / "direct_url.json").write_text(said)
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"vcs_info": {"commit_id": 3}}', '{"vcs_info": []}'])
+def test_install_from_an_index_has_no_commit(tmp_path: Path, content: str) -> None:
+    (tmp_path / "direct_url.json").write_text(content)
     installed = Packages((Distribution("verl", "0.6.1", str(tmp_path)),))
     assert isinstance(checkout.collect(trees(tmp_path, "site-packages"), installed), Absent)

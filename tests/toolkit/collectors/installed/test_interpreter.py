@@ -14,15 +14,15 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Target
 
 
-def ask(python: str | Path, **environ: str) -> Interpreter | Unknown:
+def interpreter_at(python: str | Path, **environ: str) -> Interpreter | Unknown:
     machine = Machine(environ={"PATH": os.environ["PATH"], **environ})
     return interpreter.collect(machine, Target(Path(python), "--python"))  # type: ignore[no-any-return]
 
 
 def reason(python: str | Path, **environ: str) -> str:
-    said = ask(python, **environ)
-    assert isinstance(said, Unknown)
-    return said.reason
+    result = interpreter_at(python, **environ)
+    assert isinstance(result, Unknown)
+    return result.reason
 
 
 def with_sitecustomize(folder: Path, text: str) -> str:
@@ -47,16 +47,16 @@ def script(path: Path, text: str) -> Path:
     ],
 )
 def test_output_around_the_result_is_ignored(tmp_path: Path, noise: str) -> None:
-    said = ask(sys.executable, PYTHONPATH=with_sitecustomize(tmp_path, noise))
-    assert isinstance(said, Interpreter)
-    assert said.executable == sys.executable
+    result = interpreter_at(sys.executable, PYTHONPATH=with_sitecustomize(tmp_path, noise))
+    assert isinstance(result, Interpreter)
+    assert result.executable == sys.executable
 
 
 def test_secret_on_the_path_is_hidden(tmp_path: Path) -> None:
-    said = ask(sys.executable, PYTHONPATH=f"{tmp_path}:/x?token=hunter2")
-    assert isinstance(said, Interpreter)
-    assert str(tmp_path) in said.sys_path
-    assert "hunter2" not in repr(said)
+    result = interpreter_at(sys.executable, PYTHONPATH=f"{tmp_path}:/x?token=hunter2")
+    assert isinstance(result, Interpreter)
+    assert str(tmp_path) in result.sys_path
+    assert "hunter2" not in repr(result)
 
 
 @pytest.mark.parametrize(
@@ -70,16 +70,16 @@ def test_secret_on_the_path_is_hidden(tmp_path: Path) -> None:
 def test_failure_caused_by_user_settings_is_reported_as_such(
     tmp_path: Path, breaking: str, failure: str
 ) -> None:
-    said = reason(sys.executable, PYTHONPATH=with_sitecustomize(tmp_path, breaking))
-    assert failure in said.partition(" when it is started")[0]
-    assert SOUND_WHEN_ISOLATED in said
-    assert said.endswith("(set here: PYTHONPATH)")
+    result = reason(sys.executable, PYTHONPATH=with_sitecustomize(tmp_path, breaking))
+    assert failure in result.partition(" when it is started")[0]
+    assert SOUND_WHEN_ISOLATED in result
+    assert result.endswith("(set here: PYTHONPATH)")
 
 
 def test_a_wrong_home_is_named() -> None:
-    said = reason(sys.executable, PYTHONHOME="/nowhere")
-    assert SOUND_WHEN_ISOLATED in said
-    assert "PYTHONHOME" in said
+    result = reason(sys.executable, PYTHONHOME="/nowhere")
+    assert SOUND_WHEN_ISOLATED in result
+    assert "PYTHONHOME" in result
 
 
 def test_failure_that_also_occurs_isolated_is_reported_once(tmp_path: Path) -> None:
@@ -104,13 +104,13 @@ def test_an_old_interpreter_reports_its_version(version: str) -> None:
     found += [Path(f"/usr/bin/python{version}")]
     if not found[0].exists():
         pytest.skip(f"no Python {version} here")
-    said = ask(found[0])
+    result = interpreter_at(found[0])
     if version == "2.7":
-        assert isinstance(said, Unknown)
-        assert "is Python 2.7." in said.reason
+        assert isinstance(result, Unknown)
+        assert "is Python 2.7." in result.reason
     else:
-        assert isinstance(said, Interpreter)
-        assert said.version.startswith(version)
+        assert isinstance(result, Interpreter)
+        assert result.version.startswith(version)
 
 
 def test_package_in_the_user_site_is_found(tmp_path: Path) -> None:
@@ -121,13 +121,13 @@ def test_package_in_the_user_site_is_found(tmp_path: Path) -> None:
     package = tmp_path / ".local" / "lib" / folder / "site-packages" / "verl"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
-    said = ask(base, HOME=str(tmp_path))
-    assert isinstance(said, Interpreter)
-    assert said.verl == str(package)
+    result = interpreter_at(base, HOME=str(tmp_path))
+    assert isinstance(result, Interpreter)
+    assert result.verl == str(package)
 
 
 def test_safe_path_is_reported() -> None:
     for value, expected in (("1", sys.version_info >= (3, 11)), ("", False)):
-        said = ask(sys.executable, PYTHONSAFEPATH=value)
-        assert isinstance(said, Interpreter)
-        assert said.safe_path is expected
+        result = interpreter_at(sys.executable, PYTHONSAFEPATH=value)
+        assert isinstance(result, Interpreter)
+        assert result.safe_path is expected

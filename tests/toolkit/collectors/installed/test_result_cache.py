@@ -31,8 +31,8 @@ def sources(tmp_path: Path) -> Path:
     return folder
 
 
-def ask(sources: Path, said: str = "first") -> str:
-    answer = remembered(Answer, "about", [sources], lambda: Answer((Part(said, (1, 2)),)))
+def cached(sources: Path, text: str = "first") -> str:
+    answer = remembered(Answer, "about", [sources], lambda: Answer((Part(text, (1, 2)),)))
     assert answer.parts[0].lines == (1, 2)
     return answer.parts[0].name
 
@@ -47,39 +47,39 @@ def cache() -> Path:
 
 
 def test_same_files_give_the_cached_result(sources: Path) -> None:
-    assert ask(sources) == "first"
-    assert ask(sources, "second") == "first"
+    assert cached(sources) == "first"
+    assert cached(sources, "second") == "first"
 
 
 def test_changed_file_with_its_old_mtime_is_noticed(sources: Path) -> None:
-    ask(sources)
+    cached(sources)
     file = sources / "a.py"
     before = file.stat()
     replacement = sources / "new"
     replacement.write_text("x = 2\n")
     os.utime(replacement, ns=(before.st_atime_ns, before.st_mtime_ns))
     replacement.replace(file)
-    assert ask(sources, "second") == "second"
+    assert cached(sources, "second") == "second"
 
 
 def test_single_or_missing_file_can_be_a_source(sources: Path) -> None:
     file = sources / "b.txt"
-    assert ask(file) == "first"
-    assert ask(file, "second") == "first"
+    assert cached(file) == "first"
+    assert cached(file, "second") == "first"
     file.write_text("x")
-    assert ask(file, "written") == "written"
+    assert cached(file, "written") == "written"
     file.write_text("xy")
-    assert ask(file, "edited") == "edited"
+    assert cached(file, "edited") == "edited"
 
 
 def test_new_renamed_and_removed_files_are_noticed(sources: Path) -> None:
-    ask(sources)
+    cached(sources)
     (sources / "b.py").write_text("")
-    assert ask(sources, "new") == "new"
+    assert cached(sources, "new") == "new"
     (sources / "b.py").rename(sources / "c.py")
-    assert ask(sources, "renamed") == "renamed"
+    assert cached(sources, "renamed") == "renamed"
     (sources / "c.py").unlink()
-    assert ask(sources, "gone") == "first"
+    assert cached(sources, "gone") == "first"
 
 
 def test_edit_behind_a_link_is_noticed_and_circular_links_end(sources: Path, tmp_path: Path) -> None:
@@ -89,31 +89,31 @@ def test_edit_behind_a_link_is_noticed_and_circular_links_end(sources: Path, tmp
     (sources / "linked").symlink_to(elsewhere)
     (elsewhere / "back").symlink_to(sources)
     (sources / "itself").symlink_to(sources)
-    assert ask(sources) == "first"
-    assert ask(sources, "second") == "first"
+    assert cached(sources) == "first"
+    assert cached(sources, "second") == "first"
     (elsewhere / "b.py").write_text("x = 22\n")
-    assert ask(sources, "third") == "third"
+    assert cached(sources, "third") == "third"
 
 
 @pytest.mark.parametrize("nonsense", [b"", b"{", b"[3]", b'{"key": 3}', b"\xff" * 100, b"[" * 100_000])
 def test_damaged_cache_is_ignored(sources: Path, nonsense: bytes) -> None:
-    ask(sources)
+    cached(sources)
     cache().write_bytes(nonsense)
-    assert ask(sources, "second") == "second"
-    assert ask(sources, "third") == "second"
+    assert cached(sources, "second") == "second"
+    assert cached(sources, "third") == "second"
 
 
 def test_cached_result_with_another_schema_is_computed_again(sources: Path) -> None:
-    ask(sources)
+    cached(sources)
     cache().write_text(cache().read_text().replace('"lines"', '"rows"'))
-    assert ask(sources, "second") == "second"
+    assert cached(sources, "second") == "second"
 
 
 def test_unwritable_cache_is_harmless(sources: Path) -> None:
     home = platformdirs.user_cache_path("verl-doctor")
     home.parent.mkdir(parents=True, exist_ok=True)
     home.write_text("a file where the folder should be")
-    assert ask(sources) == "first"
+    assert cached(sources) == "first"
 
 
 def test_oldest_results_are_evicted(sources: Path) -> None:

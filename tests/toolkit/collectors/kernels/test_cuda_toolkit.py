@@ -148,23 +148,23 @@ def test_toolkit_needs_gpus_and_known_variables() -> None:
 
 
 def test_headers_missing_from_an_nvcc_only_toolkit_are_listed(root: Path) -> None:
-    wants = H200(headers=("cuda_runtime.h", "curand.h"))
-    assert look(root, wants).lacks == ()  # the folder of a wrapper says nothing
+    kernels = H200(headers=("cuda_runtime.h", "curand.h"))
+    assert look(root, kernels).lacks == ()  # the folder of a wrapper says nothing
     program(root, "/usr/local/cuda/include/cuda_runtime.h")
-    assert look(root, wants).lacks == ("curand.h",)
-    assert look(root, wants, FLASHINFER_EXTRA_CUDAFLAGS="-I/else").lacks == ()
+    assert look(root, kernels).lacks == ("curand.h",)
+    assert look(root, kernels, FLASHINFER_EXTRA_CUDAFLAGS="-I/else").lacks == ()
     program(root, "/else/curand.h")
-    assert look(root, wants, CPATH="/else").lacks == ()
+    assert look(root, kernels, CPATH="/else").lacks == ()
 
 
 def test_unreadable_folder_on_path_is_skipped(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As another user's is, after `su`: pathlib raises there before Python 3.14."""
-    asked = os.stat
+    real_stat = os.stat
 
     def stat(path: os.PathLike[str] | str, **options: bool) -> os.stat_result:
         if "/closed/" in os.fspath(path):
             raise PermissionError(13, "Permission denied", path)
-        return asked(path, **options)
+        return real_stat(path, **options)
 
     monkeypatch.setattr(os, "stat", stat)
     found = look(root, PATH=f"/closed/bin:{PATH}", CUDA_HOME="/closed/cuda")

@@ -115,18 +115,18 @@ def test_no_ldconfig(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "compiler", "said"),
+    ("environ", "compiler", "message"),
     [
         ({"PATH": "/nowhere"}, "", "Failed to find C compiler."),
         ({"CC": "/nowhere/cc"}, "/nowhere/cc", "No such file or directory"),
         ({"CC": "false"}, "false", ""),
     ],
 )
-def test_no_compiler(tmp_path: Path, environ: dict[str, str], compiler: str, said: str) -> None:
+def test_no_compiler(tmp_path: Path, environ: dict[str, str], compiler: str, message: str) -> None:
     write_triton(tmp_path)
     seen = found(tmp_path, tmp_path, TRITON_LIBCUDA_PATH="/a", **environ)
     assert (seen.compiler, bool(seen.compiler_error)) == (compiler, True)
-    assert said in seen.compiler_error
+    assert message in seen.compiler_error
 
 
 @pytest.mark.slow
@@ -155,15 +155,15 @@ def test_triton_without_known_functions_is_unknown(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("says", "command"), [("", "main.c -shared"), ('[ "$1" = --version ] || exit 0', "cc --version")]
+    ("output", "command"), [("", "main.c -shared"), ('[ "$1" = --version ] || exit 0', "cc --version")]
 )
 def test_hanging_compiler_is_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, command: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, command: str
 ) -> None:
     """Its passes hold the same pipe: the shell's `sleep` stands for one."""
     monkeypatch.setattr(kernels_triton_build, "_COMPILER_TIMEOUT", 1.0)
     compiler = tmp_path / "cc"
-    compiler.write_text(f"#!/bin/sh\n{says}\nsleep 60\ntrue\n")
+    compiler.write_text(f"#!/bin/sh\n{output}\nsleep 60\ntrue\n")
     compiler.chmod(0o755)
     write_triton(tmp_path)
     seen = found(tmp_path, tmp_path, TRITON_LIBCUDA_PATH="/a", CC=str(compiler))

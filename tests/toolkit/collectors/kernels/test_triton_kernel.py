@@ -82,7 +82,7 @@ def test_wrong_sums(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("broken", "step", "said"),
+    ("broken", "step", "message"),
     [
         ("raise ImportError('libtriton.so')", "import triton", "ImportError: libtriton.so"),
         (TRITON.replace("assert ", "assert not "), "compile", "AssertionError"),
@@ -92,7 +92,7 @@ def test_wrong_sums(tmp_path: Path) -> None:
     ids=["import", "raises", "crashes", "hangs"],
 )
 def test_failing_step_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, step: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, step: str, message: str
 ) -> None:
     for limit in LIMITS if "sleep" in broken else LIMITS[1:]:
         monkeypatch.setattr(kernels_triton_kernel, "_LIMIT", limit)
@@ -101,7 +101,7 @@ def test_failing_step_is_reported(
         if seen.step == step:
             break
     assert seen.step == step
-    assert said in seen.error
+    assert message in seen.error
 
 
 def test_kernel_is_not_tried_without_torch(tmp_path: Path) -> None:

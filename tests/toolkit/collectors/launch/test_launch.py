@@ -413,7 +413,7 @@ def test_program_is_found_inside_its_wrappers(line: str, module: str, tmp_path: 
         ("parallel {} a={{}} ::: 1 2", ["n=3", None], {"N": "3"}),
     ],
 )  # fmt: skip
-def test_what_a_wrapper_passes_on(
+def test_words_and_variables_passed_on_by_a_wrapper(
     line: str, words: list[str | None], variables: dict[str, str | None], tmp_path: Path
 ) -> None:
     path = tmp_path / "run.sh"
@@ -477,7 +477,7 @@ def test_a_dockerfile_alone_starts_its_command_in_a_container(tmp_path: Path, te
     assert (found.command.line, found.command.names[0]) == (line, "docker")
 
 
-def test_a_dockerfile_beside_a_script_starts_nothing(tmp_path: Path) -> None:
+def test_dockerfile_next_to_a_script_starts_nothing(tmp_path: Path) -> None:
     image, script = tmp_path / "Dockerfile", tmp_path / "run.sh"
     image.write_text("FROM here\nCMD python3 -m verl.trainer.main_ppo b=2\n", encoding="utf-8")
     script.write_text("python3 -m verl.trainer.main_ppo a=1\n", encoding="utf-8")

@@ -48,8 +48,8 @@ def test_options_of_a_submission_are_separate_from_those_of_the_job(tmp_path: Pa
         "ray job submit --address='http://127.0.0.1:8265' \\\n  --working-dir . -- python3 x.py --address=no\n"
     )
     found = ray_starts.collect(Launch(((str(script), "shell script"),)))
-    told = {"address": "http://127.0.0.1:8265", "working-dir": "."}
-    assert found == RayStarts((), (RayStart(str(script), 1, told),))
+    options = {"address": "http://127.0.0.1:8265", "working-dir": "."}
+    assert found == RayStarts((), (RayStart(str(script), 1, options),))
 
 
 def test_missing_script_has_no_ray_start(tmp_path: Path) -> None:

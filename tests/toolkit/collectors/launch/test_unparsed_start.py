@@ -21,8 +21,8 @@ from verl_doctor.toolkit.machine import Machine
 def test_unparsed_start_line_is_named(text: str, tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     script.write_text(text)
-    said = unread_start(Machine(), ["/nowhere/else.sh", str(script)])
-    assert said.startswith(f"{script}:2 has one")
+    line = unread_start(Machine(), ["/nowhere/else.sh", str(script)])
+    assert line.startswith(f"{script}:2 has one")
 
 
 def test_comments_and_echoes_are_not_starts(tmp_path: Path) -> None:

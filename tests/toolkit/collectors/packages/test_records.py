@@ -145,7 +145,7 @@ def test_remaining_entries_of_a_damaged_record_are_compared(site: Path) -> None:
     record = site / "vllm-0.11.0.dist-info" / "RECORD"
     record.write_text(record.read_text() + "vllm/late.py,sha2")
     edit_in_place(site / ENGINE, b"wait = 2\n")
-    messages = spoken(site)["PKG102"]
+    messages = reported(site)["PKG102"]
     assert "is changed without a marker" in messages[0]
     assert "cannot be compared in full" in messages[1]
 
@@ -180,7 +180,7 @@ def linked(site: Path, tmp_path: Path) -> Path:
     return other
 
 
-def spoken(site: Path) -> dict[str, list[str]]:
+def reported(site: Path) -> dict[str, list[str]]:
     found = quick(site)
     results = [
         run_check(cache_entry_edited, found),
@@ -192,24 +192,24 @@ def spoken(site: Path) -> dict[str, list[str]]:
 
 
 def test_links_without_edits_are_not_reported(site: Path, tmp_path: Path) -> None:
-    assert spoken(linked(site, tmp_path)) == {}
+    assert reported(linked(site, tmp_path)) == {}
 
 
 def test_in_place_edit_of_a_shared_file_is_reported_once(site: Path, tmp_path: Path) -> None:
     other = linked(site, tmp_path)
     edit_in_place(site / ENGINE, b"wait = 2\n")
     for environment in (site, other):
-        said = spoken(environment)
-        assert list(said) == ["PKG103"]
-        assert "every other environment" in said["PKG103"][0]
+        by_code = reported(environment)
+        assert list(by_code) == ["PKG103"]
+        assert "every other environment" in by_code["PKG103"][0]
 
 
 def test_replaced_file_affects_only_its_environment(site: Path, tmp_path: Path) -> None:
     other = linked(site, tmp_path)
     (site / "new").write_bytes(b"wait = 2\n")
     (site / "new").replace(site / ENGINE)
-    assert list(spoken(site)) == ["PKG102"]
-    assert spoken(other) == {}
+    assert list(reported(site)) == ["PKG102"]
+    assert reported(other) == {}
 
 
 def test_edit_older_than_the_installation_is_found(site: Path, tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_edit_older_than_the_installation_is_found(site: Path, tmp_path: Path) -
     record = other / "vllm-0.11.0.dist-info" / "RECORD"
     record.with_suffix(".new").write_bytes(record.read_bytes())
     record.with_suffix(".new").replace(record)
-    assert list(spoken(other)) == ["PKG103"]
+    assert list(reported(other)) == ["PKG103"]
 
 
 def test_symbolic_link_into_a_cache_is_shared(site: Path, tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_symbolic_link_into_a_cache_is_shared(site: Path, tmp_path: Path) -> Non
     (site / ENGINE).symlink_to(cached)
     (drift,) = quick(site).drifts
     assert drift.leads_to == str(cached)
-    assert list(spoken(site)) == ["PKG103"]
+    assert list(reported(site)) == ["PKG103"]
 
 
 def test_drift_records_whether_the_file_is_shared() -> None:

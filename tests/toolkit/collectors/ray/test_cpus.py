@@ -54,8 +54,8 @@ def test_cpu_limits_are_read_from_the_files_that_ray_reads(
 
 def test_variables_override_the_cpu_count(tmp_path: Path) -> None:
     limited = {"/cg/max": "400000 100000\n"}
-    told = count(tmp_path, files=limited, RAY_USE_MULTIPROCESSING_CPU_COUNT="1")
-    assert told == RayCpus(64, "RAY_USE_MULTIPROCESSING_CPU_COUNT", "2.9")
+    counted_cpus = count(tmp_path, files=limited, RAY_USE_MULTIPROCESSING_CPU_COUNT="1")
+    assert counted_cpus == RayCpus(64, "RAY_USE_MULTIPROCESSING_CPU_COUNT", "2.9")
     assert count(tmp_path, files={"/cg/max": ""}, PYTHON_CPU_COUNT="6") == RayCpus(
         6, "/sys/devices/system/cpu/online", "2.9"
     )

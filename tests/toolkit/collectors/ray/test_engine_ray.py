@@ -68,8 +68,8 @@ def test_an_address_and_no_namespace(tmp_path: Path, init: str) -> None:
 
 
 def test_server_that_passes_the_address_on(tmp_path: Path) -> None:
-    tells = "        os.environ['RAY_ADDRESS'] = ray.get_runtime_context().gcs_address\n        config.instance_id ="
-    assert known(read(tmp_path, server().replace("        config.instance_id =", tells))).address_given
+    passes = "        os.environ['RAY_ADDRESS'] = ray.get_runtime_context().gcs_address\n        config.instance_id ="
+    assert known(read(tmp_path, server().replace("        config.instance_id =", passes))).address_given
 
 
 @pytest.mark.parametrize(

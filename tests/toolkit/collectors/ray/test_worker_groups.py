@@ -27,7 +27,7 @@ def actor(name: str, state: str = "ALIVE", cls: str = DICT, **others: Any) -> Ra
     )
 
 
-def told(rank: int, size: int) -> dict[str, str]:
+def rank_variables(rank: int, size: int) -> dict[str, str]:
     return {"RANK": str(rank), "WORLD_SIZE": str(size)}
 
 
@@ -71,7 +71,8 @@ def test_ranks_are_recognised_by_their_variables() -> None:
     """A part of a resource pool begins at any of its places."""
     (group,) = worker_groups(
         cluster(
-            actor("xWorkerDict_1:0", variables=told(1, 2)), actor("xWorkerDict_0:7", variables=told(0, 2))
+            actor("xWorkerDict_1:0", variables=rank_variables(1, 2)),
+            actor("xWorkerDict_0:7", variables=rank_variables(0, 2)),
         )
     )
     assert [(one.rank, one.actor.name) for one in group.members] == [
@@ -88,7 +89,9 @@ def test_ranks_follow_from_positions_without_variables() -> None:
 
 
 def test_missing_rank_is_lost_only_if_a_later_one_exists() -> None:
-    (group,) = worker_groups(cluster(*(actor(f"xWorkerDict_0:{n}", variables=told(n, 6)) for n in (0, 3))))
+    (group,) = worker_groups(
+        cluster(*(actor(f"xWorkerDict_0:{n}", variables=rank_variables(n, 6)) for n in (0, 3)))
+    )
     assert group.absent == (1, 2, 4, 5)
     assert group.lost == (1, 2)
 

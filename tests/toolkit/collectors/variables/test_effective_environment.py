@@ -252,7 +252,7 @@ def test_a_runtime_env_value_from_an_unseen_raylet_is_undetermined(job: Job) -> 
 
 
 @pytest.mark.parametrize(
-    ("asked", "environ", "standing"),
+    ("address", "environ", "standing"),
     [
         (None, {}, "10.0.0.1:6379"),
         ("auto", {}, "10.0.0.1:6379"),
@@ -264,9 +264,9 @@ def test_a_runtime_env_value_from_an_unseen_raylet_is_undetermined(job: Job) -> 
     ],
 )
 def test_joined_cluster_follows_from_address_settings(
-    asked: str | None, environ: dict[str, str], standing: str, job: Job
+    address: str | None, environ: dict[str, str], standing: str, job: Job
 ) -> None:
-    job.configured(ray_kwargs={"ray_init": {"address": asked}}).raylet(PATH="/bin").shell(**environ)
+    job.configured(ray_kwargs={"ray_init": {"address": address}}).raylet(PATH="/bin").shell(**environ)
     assert resolved_environment(job.parties).standing == standing
 
 

@@ -186,12 +186,17 @@ def test_environment_passed_on_by_a_running_raylet(environment: Environment, fol
     assert wrong(table, real["task"]) == {}
     assert wrong(table, real["actor"]) == {}
     assert len(table.raylets) == 1
-    told = {row.name: (row.worker.text, row.decided_by) for row in table.rows if not row.worker.undetermined}
-    assert told["NCCL_DEBUG"] == ("TRACE", "the raylet")
-    assert told["NCCL_ALGO"] == ("Ring", "verl")
-    assert told["NCCL_SOCKET_IFNAME"] == (None, "nobody")
-    assert told["HF_HOME"] == ("/of/the/raylet", "the raylet")
-    assert told["TOKENIZERS_PARALLELISM"] == (None, "nobody")  # neither verl's default nor the driver's value
+    effective = {
+        row.name: (row.worker.text, row.decided_by) for row in table.rows if not row.worker.undetermined
+    }
+    assert effective["NCCL_DEBUG"] == ("TRACE", "the raylet")
+    assert effective["NCCL_ALGO"] == ("Ring", "verl")
+    assert effective["NCCL_SOCKET_IFNAME"] == (None, "nobody")
+    assert effective["HF_HOME"] == ("/of/the/raylet", "the raylet")
+    assert effective["TOKENIZERS_PARALLELISM"] == (
+        None,
+        "nobody",
+    )  # neither verl's default nor the driver's value
     assert [row.name for row in table.rows if row.dropped] == [
         "NCCL_DEBUG",
         "TOKENIZERS_PARALLELISM",

@@ -53,7 +53,7 @@ def interpreter(root: Path) -> Interpreter:
     )  # fmt: skip
 
 
-def one(found: Trackers, name: str = "wandb") -> Tracker:
+def tracker_in(found: Trackers, name: str = "wandb") -> Tracker:
     return next(tracker for tracker in found.trackers if tracker.name == name)
 
 
@@ -69,7 +69,7 @@ def test_defaults_without_any_login(tmp_path: Path) -> None:
         (True, "", ""),
         (False, "", ""),
     ]
-    assert one(found).looked_at == ("WANDB_API_KEY", "/home/me/.netrc", "/home/me/_netrc")
+    assert tracker_in(found).looked_at == ("WANDB_API_KEY", "/home/me/.netrc", "/home/me/_netrc")
 
 
 @pytest.mark.parametrize(
@@ -84,18 +84,21 @@ def test_home_defaults_to_the_user_database(
 ) -> None:
     monkeypatch.setattr(pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=home))
     found = look(tmp_path, HOME="")
-    assert one(found).looked_at == wandb
+    assert tracker_in(found).looked_at == wandb
     swanlab = (f"{home}/.swanlab/.netrc",) if home else ()
-    assert one(found, "swanlab").looked_at == ("SWANLAB_API_KEY", "/job/.swanlab/.netrc", *swanlab)
+    assert tracker_in(found, "swanlab").looked_at == ("SWANLAB_API_KEY", "/job/.swanlab/.netrc", *swanlab)
 
 
 def test_a_key_in_the_shell_or_in_the_launch_script(tmp_path: Path) -> None:
-    assert one(look(tmp_path, WANDB_API_KEY=SECRET)).key_from == "WANDB_API_KEY"
-    assert one(look(tmp_path, WANDB_IDENTITY_TOKEN_FILE="/t")).key_from == "WANDB_IDENTITY_TOKEN_FILE"
-    assert one(look(tmp_path, Setting("WANDB_API_KEY", None, "run.sh", 2))).key_from == "WANDB_API_KEY"
-    assert one(look(tmp_path, Setting("WANDB_API_KEY", "", "run.sh", 2), WANDB_API_KEY=SECRET)).key_from == ""
+    assert tracker_in(look(tmp_path, WANDB_API_KEY=SECRET)).key_from == "WANDB_API_KEY"
+    assert tracker_in(look(tmp_path, WANDB_IDENTITY_TOKEN_FILE="/t")).key_from == "WANDB_IDENTITY_TOKEN_FILE"
+    assert tracker_in(look(tmp_path, Setting("WANDB_API_KEY", None, "run.sh", 2))).key_from == "WANDB_API_KEY"
+    assert (
+        tracker_in(look(tmp_path, Setting("WANDB_API_KEY", "", "run.sh", 2), WANDB_API_KEY=SECRET)).key_from
+        == ""
+    )
     gone = Setting("WANDB_API_KEY", None, "run.sh", 2, removed=True)
-    assert one(look(tmp_path, gone, WANDB_API_KEY=SECRET)).key_from == ""
+    assert tracker_in(look(tmp_path, gone, WANDB_API_KEY=SECRET)).key_from == ""
 
 
 @pytest.mark.parametrize(
@@ -119,18 +122,18 @@ def test_a_file_with_an_entry_for_the_server(
     tmp_path: Path, text: str, environ: dict[str, str], found: bool
 ) -> None:
     write(tmp_path, f"{HOME}/.netrc", text)
-    assert bool(one(look(tmp_path, **environ)).key_from) is found
+    assert bool(tracker_in(look(tmp_path, **environ)).key_from) is found
 
 
 def test_netrc_variable_moves_the_file(tmp_path: Path) -> None:
     write(tmp_path, "/else/netrc", f"machine api.wandb.ai password {SECRET}")
-    assert one(look(tmp_path, NETRC="/else/netrc")).key_from == "/else/netrc"
+    assert tracker_in(look(tmp_path, NETRC="/else/netrc")).key_from == "/else/netrc"
 
 
 @pytest.mark.parametrize("path", ["/home/me/.swanlab/.netrc", "/job/.swanlab/.netrc"])
 def test_swanlab_files_are_read(tmp_path: Path, path: str) -> None:
     write(tmp_path, path, f"machine https://api.swanlab.cn login x password {SECRET}")
-    assert one(look(tmp_path), "swanlab").key_from == path
+    assert tracker_in(look(tmp_path), "swanlab").key_from == path
 
 
 @pytest.mark.parametrize(
@@ -142,12 +145,12 @@ def test_swanlab_files_are_read(tmp_path: Path, path: str) -> None:
     ],
 )
 def test_mode_without_a_server(tmp_path: Path, environ: dict[str, str], mode: str) -> None:
-    assert one(look(tmp_path, **environ)).mode == mode
+    assert tracker_in(look(tmp_path, **environ)).mode == mode
 
 
 def test_mode_saved_by_wandb_offline(tmp_path: Path) -> None:
     write(tmp_path, "/job/wandb/settings", "[default]\nmode = offline\n")
-    assert one(look(tmp_path)).mode == "offline"
+    assert tracker_in(look(tmp_path)).mode == "offline"
 
 
 def test_offline_variable_is_recognised(tmp_path: Path) -> None:
@@ -165,19 +168,19 @@ def test_wandb_refuses_to_run_without_a_key(tmp_path: Path) -> None:
         "\nraise UsageError('api_key not configured (no-tty). call ')",
     )
     place = f"{tmp_path}/site/wandb/sdk/wandb_login.py:2"
-    assert one(look(tmp_path, launch=JOB)).refuses == place
-    assert one(look(tmp_path, launch=JOB), "swanlab").refuses == ""
-    assert one(look(tmp_path, launch=replace(JOB, submitted=True))).refuses == ""
-    assert one(look(tmp_path, launch=JOB, raylets=Raylets())).refuses == ""
-    assert one(look(tmp_path, launch=JOB, variables={"RAY_ADDRESS": "10.0.0.1:6379"})).refuses == ""
-    assert one(look(tmp_path, launch=JOB, WANDB_ANONYMOUS="allow")).refuses == ""
+    assert tracker_in(look(tmp_path, launch=JOB)).refuses == place
+    assert tracker_in(look(tmp_path, launch=JOB), "swanlab").refuses == ""
+    assert tracker_in(look(tmp_path, launch=replace(JOB, submitted=True))).refuses == ""
+    assert tracker_in(look(tmp_path, launch=JOB, raylets=Raylets())).refuses == ""
+    assert tracker_in(look(tmp_path, launch=JOB, variables={"RAY_ADDRESS": "10.0.0.1:6379"})).refuses == ""
+    assert tracker_in(look(tmp_path, launch=JOB, WANDB_ANONYMOUS="allow")).refuses == ""
 
 
 def test_script_that_logs_in_needs_no_key(tmp_path: Path) -> None:
     write(tmp_path, "/site/wandb/sdk/wandb_login.py", "# No API key configured. Use")
     write(tmp_path, "/run.sh", "wandb login $KEY\n")
     job = Launch(((f"{tmp_path}/run.sh", "shell script"),))
-    assert one(look(tmp_path, launch=job)).refuses == ""
+    assert tracker_in(look(tmp_path, launch=job)).refuses == ""
 
 
 def test_installation_is_unknown_for_a_bare_tree(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def look(
     return found
 
 
-def one(folder: Path, name: str) -> Reading:
+def reading_of(folder: Path, name: str) -> Reading:
     (reading,) = look(folder, name).variables
     return reading
 
@@ -101,13 +101,13 @@ def vllm(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["VLLM_USED", "VLLM_NEW", "VLLM_OLD"])
 def test_used_entry_has_its_reader(vllm: Path, name: str) -> None:
-    (reader,) = one(vllm, name).readers
+    (reader,) = reading_of(vllm, name).readers
     assert (reader.package, Path(reader.path).name, reader.line) == ("vllm", "core.py", 3)
 
 
 @pytest.mark.parametrize("name", ["VLLM_UNUSED", "VLLM_IDLE_ALIAS"])
 def test_unused_entry_is_declared_and_dead(vllm: Path, name: str) -> None:
-    reading = one(vllm, name)
+    reading = reading_of(vllm, name)
     assert reading.dead
     assert reading.declared
     assert reading.declared.path.endswith("envs.py")
@@ -115,19 +115,19 @@ def test_unused_entry_is_declared_and_dead(vllm: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["VLLM_GONE", "VLLM_NEVER", "VLLM_SET"])
 def test_unread_variable_is_dead(vllm: Path, name: str) -> None:
-    reading = one(vllm, name)
+    reading = reading_of(vllm, name)
     assert reading.dead
     assert reading.declared is None
 
 
 def test_code_that_sets_a_variable_is_listed(vllm: Path) -> None:
-    (setter,) = one(vllm, "VLLM_SET").setters
+    (setter,) = reading_of(vllm, "VLLM_SET").setters
     assert setter.line == 4
 
 
 def test_variables_set_by_verl_are_listed_for_any_reader(vllm: Path) -> None:
     site(vllm, {"verl/__init__.py": "", "verl/constants.py": 'ENV = {"env_vars": {"VLLM_USED": "1"}}\n'})
-    reading = one(vllm, "VLLM_USED")
+    reading = reading_of(vllm, "VLLM_USED")
     assert ([reader.package for reader in reading.readers], [at.package for at in reading.setters]) == (
         ["vllm"],
         ["verl"],
@@ -136,40 +136,40 @@ def test_variables_set_by_verl_are_listed_for_any_reader(vllm: Path) -> None:
 
 def test_verl_configuration_may_read_a_variable(vllm: Path) -> None:
     site(vllm, {"verl/__init__.py": "", "verl/config/a.yaml": "a: 1\nb: ${oc.env:VERL_FOLDER,null}\n"})
-    (reader,) = one(vllm, "VERL_FOLDER").readers
+    (reader,) = reading_of(vllm, "VERL_FOLDER").readers
     assert (Path(reader.path).name, reader.line) == ("a.yaml", 2)
-    assert one(vllm, "VERL_FOLDERS").near == "VERL_FOLDER"
+    assert reading_of(vllm, "VERL_FOLDERS").near == "VERL_FOLDER"
 
 
 def test_name_in_a_list_may_be_read(vllm: Path) -> None:
-    assert one(vllm, "VLLM_LISTED").unclear.endswith("core.py:5 names it")
+    assert reading_of(vllm, "VLLM_LISTED").unclear.endswith("core.py:5 names it")
 
 
 def test_composed_name_may_be_read(vllm: Path) -> None:
-    assert one(vllm, "VLLM_DEBUG_CACHE_LEVEL").unclear.endswith("composes such names")
-    assert one(vllm, "VLLM_DEBUG_CACHE").dead
+    assert reading_of(vllm, "VLLM_DEBUG_CACHE_LEVEL").unclear.endswith("composes such names")
+    assert reading_of(vllm, "VLLM_DEBUG_CACHE").dead
 
 
 def test_nearest_name_is_one_that_is_read(vllm: Path) -> None:
-    assert one(vllm, "VLLM_USDE").near == "VLLM_USED"
-    assert one(vllm, "VLLM_IDL").near == ""
+    assert reading_of(vllm, "VLLM_USDE").near == "VLLM_USED"
+    assert reading_of(vllm, "VLLM_IDL").near == ""
 
 
 def test_nothing_is_dead_without_its_owner(tmp_path: Path) -> None:
-    assert one(tmp_path, "VLLM_USED").unclear == "vllm was not found in this environment"
-    assert one(tmp_path, "NCCL_DEBUG").unclear == "no libnccl.so was found in this environment"
-    assert one(tmp_path, "OMP_NUM_THREADS").unclear == "any library may read OMP_ variables"
+    assert reading_of(tmp_path, "VLLM_USED").unclear == "vllm was not found in this environment"
+    assert reading_of(tmp_path, "NCCL_DEBUG").unclear == "no libnccl.so was found in this environment"
+    assert reading_of(tmp_path, "OMP_NUM_THREADS").unclear == "any library may read OMP_ variables"
 
 
 def test_environment_collectors_and_tests_are_not_readers(vllm: Path) -> None:
     site(vllm, {"vllm/collect_env.py": "os.environ.get('VLLM_GONE')", "vllm/tests/a.py": "envs.VLLM_UNUSED"})
-    assert one(vllm, "VLLM_GONE").dead
-    assert one(vllm, "VLLM_UNUSED").dead
+    assert reading_of(vllm, "VLLM_GONE").dead
+    assert reading_of(vllm, "VLLM_UNUSED").dead
 
 
 def test_unparsable_source_leaves_the_result_open(vllm: Path) -> None:
     site(vllm, {"vllm/broken.py": "def f(:\n  envs.VLLM_GONE"})
-    assert "cannot be parsed" in one(vllm, "VLLM_GONE").unclear
+    assert "cannot be parsed" in reading_of(vllm, "VLLM_GONE").unclear
 
 
 def test_vllm_warning_is_detected(vllm: Path) -> None:
@@ -194,28 +194,28 @@ def ray(tmp_path: Path) -> Path:
 
 
 def test_names_in_a_compiled_program_are_read(ray: Path) -> None:
-    (reader,) = one(ray, "RAY_worker_register_timeout_seconds").readers
+    (reader,) = reading_of(ray, "RAY_worker_register_timeout_seconds").readers
     assert (reader.package, reader.line) == ("raylet", 0)
 
 
 @pytest.mark.parametrize("name", ["RAY_num_prestart_python_workers", "RAY_event_stats", "RAY_worker"])
 def test_part_of_a_name_is_a_different_name(ray: Path, name: str) -> None:
-    assert one(ray, name).dead
+    assert reading_of(ray, name).dead
 
 
 def test_name_composed_from_two_parts_is_undetermined(ray: Path) -> None:
-    assert one(ray, "RAY_storage").unclear.endswith("node.py composes such names")
+    assert reading_of(ray, "RAY_storage").unclear.endswith("node.py composes such names")
 
 
 def test_the_nearest_name_in_a_compiled_program(ray: Path) -> None:
-    assert one(ray, "RAY_worker_register_timeout_second").near == "RAY_worker_register_timeout_seconds"
+    assert reading_of(ray, "RAY_worker_register_timeout_second").near == "RAY_worker_register_timeout_seconds"
 
 
 def test_name_across_a_chunk_boundary_is_found(ray: Path) -> None:
     program = ray / "ray/core/src/ray/raylet/raylet"
     program.write_bytes(b"\0" * (8 * 1024 * 1024 - 10) + b"RAY_over_the_edge\0")
-    assert one(ray, "RAY_over_the_edge").readers
-    assert one(ray, "RAY_over_").dead
+    assert reading_of(ray, "RAY_over_the_edge").readers
+    assert reading_of(ray, "RAY_over_").dead
 
 
 def test_named_tree_replaces_the_installed_one(ray: Path, tmp_path: Path) -> None:
@@ -248,15 +248,15 @@ def test_default_for_the_variable_itself_is_not_a_use(vllm: Path, tmp_path: Path
 
 
 def test_result_is_cached_until_a_source_changes(vllm: Path) -> None:
-    assert one(vllm, "VLLM_GONE").dead
+    assert reading_of(vllm, "VLLM_GONE").dead
     site(vllm, {"vllm/late.py": "os.environ['VLLM_GONE']"})
-    assert one(vllm, "VLLM_GONE").readers
+    assert reading_of(vllm, "VLLM_GONE").readers
 
 
 def test_result_is_cached_until_a_compiled_file_changes(ray: Path) -> None:
-    assert one(ray, "RAY_late").dead
+    assert reading_of(ray, "RAY_late").dead
     (ray / "ray/core/src/ray/raylet/raylet").write_bytes(RAYLET + b"RAY_late\0")
-    assert one(ray, "RAY_late").readers
+    assert reading_of(ray, "RAY_late").readers
 
 
 def test_variables_of_other_families_are_not_searched(vllm: Path) -> None:

@@ -71,10 +71,10 @@ def test_values_depending_on_a_missing_configuration_are_unclear(job: Job) -> No
 
 
 def test_each_variable_records_where_it_was_written(job: Job) -> None:
-    asked = OverrideWord(
+    override = OverrideWord(
         "", "/home/me/run.sh", 9, "applied", "ray_kwargs.ray_init.runtime_env.env_vars.NCCL_DEBUG"
     )
-    known = configured(Configuration("", "", "", (asked,), CONFIGURATION, CONFIGURATION))
+    known = configured(Configuration("", "", "", (override,), CONFIGURATION, CONFIGURATION))
     begun = start(Job(job.tree, job.program, job.module, known), {})
     assert begun.env_vars.places["NCCL_DEBUG"] == ("/home/me/run.sh", 9)
     path, line = begun.env_vars.places["VLLM_LOGGING_LEVEL"]

@@ -151,12 +151,12 @@ def test_classes_are_queried_about_the_model(tmp_path: Path) -> None:
     ("capability", "supports"), [("7.5", False), ("9.0", True), ("12.1", False), ("", None)]
 )
 def test_classes_are_queried_about_the_gpu(tmp_path: Path, capability: str, supports: bool | None) -> None:
-    asks = """
+    source = """
     @classmethod
     def supports_compute_capability(cls, capability):
         return capability >= DeviceCapability(8, 0) and capability.major in [8, 9]
 """
-    tree = vllm(tmp_path, {**REGISTRY, "attention/base.py": BASE + asks})
+    tree = vllm(tmp_path, {**REGISTRY, "attention/base.py": BASE + source})
     assert backend(read(tree, "FLASH", capability=capability), "FLASH").supports_device is supports
 
 

@@ -25,7 +25,7 @@ def launch(*words: str, settings: tuple[Setting, ...] = ()) -> Launch:
     )
 
 
-def asked(launched: Launch | Unknown = NO_LAUNCH, **shell: str) -> list[tuple[str, str, str]]:
+def requested(launched: Launch | Unknown = NO_LAUNCH, **shell: str) -> list[tuple[str, str, str]]:
     variables = job_variables.collect(Variables(shell), launched, NOT_COMPOSED)
     found = attention_requested.collect(variables, launched, NOT_COMPOSED)
     assert isinstance(found, (AttentionAsked, Absent))
@@ -36,22 +36,22 @@ def test_no_requested_backend_is_absent() -> None:
     assert isinstance(
         attention_requested.collect(JobVariables({"VLLM_USE_V1": "1"}), NO_LAUNCH, NOT_COMPOSED), Absent
     )
-    assert asked(launch("data.train_batch_size=8")) == []
+    assert requested(launch("data.train_batch_size=8")) == []
 
 
 def test_backend_requested_in_the_shell() -> None:
-    assert asked(VLLM_ATTENTION_BACKEND="XFORMERS") == [(NAME, "XFORMERS", "")]
+    assert requested(VLLM_ATTENTION_BACKEND="XFORMERS") == [(NAME, "XFORMERS", "")]
 
 
 def test_script_overrides_the_shell() -> None:
     script = launch(settings=(Setting(NAME, "FLASH_ATTN", "run.sh", 2),))
-    assert asked(script, VLLM_ATTENTION_BACKEND="XFORMERS") == [(NAME, "FLASH_ATTN", "run.sh")]
+    assert requested(script, VLLM_ATTENTION_BACKEND="XFORMERS") == [(NAME, "FLASH_ATTN", "run.sh")]
     unset = launch(settings=(Setting(NAME, None, "run.sh", 2, removed=True),))
-    assert asked(unset, VLLM_ATTENTION_BACKEND="XFORMERS") == []
+    assert requested(unset, VLLM_ATTENTION_BACKEND="XFORMERS") == []
 
 
 def test_the_options_in_each_spelling() -> None:
-    assert asked(launch(f"+{ENGINE}.attention_backend=flash_attn")) == [
+    assert requested(launch(f"+{ENGINE}.attention_backend=flash_attn")) == [
         ("attention_backend", "flash_attn", "run.sh")
     ]
     for written in (
@@ -59,15 +59,15 @@ def test_the_options_in_each_spelling() -> None:
         f"{ENGINE}.attention_config={{backend:FLASHINFER}}",
         f'{ENGINE}.attention_config={{flash_attn_version: 2, backend: "FLASHINFER"}}',
     ):
-        assert asked(launch(written)) == [("attention_config.backend", "FLASHINFER", "run.sh")]
+        assert requested(launch(written)) == [("attention_config.backend", "FLASHINFER", "run.sh")]
     for words in (("--attention-backend", "TRITON_ATTN"), ("--attention-backend=TRITON_ATTN",)):
-        assert asked(launch(*words)) == [("attention_backend", "TRITON_ATTN", "run.sh")]
+        assert requested(launch(*words)) == [("attention_backend", "TRITON_ATTN", "run.sh")]
 
 
 def test_null_and_another_rollout_request_no_backend() -> None:
-    assert asked(launch(f"{ENGINE}.attention_backend=null")) == []
+    assert requested(launch(f"{ENGINE}.attention_backend=null")) == []
     other = launch("actor_rollout_ref.rollout.name=sglang", f"{ENGINE}.attention_backend=FLASHINFER")
-    assert asked(other, VLLM_ATTENTION_BACKEND="XFORMERS") == []
+    assert requested(other, VLLM_ATTENTION_BACKEND="XFORMERS") == []
 
 
 def test_places_are_distinguished() -> None:

@@ -30,8 +30,8 @@ def look(folder: Path, *words: str, arguments: str = ARGUMENTS) -> EngineArgumen
     vllm = source_trees.vllm(folder, files)
     verl = source_trees.verl(folder, "", **{"workers/rollout/vllm_rollout/rollout": ROLLOUT})
     tree = {"actor_rollout_ref": {"rollout": {"engine_kwargs": {"vllm": {}}}}}
-    asked = [Word(word, "run.sh", 1) for word in words]
-    configuration = with_overrides(Configuration("main.py", "config", "ppo", before=tree), asked)
+    parsed = [Word(word, "run.sh", 1) for word in words]
+    configuration = with_overrides(Configuration("main.py", "config", "ppo", before=tree), parsed)
     found = engine_arguments.collect(configuration, VllmTree(vllm), VerlTrees(verl, ""))
     assert isinstance(found, (EngineArguments, Unknown))
     return found

@@ -19,27 +19,27 @@ SLEEP = """\
 WAKE = "(EngineCore_0 pid=7) INFO 11-21 18:00:05 [abstract.py:325] It took 0.1 seconds to wake up tags {'weights'}.\n"
 
 
-def said(text: str, *pids: int) -> EngineLog:
+def log_of(text: str, *pids: int) -> EngineLog:
     """What the log says of the engine with these numbers."""
     return read_engine_log(text.splitlines(), pids or (7,))
 
 
 def test_sleeping_engine_is_recognised() -> None:
-    assert said(START + SLEEP) == EngineLog(
+    assert log_of(START + SLEEP) == EngineLog(
         asleep=True, freed=118.3, in_use=15.95, weights=14.25, cache=101.5, graphs=1.75
     )
 
 
 def test_woken_engine_is_not_asleep() -> None:
-    assert not said(START).asleep
-    assert not said(SLEEP + WAKE).asleep
-    assert said(SLEEP + WAKE + SLEEP).asleep
+    assert not log_of(START).asleep
+    assert not log_of(SLEEP + WAKE).asleep
+    assert log_of(SLEEP + WAKE + SLEEP).asleep
 
 
 def test_lines_of_another_engine_are_ignored() -> None:
     other = SLEEP.replace("pid=7", "pid=8").replace("118.30", "1.00")
-    assert said(SLEEP + other).freed == 118.3
-    assert said(other + WAKE, 8).asleep
+    assert log_of(SLEEP + other).freed == 118.3
+    assert log_of(other + WAKE, 8).asleep
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,10 @@ def test_lines_of_another_engine_are_ignored() -> None:
     ],
 )
 def test_log_lines_with_and_without_a_process_name(line: str) -> None:
-    found = said(line, 9)
+    found = log_of(line, 9)
     assert (found.freed, found.in_use) == (40.0, 3.5)
 
 
 def test_old_wording_for_the_cache_is_read() -> None:
     line = "weights take 2.98GiB; non_torch_memory takes 0.1GiB; the rest of the memory reserved for KV Cache is 30.25GiB."
-    assert said(line).cache == 30.25
+    assert log_of(line).cache == 30.25

@@ -10,7 +10,7 @@ from verl_doctor.toolkit.collectors.vllm.platform import VllmPlatform, vllm_plat
 from verl_doctor.toolkit.facts import Unknown
 
 
-def told(distribution: str, version: str, **others: str) -> str:
+def platform_of(distribution: str, version: str, **others: str) -> str:
     packages = Packages(
         tuple(Distribution(name.replace("_", "-"), there, "") for name, there in others.items())
     )
@@ -37,4 +37,4 @@ def told(distribution: str, version: str, **others: str) -> str:
 def test_platform_follows_from_version_and_installed_packages(
     distribution: str, version: str, others: dict[str, str], name: str
 ) -> None:
-    assert told(distribution, version, **others) == name
+    assert platform_of(distribution, version, **others) == name

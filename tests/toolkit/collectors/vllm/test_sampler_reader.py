@@ -134,9 +134,9 @@ def test_invalid_value_leaves_the_result_open(tmp_path: Path, value: str) -> Non
 
 
 def test_second_runner_may_require_flashinfer_regardless_of_log_probabilities(tmp_path: Path) -> None:
-    asks = {"v1/worker/gpu/sample/sampler.py": "class Sampler:\n    on = flashinfer_sampler_supported()\n"}
+    runner = {"v1/worker/gpu/sample/sampler.py": "class Sampler:\n    on = flashinfer_sampler_supported()\n"}
     assert not reader(tmp_path / "one", FUNCTION, UNSET_IS_ON).second_runner_requires()
-    assert reader(tmp_path / "two", FUNCTION, UNSET_IS_ON, **asks).second_runner_requires()
+    assert reader(tmp_path / "two", FUNCTION, UNSET_IS_ON, **runner).second_runner_requires()
 
 
 def test_vllm_without_the_sampler(tmp_path: Path) -> None:

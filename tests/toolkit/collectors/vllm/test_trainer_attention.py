@@ -30,7 +30,7 @@ def load_valuehead_model(local_path, model_config):
 """
 
 
-def ask(
+def attention_of(
     tmp_path: Path,
     *words: str | None,
     packages: tuple[str, ...] = (),
@@ -54,18 +54,18 @@ def ask(
 
 
 def test_verl_default_is_used_and_its_package_looked_up(tmp_path: Path) -> None:
-    found = ask(tmp_path)
+    found = attention_of(tmp_path)
     assert isinstance(found, TrainerAttention)
     assert (found.name, found.by_default, found.needs, found.installed, found.line) == (
         "flash_attention_2", True, "flash_attn", False, 3
     )  # fmt: skip
-    there = ask(tmp_path, packages=("flash_attn",))
+    there = attention_of(tmp_path, packages=("flash_attn",))
     assert isinstance(there, TrainerAttention)
     assert there.installed
 
 
 def test_command_overrides_the_default(tmp_path: Path) -> None:
-    found = ask(tmp_path, "+actor_rollout_ref.model.override_config.attn_implementation=sdpa")
+    found = attention_of(tmp_path, "+actor_rollout_ref.model.override_config.attn_implementation=sdpa")
     assert isinstance(found, TrainerAttention)
     assert (found.name, found.installed, found.by_default, found.path, found.line) == (
         "sdpa",
@@ -77,12 +77,12 @@ def test_command_overrides_the_default(tmp_path: Path) -> None:
 
 
 def test_kernels_package_is_used_if_transformers_supports_it(tmp_path: Path) -> None:
-    without = ask(tmp_path, packages=("kernels",))
+    without = attention_of(tmp_path, packages=("kernels",))
     assert isinstance(without, TrainerAttention)
     assert not without.installed
     fallback = 'FALLBACK = {"flash_attention_2": "kernels-community/flash-attn2"}\n'
     write(site_packages(tmp_path) / "transformers", {"modeling_utils.py": fallback})
-    found = ask(tmp_path)
+    found = attention_of(tmp_path)
     assert isinstance(found, TrainerAttention)
     assert found.installed
 
@@ -96,18 +96,18 @@ def test_unusual_names_are_looked_up_in_transformers(tmp_path: Path) -> None:
         ("sdpa", ()),
         ("hub/kernel", ()),
     ):
-        found = ask(tmp_path, f"{key}={name}")
+        found = attention_of(tmp_path, f"{key}={name}")
         assert isinstance(found, TrainerAttention)
         assert found.known == known
 
 
 @pytest.mark.parametrize("word", ["actor_rollout_ref.actor.strategy=megatron", "model.strategy=megatron"])
 def test_other_strategies_do_not_use_transformers(tmp_path: Path, word: str) -> None:
-    assert isinstance(ask(tmp_path, word), Absent)
+    assert isinstance(attention_of(tmp_path, word), Absent)
 
 
 def test_undetermined_values_are_unknown(tmp_path: Path) -> None:
-    found = ask(tmp_path, None)
+    found = attention_of(tmp_path, None)
     assert isinstance(found, Unknown)
     assert not isinstance(found, Absent)
 
@@ -129,10 +129,12 @@ def test_critic_has_a_separate_attention_setting(
     before = {"algorithm": {"adv_estimator": "gae"}, "critic": {**critic, **changed}}
     there = Configuration("main_ppo.py", "config", "ppo_trainer", before=before, after=before)
     key = "model.override_config.attn_implementation"
-    found = ask(tmp_path, f"+actor_rollout_ref.{key}=sdpa", configuration=there)
+    found = attention_of(tmp_path, f"+actor_rollout_ref.{key}=sdpa", configuration=there)
     assert isinstance(found, TrainerAttention)
     assert (found.name, found.critic and found.critic.name) == ("sdpa", name)
-    both = ask(tmp_path, f"+actor_rollout_ref.{key}=sdpa", f"+critic.{key}=eager", configuration=there)
+    both = attention_of(
+        tmp_path, f"+actor_rollout_ref.{key}=sdpa", f"+critic.{key}=eager", configuration=there
+    )
     assert isinstance(both, TrainerAttention)
     assert (both.critic and both.critic.name) == (name and "eager")
 
@@ -146,7 +148,7 @@ def test_critic_with_an_attention_fixed_by_verl_ignores_the_setting(tmp_path: Pa
     words = [
         f"+{part}.model.override_config.attn_implementation=sdpa" for part in ("actor_rollout_ref", "critic")
     ]
-    found = ask(tmp_path, *words, configuration=there)
+    found = attention_of(tmp_path, *words, configuration=there)
     assert isinstance(found, TrainerAttention)
     assert found.critic
     assert (found.critic.name, found.critic.fixed, found.critic.installed) == (
@@ -156,17 +158,17 @@ def test_critic_with_an_attention_fixed_by_verl_ignores_the_setting(tmp_path: Pa
     )
     assert (found.critic.path, found.critic.line) == (str(loader), 4)
     loader.write_text(VALUE_MODEL.replace('"flash_attention_2"', "model_config.attention"))
-    read = ask(tmp_path, *words, configuration=there)
+    read = attention_of(tmp_path, *words, configuration=there)
     assert isinstance(read, TrainerAttention)
     assert read.critic
     assert (read.critic.name, read.critic.fixed) == ("sdpa", False)
 
 
 def test_package_is_needed_without_a_gpu_too(tmp_path: Path) -> None:
-    found = ask(tmp_path, platform=replace(CUDA, name="cpu"))
+    found = attention_of(tmp_path, platform=replace(CUDA, name="cpu"))
     assert isinstance(found, TrainerAttention)
     assert not found.installed
 
 
 def test_devices_with_built_in_attention_are_not_judged(tmp_path: Path) -> None:
-    assert isinstance(ask(tmp_path, platform=replace(CUDA, name="xpu")), Absent)
+    assert isinstance(attention_of(tmp_path, platform=replace(CUDA, name="xpu")), Absent)

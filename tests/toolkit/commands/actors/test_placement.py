@@ -81,7 +81,7 @@ def joined(
     return placement(RayClusters((cluster(*actors, **others),)), gpus, processes, raylets)
 
 
-def said(found: Placement, width: int | None = None, *, every: bool = False) -> str:
+def shown(found: Placement, width: int | None = None, *, every: bool = False) -> str:
     return "\n".join(line.plain for line in text_lines(found, width, every=every))
 
 
@@ -103,7 +103,7 @@ def test_trainer_and_engine_of_a_server_share_a_gpu() -> None:
         "rank 0 of abc123WorkerDict (actor_rollout_ref + critic)",
         "VLLM::Worker of vllm_server_0_0 (vLLMHttpServer)",
     ]
-    whole = said(found)
+    whole = shown(found)
     assert "GPU 0 NVIDIA H200: 78.1 GiB of 140 GiB in use" in whole
     assert "process 1000, 39.1 GiB: rank 0 of abc123WorkerDict" in whole
     assert whole.startswith("WHOLE  all 2 ranks of 1 worker group alive")
@@ -134,7 +134,7 @@ def test_circular_parents_end() -> None:
 def test_process_of_an_ended_job_is_left_behind() -> None:
     over = replace(JOB, finished=True, ended=1.0)
     found = joined(gpu(holder(1000, "ray::WorkerDict")), rank(0, of=1, detached=True), jobs=(over,))
-    whole = said(found)
+    whole = shown(found)
     assert whole.startswith("LEFT BEHIND  1 rank of finished jobs")
     assert "job 01000000, which has ended" in whole
     assert "detached: only their names refer to them" in whole
@@ -144,7 +144,7 @@ def test_process_of_an_ended_job_is_left_behind() -> None:
 def test_dead_ranks_with_the_same_reason_are_reported_once() -> None:
     died = {"state": "DEAD", "died": "The actor died because its node has died."}
     found = joined(NO_GPU, *(rank(n, 16, **(died if n >= 8 else {})) for n in range(16)))
-    whole = said(found)
+    whole = shown(found)
     assert whole.startswith("BROKEN  8 ranks of 1 worker group dead")
     assert whole.count("its node has died") == 1
     assert "ranks 8-15 dead: The actor died" in whole
@@ -155,7 +155,7 @@ def test_dead_ranks_with_the_same_reason_are_reported_once() -> None:
 def test_pending_and_missing_ranks_are_waiting() -> None:
     found = joined(NO_GPU, rank(0, 4), rank(1, 4, state="PENDING_CREATION", node="", address="", pid=0))
     assert headline(found)[0] == "WAITING"
-    assert "4 ranks: 1 alive, 1 waiting, 2 not created yet" in said(found)
+    assert "4 ranks: 1 alive, 1 waiting, 2 not created yet" in shown(found)
 
 
 def test_pending_placement_group_is_waiting() -> None:
@@ -164,18 +164,18 @@ def test_pending_placement_group_is_waiting() -> None:
     )
     found = joined(NO_GPU, groups=(pool,))
     assert headline(found) == ("WAITING", "1 placement group not placed yet")
-    assert "placement group poolverl_group_8:0, 8 times 1 GPU, 3 CPU" in said(found)
+    assert "placement group poolverl_group_8:0, 8 times 1 GPU, 3 CPU" in shown(found)
 
 
 def test_actors_of_ended_jobs_are_shown_only_on_request() -> None:
     over = replace(JOB, finished=True)
     found = joined(NO_GPU, rank(0, 1, state="DEAD"), replace(SERVER, detached=True), jobs=(over,))
-    assert "abc123" not in said(found)
-    assert "abc123" in said(found, every=True)
+    assert "abc123" not in shown(found)
+    assert "abc123" in shown(found, every=True)
 
 
 def test_actor_of_a_job_unknown_to_the_gcs() -> None:
-    assert "job 01000000, which the GCS no longer lists" in said(joined(NO_GPU, rank(0), jobs=()))
+    assert "job 01000000, which the GCS no longer lists" in shown(joined(NO_GPU, rank(0), jobs=()))
 
 
 @pytest.mark.parametrize(
@@ -188,24 +188,24 @@ def test_actor_of_a_job_unknown_to_the_gcs() -> None:
     ],
 )
 def test_no_ray_and_no_gpu_gives_one_line(gpus: Any, clusters: Any, word: str) -> None:
-    lines = said(placement(clusters, gpus, NO_RAY, NO_RAY)).splitlines()
+    lines = shown(placement(clusters, gpus, NO_RAY, NO_RAY)).splitlines()
     assert len(lines) == 1
     assert lines[0].startswith(f"{word}  ")
 
 
 def test_gpus_without_ray_and_ray_without_gpus() -> None:
     alone = placement(NO_RAY, gpu(holder(7, "python")), Processes(), Absent("no raylet"))
-    assert said(alone).splitlines()[1:] == [
+    assert shown(alone).splitlines()[1:] == [
         f"  Ray: {NO_RAY.reason}",
         "  GPU 0 NVIDIA H200: 78.1 GiB of 140 GiB in use",
         "    process 7, 39.1 GiB: python",
     ]
-    assert f"  GPUs: {NO_GPU.reason}" in said(joined(NO_GPU, rank(0)))
+    assert f"  GPUs: {NO_GPU.reason}" in shown(joined(NO_GPU, rank(0)))
 
 
 def test_refused_or_partly_read_cluster_is_reported() -> None:
-    assert "could not be read: no token" in said(joined(NO_GPU, refused="no token"))
-    assert "; not read: actors" in said(joined(NO_GPU, unread=("actors",)))
+    assert "could not be read: no token" in shown(joined(NO_GPU, refused="no token"))
+    assert "; not read: actors" in shown(joined(NO_GPU, unread=("actors",)))
 
 
 def many(nodes: int) -> Placement:
@@ -216,9 +216,9 @@ def many(nodes: int) -> Placement:
 
 
 def test_number_of_lines_is_bounded_for_many_nodes() -> None:
-    assert len(said(many(40)).splitlines()) <= len(said(many(9)).splitlines())
-    assert "and on 32 more nodes (-v shows them)" in said(many(40))
-    assert "10.1.39.1: ranks 312-319 on GPUs 0-7" in said(many(40), every=True)
+    assert len(shown(many(40)).splitlines()) <= len(shown(many(9)).splitlines())
+    assert "and on 32 more nodes (-v shows them)" in shown(many(40))
+    assert "10.1.39.1: ranks 312-319 on GPUs 0-7" in shown(many(40), every=True)
 
 
 EVERYTHING = joined(
@@ -231,8 +231,8 @@ EVERYTHING = joined(
 
 
 def test_lines_fit_the_terminal_and_escapes_are_neutralised() -> None:
-    assert max(map(len, said(EVERYTHING, 80).splitlines())) <= 80
-    assert "\x1b" not in said(EVERYTHING)
+    assert max(map(len, shown(EVERYTHING, 80).splitlines())) <= 80
+    assert "\x1b" not in shown(EVERYTHING)
     assert "\x1b" not in "\n".join(markdown_lines(EVERYTHING, every=True))
 
 

@@ -56,8 +56,8 @@ STEPS = (
     ],
 )
 def test_worst_judgement_determines_the_step(states: tuple[State | None, ...], state: State) -> None:
-    said = [Judgement(one, (f"said {one}",), f"do {one}") for one in states]
-    found = step("key", "title", said)
+    judgements = [Judgement(one, (f"said {one}",), f"do {one}") for one in states]
+    found = step("key", "title", judgements)
     assert found.state == state
     assert found.evidence
     if state in states:

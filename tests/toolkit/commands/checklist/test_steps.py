@@ -15,22 +15,22 @@ def finding(severity: Severity, message: str = "it is cold in /a") -> Finding:
     return Finding(message, Evidence("cold", "warm"), severity=severity)
 
 
-def said(status: Status, *findings: Finding, reason: str = "", deliberate: bool = False) -> Report:
+def report_with(status: Status, *findings: Finding, reason: str = "", deliberate: bool = False) -> Report:
     return Report({}, (CheckResult("PY103", "t", status, reason, findings=findings, deliberate=deliberate),))
 
 
 @pytest.mark.parametrize(
     ("report", "state", "evidence"),
     [
-        (said("pass"), "done", "PY103 passed"),
-        (said("pass", finding("info")), "done", "PY103 passed"),
-        (said("warn", finding("warning")), "open", "PY103 it is cold"),
-        (said("warn", *[finding("warning")] * 6), "open", "2 more findings"),
-        (said("fail", finding("error")), "failed", "PY103 it is cold"),
-        (said("skipped", reason="no answer"), "unknown", "no answer"),
-        (said("error", reason="it broke"), "unknown", "it broke"),
-        (said("not_applicable", reason="no verl"), None, "no verl"),
-        (said("skipped", reason="ignored until then", deliberate=True), None, ""),
+        (report_with("pass"), "done", "PY103 passed"),
+        (report_with("pass", finding("info")), "done", "PY103 passed"),
+        (report_with("warn", finding("warning")), "open", "PY103 it is cold"),
+        (report_with("warn", *[finding("warning")] * 6), "open", "2 more findings"),
+        (report_with("fail", finding("error")), "failed", "PY103 it is cold"),
+        (report_with("skipped", reason="no answer"), "unknown", "no answer"),
+        (report_with("error", reason="it broke"), "unknown", "it broke"),
+        (report_with("not_applicable", reason="no verl"), None, "no verl"),
+        (report_with("skipped", reason="ignored until then", deliberate=True), None, ""),
         (Report({}, ()), None, ""),
     ],
 )
@@ -43,8 +43,8 @@ def test_state_of_a_step_follows_from_its_rules(report: Report, state: State | N
 
 def test_findings_of_the_old_cluster_keep_no_step_open() -> None:
     before = {key_of("PY103", finding("error", "it is cold in /b"))}
-    found = _by_rules(["PY103"], said("fail", finding("error")), "do this", before)
+    found = _by_rules(["PY103"], report_with("fail", finding("error")), "do this", before)
     assert (found.state, found.evidence) == ("done", ("same as on the old cluster: PY103 it is cold in /a",))
-    more = said("fail", finding("error"), finding("warning", "it is wet"))
+    more = report_with("fail", finding("error"), finding("warning", "it is wet"))
     found = _by_rules(["PY103"], more, "do this", before)
     assert (found.state, found.evidence[0]) == ("open", "PY103 it is wet")

@@ -213,8 +213,8 @@ def test_many_files_of_one_folder_are_reported_together(old: Path, new: Path) ->
             (top / "docs" / f"page{number}.rst").write_text("text\n")
     for number in range(20):
         (new / "docs" / f"page{number}.rst").write_text("")
-    (told,) = compare(manifest(old), manifest(new))
-    assert (told.fault, told.path, told.count) == ("empty", "docs/", 20)
+    (difference,) = compare(manifest(old), manifest(new))
+    assert (difference.fault, difference.path, difference.count) == ("empty", "docs/", 20)
 
 
 @pytest.mark.parametrize(

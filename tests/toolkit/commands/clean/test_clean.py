@@ -75,15 +75,15 @@ def test_clean_machine_gets_one_line():
 
 
 def test_each_leftover_is_shown_with_its_proof_and_size():
-    said = lines(Cleaned(Found((FOLDER, ENGINE), (LIVE,))))
-    whole = " ".join(line.strip() for line in said)
+    shown = lines(Cleaned(Found((FOLDER, ENGINE), (LIVE,))))
+    whole = " ".join(line.strip() for line in shown)
     assert whole.startswith(
         "LEFT OVER  1 process and 1 session folder, which take 15.0 GiB of GPU memory and 4.8 MiB of disk "
     )
-    assert "  /tmp/ray/session_1 (session folder, 4.8 MiB)" in said
-    assert "    process 7 has ended; nobody is bound to its 3 sockets" in said
-    assert any(line.startswith("  kept: /tmp/ray/session_2") for line in said)
-    assert any(line.startswith("run verl-doctor clean --apply to remove them") for line in said)
+    assert "  /tmp/ray/session_1 (session folder, 4.8 MiB)" in shown
+    assert "    process 7 has ended; nobody is bound to its 3 sockets" in shown
+    assert any(line.startswith("  kept: /tmp/ray/session_2") for line in shown)
+    assert any(line.startswith("run verl-doctor clean --apply to remove them") for line in shown)
 
 
 def test_many_leftovers_of_one_kind_are_counted_unless_verbose():
@@ -103,9 +103,9 @@ def test_lines_fit_the_terminal(verbose):
 
 def test_escapes_in_paths_are_neutralised():
     bad = Kept("socket", "/tmp/\x1b[31m\n", "because\u202e", None)
-    said = lines(Cleaned(Found((FOLDER,), (bad,))), verbose=True)
-    assert "\x1b" not in "".join(said)
-    assert "\\x1b[31m\\n" in "\n".join(said)
+    shown = lines(Cleaned(Found((FOLDER,), (bad,))), verbose=True)
+    assert "\x1b" not in "".join(shown)
+    assert "\\x1b[31m\\n" in "\n".join(shown)
 
 
 @pytest.mark.parametrize(
@@ -137,9 +137,9 @@ def test_without_apply_nothing_changes(clean, machine):
 def test_apply_removes_leftovers_and_writes_to_the_journal(clean, machine, tmp_path):
     folder = session(machine)
     done = clean("--apply", "--format", "json")
-    told = json.loads(done.stdout)
+    report = json.loads(done.stdout)
     assert (done.returncode, done.stderr) == (0, "")
-    assert [one["state"] for one in told["leftovers"]] == ["removed"]
+    assert [one["state"] for one in report["leftovers"]] == ["removed"]
     assert not folder.exists()
     home = tmp_path / "state" / "verl-doctor" / "journal"
     (transaction,) = apply.history(home)

@@ -337,9 +337,9 @@ def test_damaged_agreement_prints_one_sentence(here: Doctor, project: Path, text
     (project / NAME).write_text(text, "utf-8")
     with pytest.raises(UsageError):
         agreement.read(project / NAME)
-    said = here("guard", cwd=project)
-    assert (said.returncode, said.stdout, len(said.stderr.splitlines())) == (2, "", 1)
-    assert NAME in said.stderr
+    result = here("guard", cwd=project)
+    assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
+    assert NAME in result.stderr
 
 
 def test_nonstandard_versions_can_be_agreed(project: Path) -> None:
@@ -356,70 +356,70 @@ def test_deeply_nested_patches_are_damage(here: Doctor, project: Path) -> None:
 
 
 def test_missing_agreement_is_inconclusive(here: Doctor, env: Path, project: Path) -> None:
-    said = here("guard", "--python", env, cwd=project)
-    assert (said.returncode, said.stdout, len(said.stderr.splitlines())) == (3, "", 1)
-    assert "verl-doctor guard --agree" in said.stderr
+    result = here("guard", "--python", env, cwd=project)
+    assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (3, "", 1)
+    assert "verl-doctor guard --agree" in result.stderr
     assert here("guard", "--python", env, "--when-unsure", "go", cwd=project).returncode == 0
 
 
 def test_missing_named_lock_is_a_usage_error(here: Doctor, env: Path, project: Path) -> None:
     """A misspelt name must not start the job, whatever is to happen when nobody can tell."""
-    ask = ("guard", "--python", env, "--when-unsure", "go", "--lock", "nowhere.lock", "--", "true")
-    said = here(*ask, cwd=project)
-    assert (said.returncode, len(said.stderr.splitlines())) == (2, 1)
-    assert "nowhere.lock: no such file" in said.stderr
+    options = ("guard", "--python", env, "--when-unsure", "go", "--lock", "nowhere.lock", "--", "true")
+    result = here(*options, cwd=project)
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
+    assert "nowhere.lock: no such file" in result.stderr
 
 
 @pytest.mark.parametrize("named", [True, False])
 def test_pipe_in_place_of_a_lock_does_not_block(here: Doctor, env: Path, project: Path, named: bool) -> None:
     os.mkfifo(project / NAME)
-    said = here("guard", "--python", env, *(("--lock", NAME) if named else ()), cwd=project)
-    assert (said.returncode, len(said.stderr.splitlines())) == (2, 1)
-    assert "not a regular file" in said.stderr
+    result = here("guard", "--python", env, *(("--lock", NAME) if named else ()), cwd=project)
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
+    assert "not a regular file" in result.stderr
 
 
 @pytest.fixture
 def agreed(here: Doctor, env: Path, project: Path) -> Path:
     """A project whose team has agreed on the environment."""
-    said = here("guard", "--agree", "--python", env, cwd=project, NCCL_DEBUG="WARN", HF_TOKEN="hf_secret")
-    assert (said.returncode, said.stdout) == (0, "")
+    result = here("guard", "--agree", "--python", env, cwd=project, NCCL_DEBUG="WARN", HF_TOKEN="hf_secret")
+    assert (result.returncode, result.stdout) == (0, "")
     assert "hf_secret" not in (project / NAME).read_text("utf-8")
     return project
 
 
 def test_variable_with_a_password_is_not_agreed(here: Doctor, env: Path, project: Path) -> None:
     """It was written down as ***, which no job has."""
-    ask = ("guard", "--python", env)
-    said = here(*ask, "--agree", cwd=project, HF_ENDPOINT="https://user:hunter2@mirror")
-    assert "may be secrets: HF_ENDPOINT" in said.stderr
-    assert "hunter2" not in said.stderr + (project / NAME).read_text("utf-8")
-    assert here(*ask, cwd=project, HF_ENDPOINT="https://user:hunter2@mirror").returncode == 0
+    options = ("guard", "--python", env)
+    result = here(*options, "--agree", cwd=project, HF_ENDPOINT="https://user:hunter2@mirror")
+    assert "may be secrets: HF_ENDPOINT" in result.stderr
+    assert "hunter2" not in result.stderr + (project / NAME).read_text("utf-8")
+    assert here(*options, cwd=project, HF_ENDPOINT="https://user:hunter2@mirror").returncode == 0
 
 
 def test_job_starts_only_in_the_agreed_environment(here: Doctor, env: Path, agreed: Path) -> None:
     """The main story: agree, go; a reinstallation takes the patch, stop; --apply brings it back; undo takes that."""
-    ask = ("guard", "--python", env)
-    said = here(*ask, cwd=agreed, NCCL_DEBUG="WARN")
-    assert (said.returncode, said.stdout, said.stderr) == (0, "", "")
-    document = json.loads(here(*ask, "--format", "json", cwd=agreed, NCCL_DEBUG="WARN").stdout)
+    options = ("guard", "--python", env)
+    result = here(*options, cwd=agreed, NCCL_DEBUG="WARN")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    document = json.loads(here(*options, "--format", "json", cwd=agreed, NCCL_DEBUG="WARN").stdout)
     schema = schema_text("guard")
     validate(document, schema)
     assert document["verdict"] == "ok"
-    assert here(*ask, cwd=agreed, NCCL_DEBUG="INFO").returncode == 1
+    assert here(*options, cwd=agreed, NCCL_DEBUG="INFO").returncode == 1
 
     worker(env).write_bytes(UNPATCHED)
-    said = here(*ask, cwd=agreed, NCCL_DEBUG="WARN")
-    assert (said.returncode, said.stdout, len(said.stderr.splitlines())) == (1, "", 1)
-    assert "verl-doctor guard --apply" in said.stderr
+    result = here(*options, cwd=agreed, NCCL_DEBUG="WARN")
+    assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (1, "", 1)
+    assert "verl-doctor guard --apply" in result.stderr
     assert worker(env).read_bytes() == UNPATCHED
 
-    said = here(*ask, "--apply", cwd=agreed, NCCL_DEBUG="WARN")
-    assert (said.returncode, said.stdout) == (0, "")
-    assert said.stderr == f"verl-doctor guard: restored {worker(env)}, as agreed in {agreed / NAME}\n", (
+    result = here(*options, "--apply", cwd=agreed, NCCL_DEBUG="WARN")
+    assert (result.returncode, result.stdout) == (0, "")
+    assert result.stderr == f"verl-doctor guard: restored {worker(env)}, as agreed in {agreed / NAME}\n", (
         "what is written into verl is said, and by whose order"
     )
     assert b"engine.init()  # Uky" in worker(env).read_bytes()
-    assert here(*ask, cwd=agreed, NCCL_DEBUG="WARN").returncode == 0
+    assert here(*options, cwd=agreed, NCCL_DEBUG="WARN").returncode == 0
 
     assert here("undo", "--python", env, cwd=agreed).returncode == 0
     assert worker(env).read_bytes() == UNPATCHED
@@ -429,9 +429,9 @@ def test_job_starts_only_in_the_agreed_environment(here: Doctor, env: Path, agre
 
 def test_patches_that_cannot_be_restored_are_reported(here: Doctor, env: Path, agreed: Path) -> None:
     worker(env).write_bytes(b"def start(engine): ...\n")
-    said = here("guard", "--python", env, "--apply", cwd=agreed, NCCL_DEBUG="WARN")
-    assert (said.returncode, len(said.stderr.splitlines())) == (1, 1)
-    assert "the code that it replaces is not in start there" in said.stderr
+    result = here("guard", "--python", env, "--apply", cwd=agreed, NCCL_DEBUG="WARN")
+    assert (result.returncode, len(result.stderr.splitlines())) == (1, 1)
+    assert "the code that it replaces is not in start there" in result.stderr
 
 
 def test_unwritable_environment_stops_the_job_with_the_reason(here: Doctor, env: Path, agreed: Path) -> None:
@@ -439,9 +439,9 @@ def test_unwritable_environment_stops_the_job_with_the_reason(here: Doctor, env:
     (env / ".verl-doctor").write_text("", "utf-8")
     assert here("guard", "--python", env, cwd=agreed, NCCL_DEBUG="WARN").returncode == 0
     worker(env).write_bytes(UNPATCHED)
-    said = here("guard", "--python", env, "--apply", cwd=agreed, NCCL_DEBUG="WARN")
-    assert (said.returncode, len(said.stderr.splitlines())) == (1, 1)
-    assert "nothing was changed" in said.stderr
+    result = here("guard", "--python", env, "--apply", cwd=agreed, NCCL_DEBUG="WARN")
+    assert (result.returncode, len(result.stderr.splitlines())) == (1, 1)
+    assert "nothing was changed" in result.stderr
     assert worker(env).read_bytes() == UNPATCHED
 
 
@@ -461,9 +461,9 @@ def test_agreement_of_another_user_is_not_used(
     job.mkdir()
     worker(env).write_bytes(UNPATCHED)
     as_strangers(agreed / NAME, monkeypatch)
-    said = here("guard", "--apply", "--python", env, "--", "true", cwd=job, NCCL_DEBUG="WARN")
-    assert (said.returncode, len(said.stderr.splitlines())) == (3, 1)
-    assert f"{agreed / NAME} is ignored: {agreed / NAME} belongs to user" in said.stderr
+    result = here("guard", "--apply", "--python", env, "--", "true", cwd=job, NCCL_DEBUG="WARN")
+    assert (result.returncode, len(result.stderr.splitlines())) == (3, 1)
+    assert f"{agreed / NAME} is ignored: {agreed / NAME} belongs to user" in result.stderr
     assert worker(env).read_bytes() == UNPATCHED
     anew = here("guard", "--agree", "--python", env, cwd=job)
     assert (anew.returncode, "is not overwritten" in anew.stderr) == (2, True)
@@ -477,8 +477,8 @@ def test_agreement_writable_by_others_is_refused(
 ) -> None:
     monkeypatch.setattr(ownership, "_is_own", lambda _: False)
     agreed.chmod(mode)
-    said = here("guard", "--python", env, cwd=agreed, NCCL_DEBUG="WARN")
-    assert (said.returncode, "may write to" in said.stderr) == (3, True)
+    result = here("guard", "--python", env, cwd=agreed, NCCL_DEBUG="WARN")
+    assert (result.returncode, "may write to" in result.stderr) == (3, True)
     agreed.chmod(0o755)
     assert here("guard", "--python", env, cwd=agreed, NCCL_DEBUG="WARN").returncode == 0
 
@@ -486,28 +486,28 @@ def test_agreement_writable_by_others_is_refused(
 def test_file_that_relaxes_an_agreement_is_named(here: Doctor, env: Path, agreed: Path) -> None:
     relaxing = agreed / "verl-doctor.toml"
     relaxing.write_text('[expected]\nvariables = { NCCL_DEBUG = "INFO" }\n', "utf-8")
-    ask = ("guard", "--python", env)
-    said = here(*ask, "-v", cwd=agreed, NCCL_DEBUG="INFO")
-    assert f"NCCL_DEBUG is required by {relaxing}" in said.stderr
-    document = json.loads(here(*ask, "--format", "json", cwd=agreed, NCCL_DEBUG="INFO").stdout)
+    options = ("guard", "--python", env)
+    result = here(*options, "-v", cwd=agreed, NCCL_DEBUG="INFO")
+    assert f"NCCL_DEBUG is required by {relaxing}" in result.stderr
+    document = json.loads(here(*options, "--format", "json", cwd=agreed, NCCL_DEBUG="INFO").stdout)
     assert document["outweighed"] == {"NCCL_DEBUG": str(relaxing)}
 
 
 def test_remedy_for_an_expectation_names_the_configuration(here: Doctor, env: Path, agreed: Path) -> None:
     expecting = agreed / "verl-doctor.toml"
     expecting.write_text('[expected]\nvariables = { NCCL_DEBUG = "INFO" }\n', "utf-8")
-    said = here("guard", "--python", env, cwd=agreed, NCCL_DEBUG="WARN")
-    assert said.returncode == 1
-    assert f"expected in {expecting}; or, if this is intended, change it there" in said.stderr
-    assert "--agree" not in said.stderr
+    result = here("guard", "--python", env, cwd=agreed, NCCL_DEBUG="WARN")
+    assert result.returncode == 1
+    assert f"expected in {expecting}; or, if this is intended, change it there" in result.stderr
+    assert "--agree" not in result.stderr
 
 
 def test_command_without_execute_permission_is_not_called_missing(
     here: Doctor, env: Path, agreed: Path
 ) -> None:
     (agreed / "run.sh").write_text("exit\n")
-    said = here("guard", "--python", env, "--", "./run.sh", cwd=agreed, NCCL_DEBUG="WARN")
-    assert (said.returncode, "./run.sh is not executable: run chmod +x" in said.stderr) == (2, True)
+    result = here("guard", "--python", env, "--", "./run.sh", cwd=agreed, NCCL_DEBUG="WARN")
+    assert (result.returncode, "./run.sh is not executable: run chmod +x" in result.stderr) == (2, True)
 
 
 def test_configuration_of_another_user_cannot_relax_an_agreement(
@@ -516,9 +516,9 @@ def test_configuration_of_another_user_cannot_relax_an_agreement(
     relaxing = agreed / "verl-doctor.toml"
     relaxing.write_text('[expected]\nvariables = { NCCL_DEBUG = "INFO" }\n', "utf-8")
     relaxing.chmod(0o666)
-    said = here("guard", "--python", env, cwd=agreed, NCCL_DEBUG="INFO")
-    assert said.returncode == 1
-    assert f"{relaxing} is skipped: anybody may write to {relaxing}" in said.stderr
+    result = here("guard", "--python", env, cwd=agreed, NCCL_DEBUG="INFO")
+    assert result.returncode == 1
+    assert f"{relaxing} is skipped: anybody may write to {relaxing}" in result.stderr
 
 
 def edit_lock(project: Path, **agreed: object) -> None:
@@ -542,13 +542,13 @@ def test_only_the_imported_verl_is_repaired(here: Doctor, env: Path, agreed: Pat
     (file,) = agreed_files(agreed)
     file["place"] = {"base": "machine", "path": str(victim)}
     edit_lock(agreed, verl={"base": "machine", "path": str(outside)}, files=[file])
-    ask = ("guard", "--apply", "--python", env)
-    said = here(*ask, cwd=agreed, NCCL_DEBUG="WARN")
-    assert (said.returncode, len(said.stderr.splitlines())) == (1, 1)
-    assert "this job does not import verl from there" in said.stderr
+    options = ("guard", "--apply", "--python", env)
+    result = here(*options, cwd=agreed, NCCL_DEBUG="WARN")
+    assert (result.returncode, len(result.stderr.splitlines())) == (1, 1)
+    assert "this job does not import verl from there" in result.stderr
     assert victim.read_bytes() == UNPATCHED
     (env / SITE.path / "editable.pth").write_text(f"{outside.parent}\n", "utf-8")
-    assert here(*ask, cwd=agreed, NCCL_DEBUG="WARN").returncode == 0
+    assert here(*options, cwd=agreed, NCCL_DEBUG="WARN").returncode == 0
     assert b"# Uky" in victim.read_bytes()
 
 
@@ -560,8 +560,8 @@ def test_environment_other_than_the_agreed_one_is_not_repaired(
 ) -> None:
     worker(env).write_bytes(UNPATCHED)
     edit_lock(agreed, **wrong)
-    said = here("guard", "--apply", "--python", env, cwd=agreed, NCCL_DEBUG="WARN")
-    assert (said.returncode, len(said.stderr.splitlines())) == (1, 1)
+    result = here("guard", "--apply", "--python", env, cwd=agreed, NCCL_DEBUG="WARN")
+    assert (result.returncode, len(result.stderr.splitlines())) == (1, 1)
     assert worker(env).read_bytes() == UNPATCHED
 
 
@@ -572,8 +572,8 @@ def test_patches_of_another_file_are_not_applied(here: Doctor, env: Path, agreed
     other.write_bytes(UNPATCHED)
     worker(env).write_bytes(UNPATCHED)
     edit_lock(agreed, files=[file])
-    said = here("guard", "--apply", "--python", env, cwd=agreed, NCCL_DEBUG="WARN")
-    assert (said.returncode, other.read_bytes()) == (1, UNPATCHED)
+    result = here("guard", "--apply", "--python", env, cwd=agreed, NCCL_DEBUG="WARN")
+    assert (result.returncode, other.read_bytes()) == (1, UNPATCHED)
 
 
 @pytest.mark.slow
@@ -592,11 +592,11 @@ def test_other_ranks_wait_for_the_repairing_one(here: Doctor, env: Path, agreed:
     worker(env).write_bytes(UNPATCHED)
     timer = threading.Timer(0.5, worker(env).write_bytes, (PATCHED,))
     timer.start()
-    ask = ("guard", "--python", env, "--apply", "--wait")
-    assert here(*ask, "20", cwd=agreed, NCCL_DEBUG="WARN", SLURM_LOCALID="1").returncode == 0
+    options = ("guard", "--python", env, "--apply", "--wait")
+    assert here(*options, "20", cwd=agreed, NCCL_DEBUG="WARN", SLURM_LOCALID="1").returncode == 0
     timer.join()
     worker(env).write_bytes(UNPATCHED)
-    assert here(*ask, "0", cwd=agreed, NCCL_DEBUG="WARN", SLURM_LOCALID="1").returncode == 1
+    assert here(*options, "0", cwd=agreed, NCCL_DEBUG="WARN", SLURM_LOCALID="1").returncode == 1
     assert not (env / ".verl-doctor").exists()
 
 
@@ -608,15 +608,15 @@ def test_repairs_are_verified_without_an_agreement(here: Doctor, env: Path, proj
     made = env / "new.cfg"
     changes = [ReplaceFile(worker(env), PATCHED, PATCHED + b"# 1\n"), NewFile(made, b"x")]
     apply.apply(changes, env / ".verl-doctor", fix="some", code="VLLM101")
-    ask = ("guard", "--python", env)
-    assert here(*ask, cwd=project).returncode == 0
+    options = ("guard", "--python", env)
+    assert here(*options, cwd=project).returncode == 0
     worker(env).write_bytes(PATCHED)
     made.unlink()
-    assert here(*ask, cwd=project).returncode == 1
-    assert here(*ask, "--apply", cwd=project).returncode == 0
+    assert here(*options, cwd=project).returncode == 1
+    assert here(*options, "--apply", cwd=project).returncode == 0
     assert (worker(env).read_bytes(), made.read_bytes()) == (PATCHED + b"# 1\n", b"x")
     (env / ".verl-doctor" / "0001-applied" / "entry.json").write_text("{", "utf-8")
-    assert here(*ask, cwd=project).returncode == 3
+    assert here(*options, cwd=project).returncode == 3
 
 
 @pytest.mark.slow
@@ -646,7 +646,7 @@ def test_launch_script_with_the_guard_at_its_start(env: Path, agreed: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "result"),
     [
         (("--", "no-such-program"), "no such command"),
         (("--agree", "--", "true", "x"), "remove --apply and COMMAND"),
@@ -655,10 +655,12 @@ def test_launch_script_with_the_guard_at_its_start(env: Path, agreed: Path) -> N
         (("--wait", "-1"), "--wait"),
     ],
 )
-def test_wrong_usage_is_reported(here: Doctor, project: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_is_reported(
+    here: Doctor, project: Path, arguments: tuple[str, ...], result: str
+) -> None:
     done = here("guard", *arguments, cwd=project)
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert result in done.stderr
 
 
 def test_guard_imports_no_heavy_module_and_writes_nothing(env: Path, agreed: Path) -> None:

@@ -17,7 +17,7 @@ from verl_doctor.toolkit.commands.matrix.fit import (
 from verl_doctor.toolkit.commands.matrix.requirements import PackageRequirement, ReleaseRequirements
 
 
-def wants(*requirements: str, python: str = "") -> ReleaseRequirements:
+def requires(*requirements: str, python: str = "") -> ReleaseRequirements:
     found = []
     for text in requirements:
         name = text.split("<")[0].split(">")[0].split("=")[0].split("!")[0]
@@ -29,16 +29,16 @@ NOTHING = ReleaseRequirements()
 
 
 def test_pins_reject_other_versions() -> None:
-    assert pin_objections(wants("vllm>=0.8,<0.11"), "vllm", "0.10.2.post1") == ()
-    (refused,) = pin_objections(wants("vllm>=0.8,<0.11"), "vllm", "0.11.0")
+    assert pin_objections(requires("vllm>=0.8,<0.11"), "vllm", "0.10.2.post1") == ()
+    (refused,) = pin_objections(requires("vllm>=0.8,<0.11"), "vllm", "0.11.0")
     assert str(refused) == "verl's METADATA needs vllm>=0.8,<0.11"
-    assert pin_objections(wants("ray<1"), "vllm", "0.11.0") == ()
+    assert pin_objections(requires("ray<1"), "vllm", "0.11.0") == ()
 
 
 def test_torch_builds_object_and_helpers_are_exchanged() -> None:
     now = Here("3.11.7", {"torch": "2.7.0+cu126", "setuptools": "60", "peft": "0.1", "vllm": "0.9"})
-    release = wants("torch==2.8.0", "setuptools>70", "peft>1", "xgrammar==3", "vllm==9")
-    firm, exchanged = environment_objections(release, wants("peft"), now)
+    release = requires("torch==2.8.0", "setuptools>70", "peft>1", "xgrammar==3", "vllm==9")
+    firm, exchanged = environment_objections(release, requires("peft"), now)
     assert [str(one) for one in firm] == [
         "it needs torch==2.8.0, here is 2.7.0+cu126",
         "it needs peft>1, here is 0.1",
@@ -50,7 +50,7 @@ def test_torch_builds_object_and_helpers_are_exchanged() -> None:
 
 def test_python_wheel_cuda_and_driver_objections() -> None:
     now = Here("3.9.1", {}, torch_cuda="12", driver="550")
-    firm, _ = environment_objections(wants(python=">=3.10"), NOTHING, now, obstacle="unused", cuda="13")
+    firm, _ = environment_objections(requires(python=">=3.10"), NOTHING, now, obstacle="unused", cuda="13")
     assert [str(one) for one in firm] == [
         "it needs python >=3.10, here is 3.9.1",
         "it needs cuda 13, torch here is built for CUDA 12",
@@ -91,12 +91,12 @@ def clash(ours: ReleaseRequirements, theirs: ReleaseRequirements) -> tuple[list[
 
 
 def test_requirements_conflict_only_if_no_release_satisfies_both() -> None:
-    assert clash(wants("numpy>=2"), wants("numpy<2")) == (["numpy"], ())
-    assert clash(wants("numpy>=1.20"), wants("numpy<2")) == ([], ())
-    assert clash(wants("ray>2.40,<2.50"), wants("ray!=2.45")) == (["ray"], ())
-    assert clash(wants("torch==2.8.0"), wants("torch==2.9.0")) == (["torch"], ())
-    assert clash(wants("torch==2.9.0"), wants("torch==2.9.0+cpu")) == ([], ())
-    assert clash(wants("pyarrow<1"), wants("pyarrow>2")) == ([], ("pyarrow",))
-    assert clash(wants("pyarrow"), wants("pyarrow>2")) == ([], ())
-    assert clash(wants("a<1"), wants("b>2")) == ([], ())
-    assert clash(wants("packaging>=20"), wants("packaging>=24.2")) == ([], ())
+    assert clash(requires("numpy>=2"), requires("numpy<2")) == (["numpy"], ())
+    assert clash(requires("numpy>=1.20"), requires("numpy<2")) == ([], ())
+    assert clash(requires("ray>2.40,<2.50"), requires("ray!=2.45")) == (["ray"], ())
+    assert clash(requires("torch==2.8.0"), requires("torch==2.9.0")) == (["torch"], ())
+    assert clash(requires("torch==2.9.0"), requires("torch==2.9.0+cpu")) == ([], ())
+    assert clash(requires("pyarrow<1"), requires("pyarrow>2")) == ([], ("pyarrow",))
+    assert clash(requires("pyarrow"), requires("pyarrow>2")) == ([], ())
+    assert clash(requires("a<1"), requires("b>2")) == ([], ())
+    assert clash(requires("packaging>=20"), requires("packaging>=24.2")) == ([], ())

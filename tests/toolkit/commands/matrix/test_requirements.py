@@ -16,8 +16,8 @@ from verl_doctor.toolkit.commands.matrix.requirements import (
 MARKERS = {"python_version": "3.11", "sys_platform": "linux"}
 
 
-def said(wants: ReleaseRequirements) -> list[str]:
-    return sorted(f"{want} ({want.source})" for want in wants.requirements)
+def listed(requirements: ReleaseRequirements) -> list[str]:
+    return sorted(f"{want} ({want.source})" for want in requirements.requirements)
 
 
 def checkout(folder: Path, **files: str) -> Tree:
@@ -44,16 +44,16 @@ def test_extra_that_installs_vllm_is_read_with_nested_extras() -> None:
         ),
         ">=3.10",
     )
-    wants = requirements_of(metadata, MARKERS, ["vllm"])
-    assert said(wants) == ["numpy>=2 (METADATA)", "ray>=2.41 (METADATA)", "vllm==0.24.0 (METADATA)"]
-    assert wants.python == ">=3.10"
+    requirements = requirements_of(metadata, MARKERS, ["vllm"])
+    assert listed(requirements) == ["numpy>=2 (METADATA)", "ray>=2.41 (METADATA)", "vllm==0.24.0 (METADATA)"]
+    assert requirements.python == ">=3.10"
 
 
 def test_circular_extras_end() -> None:
     metadata = Distribution(
         "verl", "1", "/x", ('verl[b]; extra == "vllm"', 'verl[vllm]; extra == "b"', 'ray; extra == "b"')
     )
-    assert said(requirements_of(metadata, MARKERS, ["vllm"])) == ["ray (METADATA)"]
+    assert listed(requirements_of(metadata, MARKERS, ["vllm"])) == ["ray (METADATA)"]
 
 
 def test_setup_py_is_read_without_running_it(tmp_path: Path) -> None:
@@ -69,15 +69,15 @@ def test_setup_py_is_read_without_running_it(tmp_path: Path) -> None:
             raise SystemExit("never run")
         """,
     )
-    wants = requirements_of_tree(tree, MARKERS, None)
-    assert said(wants) == [
+    requirements = requirements_of_tree(tree, MARKERS, None)
+    assert listed(requirements) == [
         "numpy<2 (setup.py)",
         "pandas (setup.py)",
         "ray>=2.41 (setup.py)",
         "tensordict>=0.8 (setup.py)",
         "vllm<=0.11.0,>=0.8.5 (setup.py)",
     ]
-    assert wants.python == ">=3.10"
+    assert requirements.python == ">=3.10"
 
 
 def test_pyproject_and_requirement_files_are_read(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_pyproject_and_requirement_files_are_read(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text(
         "# vllm==0.8.4\nvllm>=0.10  # newer\n-r other.txt\n--no-deps\nray\n"
     )
-    assert said(requirements_of_tree(tree, MARKERS, None)) == [
+    assert listed(requirements_of_tree(tree, MARKERS, None)) == [
         "ray (requirements.txt)",
         "torch==2.8.0 (pyproject.toml)",
         "vllm==0.11.0 (pyproject.toml)",
@@ -114,7 +114,7 @@ def test_metadata_next_to_an_unpacked_wheel_is_read(tmp_path: Path) -> None:
     info.mkdir()
     (info / "METADATA").write_text('Name: verl\nVersion: 0.6.1\nRequires-Dist: vllm<1; extra == "vllm"\n')
     tree = Tree(str(tmp_path / "verl"), "verl", "0.6.1", "site-packages")
-    assert said(requirements_of_tree(tree, MARKERS, None)) == ["vllm<1 (METADATA)"]
+    assert listed(requirements_of_tree(tree, MARKERS, None)) == ["vllm<1 (METADATA)"]
 
 
 def test_vendored_copy_does_not_use_metadata_of_the_installed_package(tmp_path: Path) -> None:

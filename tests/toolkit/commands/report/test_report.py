@@ -231,7 +231,7 @@ def test_other_files_are_not_overwritten(here: Doctor, tmp_path: Path, laptop: P
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--facts", "nowhere.json"), "cannot be read"),
         (("--from", "nowhere.json"), "cannot be read"),
@@ -244,11 +244,11 @@ def test_other_files_are_not_overwritten(here: Doctor, tmp_path: Path, laptop: P
     ],
 )
 def test_invalid_input_is_reported_in_one_sentence(
-    here: Doctor, tmp_path: Path, words: tuple[str, ...], said: str
+    here: Doctor, tmp_path: Path, words: tuple[str, ...], message: str
 ) -> None:
     done = here("report", "--select", "PY", *words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
     assert re.fullmatch(r"verl-doctor: [^\n]+\n", done.stderr)
 
 
@@ -256,12 +256,12 @@ def test_logs_and_comparison_are_included(here: Doctor, tmp_path: Path, laptop: 
     log = tmp_path / "train.log"
     log.write_text("Traceback (most recent call last):\nModuleNotFoundError: No module named 'flash_attn'\n")
     done = here("report", "--facts", laptop, "--log", log, "--from", laptop, "--format", "json", cwd=tmp_path)
-    told = json.loads(done.stdout)
-    validate(told, schema_text("page"))
-    assert told["log"]["target"]["lines"] == 2
-    assert told["compared"]["verdict"] == "equal"
+    parsed = json.loads(done.stdout)
+    validate(parsed, schema_text("page"))
+    assert parsed["log"]["target"]["lines"] == 2
+    assert parsed["compared"]["verdict"] == "equal"
     assert {"What the logs show", "What differs from where it worked"} <= {
-        one["title"] for one in told["page"]
+        one["title"] for one in parsed["page"]
     }
 
 

@@ -96,7 +96,7 @@ def test_arguments_passed_to_the_script_are_overridden(here: Doctor, verl: Path,
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (f'A="{CALL} {MICRO}"\neval "$A; echo done"\n', "write the command in the script"),
         ("bash other.sh\n", "other.sh"),
@@ -107,13 +107,13 @@ def test_arguments_passed_to_the_script_are_overridden(here: Doctor, verl: Path,
     ],
 )
 def test_impossible_request_prints_one_sentence(
-    here: Doctor, verl: Path, job: Path, text: str, said: str
+    here: Doctor, verl: Path, job: Path, text: str, message: str
 ) -> None:
     (job / "other.sh").write_text(f"{CALL} {MICRO}\n")
     (job / "run.sh").write_bytes(text.encode())
     done = here("script", "run.sh", "--debug", "--verl", verl, cwd=job)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1), done
-    assert said in done.stderr
+    assert message in done.stderr
     assert not (job / "run_debug.sh").exists()
 
 

@@ -33,7 +33,7 @@ DEMANDS = Demands(
 )
 
 
-def wished(*words: str, **options: Any) -> dict[str, Any]:
+def changed(*words: str, **options: Any) -> dict[str, Any]:
     return {change.key: change.value for change in debug(composed(*words), **options).changes}
 
 
@@ -43,7 +43,7 @@ def with_recipe(words: tuple[str, ...], recipe: Recipe) -> Configuration:
 
 
 def test_batch_size_divides_among_eight_gpus() -> None:
-    found = wished(
+    found = changed(
         f"{ROLLOUT}.n=5",
         f"{ACTOR}.ppo_micro_batch_size_per_gpu=40",
         f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu=16",
@@ -80,7 +80,7 @@ def test_batch_size_divides_among_eight_gpus() -> None:
     ],
 )
 def test_reduced_values(words: list[str], key: str, value: object) -> None:
-    found = wished(*words)
+    found = changed(*words)
     assert (key in found, found.get(key)) == (True, value)
 
 
@@ -106,7 +106,7 @@ def test_reduced_values(words: list[str], key: str, value: object) -> None:
     ],
 )
 def test_unchanged_values(words: list[str], key: str) -> None:
-    assert key not in wished(*words)
+    assert key not in changed(*words)
 
 
 def test_undetermined_sizes_are_mentioned() -> None:
@@ -115,7 +115,7 @@ def test_undetermined_sizes_are_mentioned() -> None:
 
 
 def test_tiny_data_have_two_rows() -> None:
-    found = wished(f"{ROLLOUT}.n=8", "data.max_prompt_length=10240", tiny=Path("/tiny"))
+    found = changed(f"{ROLLOUT}.n=8", "data.max_prompt_length=10240", tiny=Path("/tiny"))
     assert found["data.train_files"] == "/tiny/train.parquet"
     assert found["data.max_prompt_length"] == 512
     assert (found["data.train_batch_size"], found[f"{ROLLOUT}.n"]) == (2, 4)
@@ -125,24 +125,24 @@ def test_tiny_data_have_two_rows() -> None:
     ("longest", "length"), [(100, 512), (512, 512), (700, 768), (9000, 9088), (11000, None)]
 )
 def test_prompts_stay_long_enough_for_the_data(longest: int, length: int | None) -> None:
-    assert wished("data.max_prompt_length=10240", prompt=longest).get("data.max_prompt_length") == length
+    assert changed("data.max_prompt_length=10240", prompt=longest).get("data.max_prompt_length") == length
 
 
 def test_undetermined_values_are_named_with_their_remedy() -> None:
     nodes = debug(composed("trainer.nnodes=${oc.env:N}", "trainer.n_gpus_per_node=8"))
-    (said,) = (sentence for sentence in nodes.kept if "batch sizes" in sentence)
-    assert "trainer.nnodes is not known" in said
-    assert "--one-node" in said
-    assert "data.train_batch_size" in wished("trainer.n_gpus_per_node=${oc.env:N}", gpus=8)
+    (sentence_found,) = (sentence for sentence in nodes.kept if "batch sizes" in sentence)
+    assert "trainer.nnodes is not known" in sentence_found
+    assert "--one-node" in sentence_found
+    assert "data.train_batch_size" in changed("trainer.n_gpus_per_node=${oc.env:N}", gpus=8)
 
 
 def test_one_node_is_assumed_on_request() -> None:
-    found = wished("trainer.nnodes=${oc.env:N}", "trainer.n_gpus_per_node=8", one_node=True)
+    found = changed("trainer.nnodes=${oc.env:N}", "trainer.n_gpus_per_node=8", one_node=True)
     assert (found["trainer.nnodes"], found["data.train_batch_size"]) == (1, 8)
 
 
 def test_one_node() -> None:
-    found = wished("trainer.nnodes=4", one_node=True)
+    found = changed("trainer.nnodes=4", one_node=True)
     assert (found["trainer.nnodes"], found["data.train_batch_size"]) == (1, 8)
 
 

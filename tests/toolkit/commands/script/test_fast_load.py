@@ -21,17 +21,17 @@ LOADING = VllmLoading("0.14.0", ("auto", "dummy", "safetensors"), ("eager", "laz
 LORA = (f"{MODEL}.lora_rank=32", f"{FORMAT}=safetensors")
 
 
-def wished(*words: str, around: Surroundings | None = None) -> dict[str, Any]:
+def changed(*words: str, around: Surroundings | None = None) -> dict[str, Any]:
     return {change.key: change.value for change in fast_load(composed(*words), around).changes}
 
 
-def said(*words: str, around: Surroundings | None = None) -> str:
+def kept(*words: str, around: Surroundings | None = None) -> str:
     return " ".join(fast_load(composed(*words), around).kept)
 
 
 def test_graph_capture_is_disabled() -> None:
-    assert wished() == {f"{ROLLOUT}.enforce_eager": True}
-    assert wished(f"{ROLLOUT}.enforce_eager=True") == {}
+    assert changed() == {f"{ROLLOUT}.enforce_eager": True}
+    assert changed(f"{ROLLOUT}.enforce_eager=True") == {}
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_graph_capture_is_disabled() -> None:
 def test_rollout_uses_dummy_weights_if_the_trainer_sends_them(
     words: tuple[str, ...], value: str | None
 ) -> None:
-    assert wished(*words).get(FORMAT) == value
+    assert changed(*words).get(FORMAT) == value
 
 
 def test_rollout_with_separate_gpus_reads_the_weights() -> None:
@@ -91,21 +91,21 @@ def test_prefetch_is_enabled_only_where_it_helps(
 def test_cold_weights_on_a_network_mount_are_copied_if_they_fit(
     storage: ModelStorage, room: float, copies: bool
 ) -> None:
-    assert wished(around=Surroundings(storage, LOADING, room)).get(f"{MODEL}.use_shm", False) is copies
+    assert changed(around=Surroundings(storage, LOADING, room)).get(f"{MODEL}.use_shm", False) is copies
 
 
 def test_simultaneous_copies_by_several_processes_are_avoided() -> None:
     around = Surroundings(NFS, LOADING, 32 * GIB)
     four = "trainer.nnodes=4"
-    assert f"{MODEL}.use_shm" not in wished(four, around=around)
-    assert "verl-doctor warmup" in said(four, around=around)
-    assert wished(four, around=replace(around, waits=True))[f"{MODEL}.use_shm"] is True
+    assert f"{MODEL}.use_shm" not in changed(four, around=around)
+    assert "verl-doctor warmup" in kept(four, around=around)
+    assert changed(four, around=replace(around, waits=True))[f"{MODEL}.use_shm"] is True
 
 
 def test_warmup_is_suggested_for_cold_weights() -> None:
-    assert "verl-doctor warmup" in said(around=Surroundings(DISK, LOADING))
-    assert "verl-doctor warmup" not in said(around=Surroundings(replace(DISK, cached=DISK.bytes), LOADING))
+    assert "verl-doctor warmup" in kept(around=Surroundings(DISK, LOADING))
+    assert "verl-doctor warmup" not in kept(around=Surroundings(replace(DISK, cached=DISK.bytes), LOADING))
 
 
 def test_useless_remedies_are_named() -> None:
-    assert "TOKENIZERS_PARALLELISM" in said()
+    assert "TOKENIZERS_PARALLELISM" in kept()

@@ -164,8 +164,8 @@ def test_called_script_receives_the_values_as_arguments(tmp_path: Path) -> None:
     command = read(path, text).command
     assert command
     found = drafts(text, str(path), [Order(command, CHANGES[:1])], COMMENT, HEAD, last=False)
-    told = [values(read(path, draft.text)) for draft in islice(found, 2)]
-    assert ["data.train_batch_size=8", "trainer.nnodes=2", "data.train_batch_size=4"] in told
+    variants = [values(read(path, draft.text)) for draft in islice(found, 2)]
+    assert ["data.train_batch_size=8", "trainer.nnodes=2", "data.train_batch_size=4"] in variants
 
 
 @pytest.mark.parametrize(
@@ -308,6 +308,6 @@ def test_bash_passes_the_intended_words(tmp_path: Path) -> None:
         check=False,
         timeout=120,
     )
-    said = [line for line in done.stdout.splitlines() if line.startswith("<-m>")]
-    assert len(said) >= len(names) - 2, done.stderr
-    assert all('<data.train_batch_size=4><trainer.logger=["console"]>' in line for line in said)
+    passed = [line for line in done.stdout.splitlines() if line.startswith("<-m>")]
+    assert len(passed) >= len(names) - 2, done.stderr
+    assert all('<data.train_batch_size=4><trainer.logger=["console"]>' in line for line in passed)

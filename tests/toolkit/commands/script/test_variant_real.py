@@ -113,11 +113,11 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def handed_over(script: Path) -> list[str]:
     """The overrides that bash hands to the one command of verl."""
-    said = script.with_name("said")
-    said.unlink(missing_ok=True)
-    environ = {**os.environ, "PATH": f"{script.parent}/bin:{os.environ['PATH']}", "SAID": str(said)}
+    output = script.with_name("said")
+    output.unlink(missing_ok=True)
+    environ = {**os.environ, "PATH": f"{script.parent}/bin:{os.environ['PATH']}", "SAID": str(output)}
     subprocess.run(["bash", str(script)], env=environ, check=True, capture_output=True, timeout=120)
-    words = said.read_text().split("\0")[:-1]
+    words = output.read_text().split("\0")[:-1]
     return [
         word for word in words[words.index("verl.trainer.main_ppo") + 1 :] if not word.startswith("--config")
     ]

@@ -81,12 +81,12 @@ def test_linked_configuration_is_written_at_its_target(here: Doctor, job: Path) 
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [("A = = 1\n", "not valid Python"), ("A = 3\n", "contains no paths"), (None, "cannot be read")],
 )
-def test_unusable_input_is_refused(here: Doctor, tmp_path: Path, text: str | None, said: str) -> None:
+def test_unusable_input_is_refused(here: Doctor, tmp_path: Path, text: str | None, message: str) -> None:
     if text is not None:
         (tmp_path / "p.py").write_text(text)
     done = here("sites", "import", "p.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr

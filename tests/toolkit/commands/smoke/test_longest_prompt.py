@@ -38,12 +38,12 @@ def test_prompt_size_in_bytes(prompt: Any, size: int | None) -> None:
 
 def most(
     monkeypatch: pytest.MonkeyPatch,
-    told: Any,
+    described: Any,
     *words: str,
     file: DataFile = TRAIN,
     columns: tuple[str, ...] = ("prompt",),
 ) -> int | None:
-    monkeypatch.setattr(longest_prompt, "run_probe", lambda *_, **__: (SimpleNamespace(code=0), told))
+    monkeypatch.setattr(longest_prompt, "run_probe", lambda *_, **__: (SimpleNamespace(code=0), described))
     table = Table(file, 2, tuple(Column(name, "string") for name in columns))
     known: dict[type, Any] = {
         DataFiles: DataFiles((file,)),
@@ -55,19 +55,23 @@ def most(
 
 
 def test_longest_prompt_of_all_files_plus_template_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = [{"bytes": 700, "messages": 1}, {"bytes": 650, "messages": 10}]
-    assert most(monkeypatch, told) == 650 + 160 + 512
+    described = [{"bytes": 700, "messages": 1}, {"bytes": 650, "messages": 10}]
+    assert most(monkeypatch, described) == 650 + 160 + 512
 
 
-@pytest.mark.parametrize("told", [None, "nonsense", [None], [{"bytes": 1, "messages": 1}, None]])
-def test_incomplete_file_description_gives_no_length(monkeypatch: pytest.MonkeyPatch, told: Any) -> None:
-    assert most(monkeypatch, told) is None
+@pytest.mark.parametrize("described", [None, "nonsense", [None], [{"bytes": 1, "messages": 1}, None]])
+def test_incomplete_file_description_gives_no_length(monkeypatch: pytest.MonkeyPatch, described: Any) -> None:
+    assert most(monkeypatch, described) is None
 
 
 def test_prompts_with_other_content_give_no_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = [{"bytes": 1, "messages": 1}]
-    assert most(monkeypatch, told) is not None
-    assert most(monkeypatch, told, columns=("prompt", "images")) is None
-    assert most(monkeypatch, told, "+data.custom_cls.path=mine.py") is None
-    assert most(monkeypatch, told, file=DataFile("/d/a.json", "train", "data.train_files", "json")) is None
-    assert most(monkeypatch, told, file=DataFile("/d/a.parquet", "train", "", "parquet", "missing")) is None
+    described = [{"bytes": 1, "messages": 1}]
+    assert most(monkeypatch, described) is not None
+    assert most(monkeypatch, described, columns=("prompt", "images")) is None
+    assert most(monkeypatch, described, "+data.custom_cls.path=mine.py") is None
+    assert (
+        most(monkeypatch, described, file=DataFile("/d/a.json", "train", "data.train_files", "json")) is None
+    )
+    assert (
+        most(monkeypatch, described, file=DataFile("/d/a.parquet", "train", "", "parquet", "missing")) is None
+    )

@@ -139,8 +139,8 @@ def test_hanging_import_is_ended_and_the_others_are_reported(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_ray_waiting_for_missing_resources_is_ended_at_once(tmp_path: Path) -> None:
-    says = 'print("Error: No available node types can fulfill resource request {GPU: 8}.")'
-    one = stage(tmp_path, packages(tmp_path / "site", ray=f"{says}\n{HANGS}"))
+    error_line = 'print("Error: No available node types can fulfill resource request {GPU: 8}.")'
+    one = stage(tmp_path, packages(tmp_path / "site", ray=f"{error_line}\n{HANGS}"))
     outcome = ray.climb(one)
     assert "Ray waits for what it does not have: No available node types" in outcome.cause
 
@@ -185,10 +185,10 @@ nvmlDeviceGetHandleByIndex = lambda index: index
 def test_memory_kept_by_a_sleeping_engine_is_a_fault(back: int, status: str, tmp_path: Path) -> None:
     site = packages(tmp_path / "site", vllm=SLEEPS.format(back=back), pynvml=NVML)
     outcome = vllm.climb(stage(tmp_path, site, device="cuda"))
-    said = outcome.cause or outcome.notes[-1]
+    message = outcome.cause or outcome.notes[-1]
     assert outcome.status == status
     assert outcome.code == ("" if back else "SMOKE110")
-    assert said.startswith("the engine took 1.0 GiB of the GPUs' memory and gave back")
+    assert message.startswith("the engine took 1.0 GiB of the GPUs' memory and gave back")
 
 
 def test_processes_share_few_cores(tmp_path: Path) -> None:
@@ -202,13 +202,13 @@ def test_processes_share_few_cores(tmp_path: Path) -> None:
 def test_overlong_path_is_shown_as_the_job_has_it(tmp_path: Path) -> None:
     one = stage(tmp_path, packages(tmp_path / "site"), environ={"RAY_TMPDIR": "/" + "y" * 180 + "/"})
     private = long_as(one.folder, one.environ, "RAY_TMPDIR")
-    said = f"OSError: AF_UNIX path length cannot exceed 107 bytes: {private}/ray/sockets"
-    outcome = with_the_jobs_path(one, Outcome("failed", said, lines=("  raise", said)))
-    wanted = said.replace(str(private), "/" + "y" * 180)
+    message = f"OSError: AF_UNIX path length cannot exceed 107 bytes: {private}/ray/sockets"
+    outcome = with_the_jobs_path(one, Outcome("failed", message, lines=("  raise", message)))
+    wanted = message.replace(str(private), "/" + "y" * 180)
     assert (outcome.cause, outcome.lines) == (wanted, ("  raise", wanted))
     assert outcome.notes[0].endswith("RAY_TMPDIR=/" + "y" * 180 + "/ (182 characters)")
     short = stage(tmp_path, one.folder, environ={"RAY_TMPDIR": "/tmp"})
-    assert with_the_jobs_path(short, Outcome("failed", said)) == Outcome("failed", said)
+    assert with_the_jobs_path(short, Outcome("failed", message)) == Outcome("failed", message)
 
 
 def test_vllm_gets_a_small_share_of_a_large_gpu_and_no_graphs(tmp_path: Path) -> None:
@@ -258,12 +258,12 @@ def test_model_rungs_are_skipped_without_a_model(
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("message", "expected"),
     [('verl-doctor kernel {"right": true}\n', {"right": True}), ('verl-doctor kernel {"rig', {}), ("{}", {})],
 )
 def test_partial_output_of_a_stopped_kernel_is_ignored(
-    said: str, told: dict[str, object], tmp_path: Path
+    message: str, expected: dict[str, object], tmp_path: Path
 ) -> None:
     log = tmp_path / "kernel.log"
-    log.write_text(said)
-    assert devices._answer(Ran(None, log, 1.0, "it did not finish within 1 s")) == told
+    log.write_text(message)
+    assert devices._answer(Ran(None, log, 1.0, "it did not finish within 1 s")) == expected

@@ -103,11 +103,11 @@ def test_hosts_with_a_shared_file_system_take_turns(ssh: Path) -> None:
     hosts = [f"n{number}" for number in range(4)]
     nothing = Parcel(packed([]), {"modules": [], "facts": [], "given": {}})
     sharing = Sharing(dict.fromkeys(hosts[:3], (NFS,)), most=1)
-    heard = {
+    visited = {
         one.node
         for one in host_responses(Machine(), hosts, "ssh", "/bin/true", nothing, 120, sharing=sharing)
     }
-    assert heard == set(hosts)
+    assert visited == set(hosts)
     of_sharers = [line for line in ssh.read_text().splitlines() if not line.endswith("n3")]
     assert [line[0] for line in of_sharers] == ["+", "-"] * 3
 
@@ -152,8 +152,8 @@ def test_short_budget_leaves_time_for_reading(
 @unless_disturbed
 def test_node_without_missing_data_reports_no_timeout(disk: Path) -> None:
     shard = written(disk / "model.safetensors", 1 << 20)
-    asked = asdict(WarmRequest(paths=(str(shard),)))
-    assert node_warm.warmed(Machine(), asked, -1.0)["ended"] == "the time limit was reached"
+    request = asdict(WarmRequest(paths=(str(shard),)))
+    assert node_warm.warmed(Machine(), request, -1.0)["ended"] == "the time limit was reached"
     shard.read_bytes()
-    found = node_warm.warmed(Machine(), asked, -1.0)
+    found = node_warm.warmed(Machine(), request, -1.0)
     assert (found["ended"], found["resident"]) == ("", 1 << 20)

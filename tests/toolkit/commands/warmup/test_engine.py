@@ -98,7 +98,7 @@ def test_compilation_needs_a_gpu_and_a_model(machine: Machine, tmp_path: Path) -
 
 def test_engine_receives_the_arguments_that_verl_passes() -> None:
     rollout = "actor_rollout_ref.rollout"
-    said = {
+    settings = {
         f"{rollout}.tensor_model_parallel_size": 2,
         f"{rollout}.gpu_memory_utilization": 0.6,
         f"{rollout}.enforce_eager": False,
@@ -106,7 +106,7 @@ def test_engine_receives_the_arguments_that_verl_passes() -> None:
         "data.max_prompt_length": 1024,
         "data.max_response_length": 512,
     }
-    values = LaunchValues({key: Given(key, value) for key, value in said.items()})
+    values = LaunchValues({key: Given(key, value) for key, value in settings.items()})
     assert engine_arguments("/m", values) == {
         "model": "/m",
         "tensor_parallel_size": 2,

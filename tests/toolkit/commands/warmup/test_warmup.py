@@ -46,10 +46,10 @@ def test_model_is_warmed_and_the_result_reported(here: Doctor, model: Path) -> N
     assert cold.stdout.startswith("COLD  ")
     assert [cached_share(shard) for shard in shards] == [0, 0]
     done = here("warmup", "--model", model, "--format", "json", cwd=model)
-    said = json.loads(done.stdout)
-    validate(said, schema_text("warmup"))
-    assert (done.returncode, said["verdict"]) == (0, "ok")
-    (node,) = said["nodes"]
+    report = json.loads(done.stdout)
+    validate(report, schema_text("warmup"))
+    assert (done.returncode, report["verdict"]) == (0, "ok")
+    (node,) = report["nodes"]
     assert (node["pages"]["files"], node["pages"]["resident"]) == (3, 2 * MIB + 2)
     assert [cached_share(shard) for shard in shards] == [1, 1]
     assert here("warmup", "--path", model, "--dry-run", cwd=model).returncode == 0
@@ -140,8 +140,8 @@ def test_signal_stops_the_warmup_with_a_summary(disk: Path, number: int) -> None
         assert running.stderr is not None
         assert "reads 256 MiB" in running.stderr.readline()
         running.send_signal(number)
-        said = json.loads(running.communicate(timeout=300)[0])
-    (node,) = said["nodes"]
+        report = json.loads(running.communicate(timeout=300)[0])
+    (node,) = report["nodes"]
     if node["pages"]["ended"]:  # else it was faster than the signal
         assert (running.returncode, node["verdict"]) == (1, "failures")
         assert node["pages"]["ended"] == f"{signal.Signals(number).name} ended it"
@@ -181,12 +181,12 @@ def test_nodes_with_the_same_result_share_a_line() -> None:
             ),
         )
     )
-    said = "\n".join(map(str, text_lines(done, 80)))
-    assert "WARM  node[1-8]: 9.0 GiB in 9 files are resident" in said
-    assert "NO ANSWER  node9: Ray declared it dead" in said
-    assert "/m/a: Input/output error" in said
-    assert "\x1b" not in said + "\n".join(markdown_lines(done))
-    assert max(map(len, said.splitlines())) <= 80
+    report = "\n".join(map(str, text_lines(done, 80)))
+    assert "WARM  node[1-8]: 9.0 GiB in 9 files are resident" in report
+    assert "NO ANSWER  node9: Ray declared it dead" in report
+    assert "/m/a: Input/output error" in report
+    assert "\x1b" not in report + "\n".join(markdown_lines(done))
+    assert max(map(len, report.splitlines())) <= 80
     assert (done.verdict, done.exit_code()) == ("failures", 1)
     assert Warmup((Node("a", pages()), Node("b", missing="it hangs"))).exit_code() == 3
     assert Warmup((Node(HERE, pages(resident=None)),)).exit_code() == 3

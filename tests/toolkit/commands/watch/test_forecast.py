@@ -73,10 +73,15 @@ def test_exhausted_gauge_has_no_time_left() -> None:
 
 
 def test_gauges_are_sorted_by_urgency() -> None:
-    def one(name: str, used: float, left: float | None) -> Forecast:
+    def forecast_of(name: str, used: float, left: float | None) -> Forecast:
         return Forecast(Gauge(name, used, 100, "number", ""), None, left)
 
     order = by_urgency(
-        [one("full", 90, None), one("late", 10, 500.0), one("soon", 20, 30.0), one("empty", 1, None)]
+        [
+            forecast_of("full", 90, None),
+            forecast_of("late", 10, 500.0),
+            forecast_of("soon", 20, 30.0),
+            forecast_of("empty", 1, None),
+        ]
     )
     assert [found.gauge.name for found in order] == ["soon", "late", "full", "empty"]

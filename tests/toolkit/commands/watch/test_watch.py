@@ -130,29 +130,29 @@ ENDING = [
 
 @pytest.mark.parametrize("width", [40, 80])
 def test_summary_names_the_first_gauge_to_run_out(width: int) -> None:
-    said = [str(one) for one in text_lines(ENDING, 86_400, width)]
-    assert said[0].startswith("FAIL  /tmp/\\x1b[31mray: Ray stops")
-    assert "in about 3 minutes" in " ".join(one.strip() for one in said)
-    assert all(len(one) <= width for one in said if "verl-doctor clean" not in one)
-    assert "\x1b" not in "".join([*said, *markdown_lines(ENDING, 86_400), line("12:00:00", ENDING)])
+    shown = [str(one) for one in text_lines(ENDING, 86_400, width)]
+    assert shown[0].startswith("FAIL  /tmp/\\x1b[31mray: Ray stops")
+    assert "in about 3 minutes" in " ".join(one.strip() for one in shown)
+    assert all(len(one) <= width for one in shown if "verl-doctor clean" not in one)
+    assert "\x1b" not in "".join([*shown, *markdown_lines(ENDING, 86_400), line("12:00:00", ENDING)])
     assert len(line("12:00:00", ENDING * 9)) < 80
 
 
 def test_gauge_that_runs_out_later_is_not_a_failure() -> None:
     assert headline(ENDING, 60) == ("OK", "nothing runs out within 60 seconds at the present rate")
     assert document(ENDING, looks=9, seconds=40, within=60)["verdict"] == "ok"
-    said = document(ENDING, looks=9, seconds=40, within=300)
-    assert said["verdict"] == "failures"
-    validate(said, schema_text("watch"))
+    shown = document(ENDING, looks=9, seconds=40, within=300)
+    assert shown["verdict"] == "failures"
+    validate(shown, schema_text("watch"))
 
 
 def test_command_reports_this_machine(here: Doctor, tmp_path: Path) -> None:
     (tmp_path / "saved").mkdir()
     done = here("watch", "--for", "0s", "--format", "json", "--path", "saved", cwd=tmp_path)
-    said = json.loads(done.stdout)
-    validate(said, schema_text("watch"))
-    assert {"memory", "threads", str(tmp_path / "saved")} <= {gauge["name"] for gauge in said["gauges"]}
-    assert said["looks"] == len(done.stderr.splitlines()) == 1
+    shown = json.loads(done.stdout)
+    validate(shown, schema_text("watch"))
+    assert {"memory", "threads", str(tmp_path / "saved")} <= {gauge["name"] for gauge in shown["gauges"]}
+    assert shown["looks"] == len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
@@ -165,9 +165,9 @@ def test_signal_stops_the_watch_with_a_summary(tmp_path: Path, number: int) -> N
         assert running.stdout is not None
         running.stderr.readline()
         running.send_signal(number)
-        said = running.stdout.read()
-        assert running.wait(300) == (1 if said.startswith("FAIL") else 3)
-    assert said.startswith(("TOO SHORT", "FAIL"))
+        shown = running.stdout.read()
+        assert running.wait(300) == (1 if shown.startswith("FAIL") else 3)
+    assert shown.startswith(("TOO SHORT", "FAIL"))
 
 
 @pytest.mark.parametrize(

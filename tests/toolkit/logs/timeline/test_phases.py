@@ -37,9 +37,9 @@ TEXTS = [
 
 @pytest.mark.parametrize(("kind", "phase", "text"), TEXTS)
 def test_each_phase_message_is_recognised(kind: str, phase: str, text: str) -> None:
-    said = f"INFO {text.replace('*', 'some words').replace('{s}', '12.5')} 100% [00:12<00:00"
-    assert (phase, kind) in {(one.phase, one.kind) for one in phase_reports(said)}
-    assert phase_report_offsets(f"before\n{said}\nafter".encode()) == {len("before\n")}
+    logged = f"INFO {text.replace('*', 'some words').replace('{s}', '12.5')} 100% [00:12<00:00"
+    assert (phase, kind) in {(one.phase, one.kind) for one in phase_reports(logged)}
+    assert phase_report_offsets(f"before\n{logged}\nafter".encode()) == {len("before\n")}
 
 
 def test_phases_are_consistent() -> None:
@@ -58,8 +58,8 @@ def test_advised_codes_and_options_exist(here: Doctor, tmp_path: Path) -> None:
     assert [one for one in named if not any(code.startswith(one) for code in codes)] == []
     for command in ("warmup", "check"):
         options = here(command, "--help", cwd=tmp_path).stdout
-        said = re.findall(rf"\b{command} ((?:--?[\w-]+ ?[A-Z]*\d*,? ?)+)", advice)
-        assert {option for words in said for option in re.findall(r"--[a-z]+", words)} <= set(
+        logged = re.findall(rf"\b{command} ((?:--?[\w-]+ ?[A-Z]*\d*,? ?)+)", advice)
+        assert {option for words in logged for option in re.findall(r"--[a-z]+", words)} <= set(
             re.findall(r"--[a-z]+", options)
         )
 

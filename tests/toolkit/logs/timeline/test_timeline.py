@@ -42,7 +42,7 @@ GRPO = """\
 """
 
 
-def told(*logs: str, sources: tuple[str, ...] = ()) -> Timeline:
+def timeline_of(*logs: str, sources: tuple[str, ...] = ()) -> Timeline:
     """The time line of these logs, read in blocks of a few lines."""
     readers = []
     for at, log in enumerate(logs):
@@ -65,7 +65,7 @@ def phases(line: Timeline, kind: str) -> list[tuple[str, float | None, float | N
 
 
 def test_engine_phases_are_read() -> None:
-    line = told(ENGINE)
+    line = timeline_of(ENGINE)
     found = {phase: (seconds, start) for phase, seconds, start in phases(line, "EngineCore")}
     assert found["start"] == (25.0, 0.0)
     assert found["model"] == (12.2, 27.8)
@@ -78,13 +78,13 @@ def test_engine_phases_are_read() -> None:
 
 
 def test_nested_phases_are_not_counted_twice() -> None:
-    engine = next(one for one in told(ENGINE).workers if one.kind == "EngineCore")
+    engine = next(one for one in timeline_of(ENGINE).workers if one.kind == "EngineCore")
     assert [one.phase for one in engine.outer] == ["start", "model", "engine"]
     assert engine.seconds == pytest.approx(25 + 12.200673 + 23.39)
 
 
 def test_each_phase_has_its_lines_as_proof() -> None:
-    line = told(ENGINE)
+    line = timeline_of(ENGINE)
     engine = next(one for one in line.workers if one.kind == "EngineCore")
     model = next(one for one in engine.spans if one.phase == "model")
     assert [(one.source, one.number) for one in model.proof] == [("0.log", 7)]
@@ -93,7 +93,7 @@ def test_each_phase_has_its_lines_as_proof() -> None:
 
 
 def test_job_from_ray_to_its_first_step() -> None:
-    line = told(GRPO)
+    line = timeline_of(GRPO)
     assert phases(line, "driver") == [("ray", 4.5, 0.0)]
     assert phases(line, "TaskRunner") == [("start", 15.5, 4.5), ("step", 70.25, None)]
     assert sorted(phases(line, "WorkerDict")) == [("start", 15.0, 20.0), ("start", 20.0, 20.0)]
@@ -130,14 +130,14 @@ def stamped(second: float, words: str, who: str = "") -> str:
     ],
 )  # fmt: skip
 def test_single_informative_line_suffices(line: str, phase: str, seconds: float) -> None:
-    assert [(one.phase, one.seconds, one.is_open) for one in told(line).workers[0].spans] == [
+    assert [(one.phase, one.seconds, one.is_open) for one in timeline_of(line).workers[0].spans] == [
         (phase, seconds, False)
     ]
 
 
 def test_sglang_without_logged_seconds() -> None:
     log = "[2026-11-21 10:00:00 TP0] Load weight begin. avail mem=9 GB\n[2026-11-21 10:00:07 TP0] Load weight end. type=Q\n"
-    assert phases(told(log), "TP0") == [("model", 7, 0)]
+    assert phases(timeline_of(log), "TP0") == [("model", 7, 0)]
 
 
 def test_unfinished_load_took_at_least_the_observed_time() -> None:
@@ -146,7 +146,7 @@ def test_unfinished_load_took_at_least_the_observed_time() -> None:
     log += stamped(
         900, "No available shared memory broadcast block found in 60 seconds.", "(EngineCore pid=4) "
     )
-    spans = {one.phase: one for worker in told(log).workers for one in worker.spans}
+    spans = {one.phase: one for worker in timeline_of(log).workers for one in worker.spans}
     assert (spans["model"].seconds, spans["model"].is_open) == (900, True)
     assert (spans["shards"].seconds, spans["shards"].is_open) == (580, True)
 
@@ -154,32 +154,33 @@ def test_unfinished_load_took_at_least_the_observed_time() -> None:
 def test_unfinished_first_step_is_reported() -> None:
     log = "2026-11-21 10:00:00,000\tINFO x.py:1 -- a\nTraining Progress:   0%|   | 0/9 [00:00<?, ?it/s]\n"
     log += "2026-11-21 10:10:00,000\tINFO x.py:1 -- b\n"
-    (step,) = [one for worker in told(log).workers for one in worker.spans if one.phase == "step"]
+    (step,) = [one for worker in timeline_of(log).workers for one in worker.spans if one.phase == "step"]
     assert (step.seconds, step.is_open) == (None, True)  # the line with which it began has no time
 
 
 def test_lines_without_times_give_no_duration() -> None:
     log = GRPO.replace("INFO:2026-11-21 ", "INFO:").replace("2026-11-21 ", "")
     log = "\n".join(line for line in log.split("\n") if "INFO" not in line)
-    line = told(log)
+    line = timeline_of(log)
     assert (line.seconds, line.has_step) == (None, True)
     assert [one.phase for worker in line.workers for one in worker.spans] == ["step"]
 
 
 def test_simultaneous_starts_without_times_share_an_unknown_duration() -> None:
     log = stamped(0, "a") + "(TaskRunner pid=2) begins\n(WorkerDict pid=3) begins\n" + stamped(60, "b")
-    line = told(log)
+    line = timeline_of(log)
     assert phases(line, "TaskRunner") == phases(line, "WorkerDict") == [("start", None, None)]
-    said = " ".join(render.below(line))
+    notes = " ".join(render.below(line))
     assert (
-        "unknown duration: process starts, imports (TaskRunner), process starts, imports (WorkerDict)" in said
+        "unknown duration: process starts, imports (TaskRunner), process starts, imports (WorkerDict)"
+        in notes
     )
 
 
 def test_elapsed_seconds_at_the_start_of_lines_are_read() -> None:
     log = "   0.0 + python3 -m verl.trainer.main_ppo x=1\n  12.1 validated\n  12.2 ray init kwargs: {}\n"
     log += "  20.2 Started a local Ray instance.\n  42.2 (TaskRunner pid=5) begins\n"
-    line = told(log)
+    line = timeline_of(log)
     assert phases(line, "driver") == [("start", 12.1, 0), ("ray", 8, 12.2)]
     assert phases(line, "TaskRunner") == [("start", 22, 20.2)]
 
@@ -191,7 +192,7 @@ def test_renamed_and_nested_processes_are_matched() -> None:
         + stamped(9, "c", "(Server pid=2) ")
     )
     log += stamped(30, "d", "(Server pid=2) (EngineCore_DP0 pid=3) ")
-    line = told(log)
+    line = timeline_of(log)
     assert phases(line, "Server") == [("start", 9, 0)]
     assert phases(line, "EngineCore") == [("start", 21, 9)]
 
@@ -200,7 +201,7 @@ def test_progress_bar_after_a_process_label_is_read() -> None:
     log = "(Worker_TP0 pid=5) \nLoading safetensors checkpoint shards:  50% Completed | 1/2 [00:07<00:07]\n"
     log += "(Worker_TP0 pid=5) \nLoading safetensors checkpoint shards: 100% Completed | 2/2 [00:15<00:00]\n(Worker_TP0 pid=5) \n"
     log += "Loading checkpoint shards: 100%|###| 2/2 [00:03<00:00]\nLoading checkpoint shards: 100%|###| 2/2 [00:02<00:00]\n"
-    line = told(log)
+    line = timeline_of(log)
     assert phases(line, "Worker") == [("shards", 15, None), ("shards", 3, None)]
     assert phases(line, "driver") == [("shards", 2, None)]
 
@@ -208,23 +209,23 @@ def test_progress_bar_after_a_process_label_is_read() -> None:
 def test_clock_and_name_added_by_a_log_collector_are_read() -> None:
     log = "2025-02-22 12:25:00 | my-job-0/pytorch | (LLMActor pid=6, ip=10.4.4.30)  Loading weights took 9.0 seconds [repeated 12x across cluster]\n"
     log += "2025-02-22 12:25:06 | my-job-0/pytorch | (LLMActor pid=6, ip=10.4.4.31)  Loading weights took 12.0 seconds\n"
-    assert phases(told(log), "LLMActor") == [("weights", 9, -9), ("weights", 12, -6)]
+    assert phases(timeline_of(log), "LLMActor") == [("weights", 9, -9), ("weights", 12, -6)]
     log = "11:31:42.990 (WorkerDict pid=1) [rank5]:[W319 11:31:42.912407157 socket.cpp:462] [c10d] x\n"
     log += "2025-07-02T14:33:26.757255906+08:00 (WorkerDict pid=1) INFO 07-02 06:33:26 [a.py:1] Loading weights took 2.0 seconds\n"
-    assert phases(told(log.split("\n", 1)[1]), "WorkerDict") == [("weights", 2, -2)]
+    assert phases(timeline_of(log.split("\n", 1)[1]), "WorkerDict") == [("weights", 2, -2)]
 
 
 def test_timeline_passes_new_year_and_midnight() -> None:
     log = "INFO 12-31 23:59:50 [a.py:1] a\n(EngineCore pid=3) INFO 01-01 00:00:20 [a.py:1] b\n"
-    assert phases(told(log), "EngineCore") == [("start", 30, 0)]
+    assert phases(timeline_of(log), "EngineCore") == [("start", 30, 0)]
     log = "[23:59:50] a\n[00:00:20] Load weight begin.\n[00:00:25] Load weight end.\n"
-    assert ("model", 5, 30) in phases(told(log), "driver")
+    assert ("model", 5, 30) in phases(timeline_of(log), "driver")
 
 
 def test_disagreeing_clocks_are_reported_and_not_subtracted() -> None:
     log = stamped(7200, "a", "(TaskRunner pid=1) ") + stamped(3600, "b", "(WorkerDict pid=2, ip=10.0.0.9) ")
     log += stamped(7300, "Loading weights took 5.0 seconds", "(TaskRunner pid=1) ")
-    line = told(log)
+    line = timeline_of(log)
     assert [one.phase for worker in line.workers for one in worker.spans] == ["weights"]
     assert "clocks" in line.notes[0]
 
@@ -232,7 +233,7 @@ def test_disagreeing_clocks_are_reported_and_not_subtracted() -> None:
 def test_last_of_several_starts_in_one_log_counts() -> None:
     once = "ray init kwargs: {}\n" + GRPO + "step:2 - timing_s/step:9.0\n" * 300
     again = once + once.replace("70.25", "30.5")
-    line = told(again)
+    line = timeline_of(again)
     steps = [one.seconds for worker in line.workers for one in worker.spans if one.phase == "step"]
     assert steps == [30.5]
     assert "2 starts" in line.notes[-1]
@@ -246,7 +247,7 @@ def test_ray_log_files_show_when_a_worker_was_created() -> None:
     )
     own = ":job_id:01000000\n:actor_name:WorkerDict\n" + stamped(36030, "Loading weights took 2.5 seconds")
     sources = ("s/python-core-worker-0a1b2c3d_40.log", "s/worker-0a1b2c3d4e-01000000-40.err", "s/raylet.out")
-    line = told(core, own, "[2026-11-21 09:00:00,000 I 1 1] (raylet) a.cc:1: x\n", sources=sources)
+    line = timeline_of(core, own, "[2026-11-21 09:00:00,000 I 1 1] (raylet) a.cc:1: x\n", sources=sources)
     assert phases(line, "WorkerDict") == [("start", 12.5, 0), ("weights", 2.5, 25.5)]
 
 
@@ -256,7 +257,7 @@ def test_many_ranks_share_one_row_of_the_slowest() -> None:
         log += stamped(
             20 + rank, f"Loading weights took {10 + rank}.0 seconds", f"(WorkerDict pid={100 + rank}) "
         )
-    rows = [row for row in render.text_lines(told(log), 80) if "WorkerDict x64" in row]
+    rows = [row for row in render.text_lines(timeline_of(log), 80) if "WorkerDict x64" in row]
     assert len(rows) == 1
     assert "m 73.0 s" in rows[0]
 
@@ -302,13 +303,13 @@ def test_picture_is_written_and_overwriting_reported(here: Doctor, tmp_path: Pat
 def test_nested_process_starts_after_the_last_line_of_its_parent() -> None:
     log = stamped(9, "a", "(Server pid=2) ") + stamped(20, "b", "(TaskRunner pid=1) ")
     log += stamped(30, "c", "(Server pid=2) (EngineCore pid=3) ")
-    assert phases(told(log), "EngineCore") == [("start", 21, 0)]
+    assert phases(timeline_of(log), "EngineCore") == [("start", 21, 0)]
 
 
 def test_output_before_a_process_is_named_does_not_shorten_its_start() -> None:
     log = stamped(10, "a", "(Server pid=2) ") + stamped(40, "a warning", "(Server pid=2) ")
     log += stamped(41, "b", "(Server pid=2) (EngineCore pid=3) ")
-    line = told(log)
+    line = timeline_of(log)
     assert phases(line, "EngineCore") == [("start", 31, 0)]
     assert phases(line, "Server") == []
 
@@ -316,29 +317,29 @@ def test_output_before_a_process_is_named_does_not_shorten_its_start() -> None:
 def test_server_imports_vllm_before_its_first_log_line() -> None:
     log = "(Server pid=2) INFO:2026-11-21 10:00:00,000:mine\n"
     log += stamped(36040, "first", "(Server pid=2) ") + stamped(36080, "second", "(Server pid=2) ")
-    assert phases(told(log), "Server") == [("start", 40, 0), ("silence", 40, 40)]
+    assert phases(timeline_of(log), "Server") == [("start", 40, 0), ("silence", 40, 40)]
 
 
 def test_unlabelled_lines_are_not_a_starting_process() -> None:
     log = stamped(0, "a", "(MainProcess pid=2) ") + stamped(50, "b") + stamped(60, "c", "(EngineCore pid=3) ")
-    line = told(log)
+    line = timeline_of(log)
     assert phases(line, "EngineCore") == [("start", 60, 0)]
     assert phases(line, "driver") == []
 
 
 def test_later_phase_ends_an_open_load() -> None:
     log = stamped(0, "Starting to load model m...") + stamped(9, "Loading weights took 8.0 seconds")
-    assert phases(told(log), "driver") == [("weights", 8, 1)]
+    assert phases(timeline_of(log), "driver") == [("weights", 8, 1)]
 
 
 def test_work_after_the_engine_is_ready_is_not_part_of_its_start() -> None:
-    line = told(ENGINE + stamped(19 * 3600 + 40 * 60, "a request", "(EngineCore pid=9) "))
+    line = timeline_of(ENGINE + stamped(19 * 3600 + 40 * 60, "a request", "(EngineCore pid=9) "))
     assert line.seconds == 64
     assert "silence" not in [one.phase for worker in line.workers for one in worker.spans if one.seconds != 2]
 
 
 def test_logs_with_separate_elapsed_clocks_are_not_aligned() -> None:
-    line = told(
+    line = timeline_of(
         "0.5 a\n9.0 Loading weights took 3.0 seconds\n", "0.5 b\n30.0 Graph capturing finished in 4 secs\n"
     )
     assert phases(line, "driver") == [
@@ -351,12 +352,12 @@ def test_logs_with_separate_elapsed_clocks_are_not_aligned() -> None:
 
 def test_reduced_vllm_log_level_is_mentioned_if_it_hides_something() -> None:
     quiet = "ray init kwargs: {'runtime_env': {'env_vars': {'VLLM_LOGGING_LEVEL': 'WARN'}}}\n"
-    assert "VLLM_LOGGING_LEVEL=INFO" in told(quiet + GRPO).notes[0]
-    assert told(quiet + GRPO.replace("saved", "Loading weights took 3.0 seconds")).notes == ()
+    assert "VLLM_LOGGING_LEVEL=INFO" in timeline_of(quiet + GRPO).notes[0]
+    assert timeline_of(quiet + GRPO.replace("saved", "Loading weights took 3.0 seconds")).notes == ()
 
 
 def test_parallel_phases_count_once() -> None:
-    line = told(GRPO)
+    line = timeline_of(GRPO)
     assert (
         line.together("start") == 35.5
     )  # the task runner's 15.5 seconds, and 20 in which both workers started
@@ -378,7 +379,7 @@ def test_times_are_consistent_for_any_log(seed: int) -> None:
     log = "\n".join(
         "".join(chance.choices(PIECES, k=chance.choice((1, 1, 2)))) for _ in range(chance.randrange(1, 80))
     )
-    line = told(log, *([log[::-1]] if seed % 5 == 0 else []))
+    line = timeline_of(log, *([log[::-1]] if seed % 5 == 0 else []))
     for worker in line.workers:
         assert worker.spans
         for one in worker.spans:
@@ -397,7 +398,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, most in (("_PROCESSES", 20), ("_SPANS", 30), ("_LINES", 100)):
         monkeypatch.setattr(timeline_reader, name, most)
     lines = (stamped(2 * at, "Loading weights took 1.0 seconds", f"(W{at} pid={at}) ") for at in range(200))
-    line = told("".join(lines))
+    line = timeline_of("".join(lines))
     assert len(line.workers) <= 20
     assert sum(len(one.spans) for one in line.workers) <= 30
     assert "too long" in line.notes[0]

@@ -18,8 +18,8 @@ def test_written_word_is_parsed_back(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "expected"),
     [(0.01, "a=0.01"), ("1", "a='1'"), ({}, "a={}"), ({"x": [True]}, "a={x:[true]}"), (None, "a=null")],
 )
-def test_values_are_written_in_hydra_syntax(value: Any, said: str) -> None:
-    assert word("a", value) == said
+def test_values_are_written_in_hydra_syntax(value: Any, expected: str) -> None:
+    assert word("a", value) == expected

@@ -119,8 +119,8 @@ def test_unread_reward_keys_are_named(tmp_path: Path, value: str, *, named: bool
     (tmp_path / "train.jsonl").write_text('{"prompt": 1}\n')
     one = stage(tmp_path, script=(f"custom_reward_function.path={value}",))
     one.facts[OldRewardKeys] = OldRewardKeys(("custom_reward_function.path",))  # type: ignore[index]
-    said = "custom_reward_function.path is accepted and never read by this verl"
-    assert (said in notes_of(job_of(one))) == named
+    message = "custom_reward_function.path is accepted and never read by this verl"
+    assert (message in notes_of(job_of(one))) == named
 
 
 def test_settings_missing_from_the_script_are_not_added(tmp_path: Path) -> None:
@@ -131,11 +131,15 @@ def test_settings_missing_from_the_script_are_not_added(tmp_path: Path) -> None:
         )
     }
     micro = "++actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1"
-    for name, script, said in (("own", None, True), ("silent", (), False), ("big", (f"{micro[2:]}6",), True)):
+    for name, script, message in (
+        ("own", None, True),
+        ("silent", (), False),
+        ("big", (f"{micro[2:]}6",), True),
+    ):
         (folder := tmp_path / name).mkdir()
         shutil.copy(tmp_path / "train.jsonl", folder)
         words = job_of(stage(folder, script=script, **config)).argv
-        assert (micro in words) == said
+        assert (micro in words) == message
         assert ("++actor_rollout_ref.rollout.name='vllm'" in words) == (script is None)
 
 
@@ -199,7 +203,7 @@ def test_missing_queue_package_is_the_cause(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "said"),
+    ("file", "text", "message"),
     [
         ("plugin/platform/platform_base.py", "", "no place for a platform"),
         ("plugin/platform/platform_manager.py", "", "do not read VERL_PLATFORM"),
@@ -211,11 +215,11 @@ def test_missing_queue_package_is_the_cause(tmp_path: Path) -> None:
     ],
 )
 def test_unsupported_release_is_recognised_by_its_sources(
-    tmp_path: Path, file: str, text: str, said: str
+    tmp_path: Path, file: str, text: str, message: str
 ) -> None:
     outcome = refused(stage(tmp_path, **{file: text}))
     assert outcome.status == "not applicable"
-    assert said in outcome.cause
+    assert message in outcome.cause
 
 
 def test_gpu_rehearsal_needs_no_platform_plugin(tmp_path: Path) -> None:

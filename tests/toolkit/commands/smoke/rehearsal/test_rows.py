@@ -33,11 +33,11 @@ def test_folder_is_left_to_the_dataset_class(tmp_path: Path) -> None:
 def test_missing_damaged_or_empty_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text("[1, 2")
     (tmp_path / "empty.jsonl").touch()
-    said = {
+    results = {
         name: first_rows(Machine(cwd=tmp_path), sys.executable, (name,), tmp_path / "own")
         for name in ("none.parquet", "bad.json", "empty.jsonl")
     }
-    reasons = [one.reason for one in said.values() if isinstance(one, Unknown)]
+    reasons = [one.reason for one in results.values() if isinstance(one, Unknown)]
     assert len(reasons) == 3
     assert "does not exist" in reasons[0]
     assert "JSONDecodeError" in reasons[1]

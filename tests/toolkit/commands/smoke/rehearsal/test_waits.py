@@ -36,11 +36,13 @@ def test_control_store_belongs_to_the_raylet_of_the_folder(
         (tmp_path / "proc" / str(pid)).mkdir(parents=True)
         command = f"raylet\0--session-dir={session}/ray/session_1\0--gcs-address=10.0.0.{pid}:6379\0"
         (tmp_path / "proc" / str(pid) / "cmdline").write_text(command)
-    asked = []
-    monkeypatch.setattr(waits, "read_cluster", lambda *given: asked.append(given[2]) or RayCluster(given[2]))
+    queries = []
+    monkeypatch.setattr(
+        waits, "read_cluster", lambda *given: queries.append(given[2]) or RayCluster(given[2])
+    )
     assert waits_in(Machine(root=tmp_path), "python3", Path("/tmp/vd-1")) is None
     assert waits_in(Machine(root=tmp_path), "python3", Path("/tmp/gone")) is None
-    assert asked == ["10.0.0.8:6379"]
+    assert queries == ["10.0.0.8:6379"]
 
 
 def test_running_actors_are_not_waiting() -> None:
@@ -53,7 +55,7 @@ LEFT = "The actor is dead because its worker process has died. Worker exit type:
 
 
 @pytest.mark.parametrize(
-    ("end", "why", "tells"),
+    ("end", "why", "logged"),
     [
         ("WORKER_DIED", KILLED, True),
         ("OUT_OF_MEMORY", "", True),
@@ -61,8 +63,8 @@ LEFT = "The actor is dead because its worker process has died. Worker exit type:
         ("WORKER_DIED", LEFT, False),
     ],
 )
-def test_unexpectedly_ended_actor_has_died(end: str, why: str, tells: bool) -> None:
+def test_unexpectedly_ended_actor_has_died(end: str, why: str, logged: bool) -> None:
     dead = RayActor("a", "DEAD", class_name="WorkerDict", pid=12, died=why, end=end)
-    said = died(RayCluster("127.0.0.1:1", nodes=(NODE,), actors=(unit(1, "ALIVE"), dead)))
-    assert said.startswith("a process of the job failed: WorkerDict (process 12) has died: ") is tells
-    assert bool(said) is tells
+    reason = died(RayCluster("127.0.0.1:1", nodes=(NODE,), actors=(unit(1, "ALIVE"), dead)))
+    assert reason.startswith("a process of the job failed: WorkerDict (process 12) has died: ") is logged
+    assert bool(reason) is logged

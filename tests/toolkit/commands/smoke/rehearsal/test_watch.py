@@ -71,16 +71,16 @@ def test_silence_after_a_failure_ends_the_run() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "line",
     [
         "Traceback (most recent call last):\n(RewardLoopWorker pid=5) KeyError: 'judge'",
         "[reward] nobody died, exit code 0, EngineDeadError",
     ],
 )
-def test_error_printed_by_a_reward_is_not_a_death(said: str) -> None:
+def test_error_printed_by_a_reward_is_not_a_death(line: str) -> None:
     run = Run()
-    said = f"(RewardLoopWorker pid=5) {said}\n"
-    assert [run.after(60, BEGIN + DRIVER + said), run.after(80), run.after(5, "step:1 - ok\n")] == [None] * 3
+    line = f"(RewardLoopWorker pid=5) {line}\n"
+    assert [run.after(60, BEGIN + DRIVER + line), run.after(80), run.after(5, "step:1 - ok\n")] == [None] * 3
 
 
 def test_process_that_keeps_logging_after_a_failure_is_left_alone() -> None:
@@ -125,5 +125,5 @@ def test_busy_worker_is_left_alone_and_an_idle_one_ends_the_run() -> None:
 
 def test_unreachable_cluster_ends_the_run_early() -> None:
     run = Run()
-    said = "[2026-11-21] gcs_rpc_client.h:151: Failed to connect to GCS at address 10.0.0.9:6379 within 5 seconds.\n"
-    assert run.after(20, BEGIN + said) == "the Ray cluster that it tried to join does not respond"
+    line = "[2026-11-21] gcs_rpc_client.h:151: Failed to connect to GCS at address 10.0.0.9:6379 within 5 seconds.\n"
+    assert run.after(20, BEGIN + line) == "the Ray cluster that it tried to join does not respond"

@@ -20,8 +20,8 @@ AFTER = event("after update", 2, "xbz")
 
 
 def test_changed_tensors_are_matched_in_the_rollout() -> None:
-    told = [event("rollout weights", 0, "abc"), BEFORE, AFTER, event("rollout weights", 3, "xbq")]
-    assert weights(told) == Weights(3, 2, 2, 1, 2)
+    events = [event("rollout weights", 0, "abc"), BEFORE, AFTER, event("rollout weights", 3, "xbq")]
+    assert weights(events) == Weights(3, 2, 2, 1, 2)
 
 
 def test_rollout_weights_before_the_step_prove_nothing() -> None:
@@ -29,19 +29,19 @@ def test_rollout_weights_before_the_step_prove_nothing() -> None:
 
 
 def test_several_updates_are_compared_from_first_to_last() -> None:
-    told = [
+    events = [
         BEFORE,
         event("after update", 2, "xbc"),
         event("before update", 3, "xbc"),
         event("after update", 4, "xyz"),
     ]
-    assert weights(told) == Weights(3, 3, 3, None)
+    assert weights(events) == Weights(3, 3, 3, None)
 
 
 def test_change_below_bfloat16_precision_is_not_expected_in_the_rollout() -> None:
-    told = [BEFORE, event("after update", 2, "xyz", "abc"), event("rollout weights", 3, "abc")]
-    assert weights(told) == Weights(3, 3, 0, 0)
-    assert weights_wrong(weights(told), own_reward=True) is None
+    events = [BEFORE, event("after update", 2, "xyz", "abc"), event("rollout weights", 3, "abc")]
+    assert weights(events) == Weights(3, 3, 0, 0)
+    assert weights_wrong(weights(events), own_reward=True) is None
 
 
 def test_fused_tensors_of_the_rollout_count_as_changed() -> None:

@@ -25,7 +25,7 @@ TRACE = """(RewardLoopWorker pid=7) Traceback (most recent call last):
 """
 
 
-def told(after: str = "xy", received: str = "x") -> tuple[dict[str, Any], ...]:
+def witnessed(after: str = "xy", received: str = "x") -> tuple[dict[str, Any], ...]:
     return tuple(
         {"event": name, "at": at, "exact": list(tensors), "seen": list(tensors)}
         for name, at, tensors in (
@@ -43,7 +43,7 @@ def judgement(
     log.write_text(text)
     job = Job((), {}, Words((), REPLACED, ("trainer.name=$(date)",)), own)
     kind, why = end or ("", "")
-    ran = Ran(code, log, 70.0, why, told(**events), ended_for=kind)
+    ran = Ran(code, log, 70.0, why, witnessed(**events), ended_for=kind)
     watcher = Watcher(lambda: None)
     watcher(text + "\n")
     return judged(job, ran, watcher, begun=100.0)
@@ -59,10 +59,10 @@ def test_step_that_moved_weights_passes(tmp_path: Path) -> None:
 
 
 def test_replaced_and_dropped_settings_are_listed(tmp_path: Path) -> None:
-    said = "\n".join(judgement(tmp_path, STEP, 0).notes)
-    assert "replaced trainer.n_gpus_per_node: 8 -> 1 (device: there is one)" in said
-    assert "trainer.device" not in said
-    assert "left out trainer.name=$(date)" in said
+    notes = "\n".join(judgement(tmp_path, STEP, 0).notes)
+    assert "replaced trainer.n_gpus_per_node: 8 -> 1 (device: there is one)" in notes
+    assert "trainer.device" not in notes
+    assert "left out trainer.name=$(date)" in notes
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_exit_without_output_is_reported_with_its_status(tmp_path: Path) -> None
 
 def test_parts_of_the_step_come_from_the_witness() -> None:
     read = (Step("imports", 10.0), Step("first weights", 20.0), Step("step", 40.0))
-    found = steps_of(read, told(), begun=100.0, seconds=70.0)
+    found = steps_of(read, witnessed(), begun=100.0, seconds=70.0)
     assert [(step.name, step.seconds) for step in found] == [
         ("imports", 10.0),
         ("first weights", 20.0),
@@ -164,8 +164,8 @@ def test_run_without_a_witness_passes_without_proof() -> None:
 
 
 def test_warmup_with_an_empty_cache_is_reported() -> None:
-    said = describe_weights(Weights(9, 0, 0, 0), {"actor/lr": 0.0, "actor/grad_norm": 1.0})
-    assert said == [
+    notes = describe_weights(Weights(9, 0, 0, 0), {"actor/lr": 0.0, "actor/grad_norm": 1.0})
+    assert notes == [
         "the weights did not move (actor/grad_norm 1): the learning rate of the first step is 0, as a warm-up begins"
     ]
 

@@ -188,8 +188,8 @@ def test_recovery_is_always_reported(environment: Path, capsys: pytest.CaptureFi
     entry = home(environment) / "0001-applied"
     entry.rename(entry.with_name("0001-applying"))
     apply([NewFile(environment / "b.py", b"")], home(environment), fix="f", code="C")
-    told = capsys.readouterr().err
-    assert f"({home(environment)}/0001) was interrupted, and was undone: {environment / 'a.py'}" in told
+    printed = capsys.readouterr().err
+    assert f"({home(environment)}/0001) was interrupted, and was undone: {environment / 'a.py'}" in printed
     assert (environment / "a.py").read_bytes() == b"old\n"
 
 
