@@ -1,4 +1,4 @@
-"""What a rule tells a person to type exists."""
+"""Every command named in a remedy exists."""
 
 from __future__ import annotations
 

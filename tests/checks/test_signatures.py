@@ -1,4 +1,4 @@
-"""What logs look like when something fails: each signature speaks and is silent as its examples say, wherever it is said."""
+"""Log signatures: each matches and ignores its examples, in every form of log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OWN = "LOG"
 
 
 def judged(log: str) -> Reading:
-    """What is said of a log."""
+    """Judgement of a log."""
     return read(excerpt(BytesIO(log.encode()).read).lines, "run.log")
 
 

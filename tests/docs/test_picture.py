@@ -1,4 +1,4 @@
-"""The picture in the README shows what the commands print today."""
+"""The picture in the README matches the current output."""
 
 from __future__ import annotations
 

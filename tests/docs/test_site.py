@@ -1,4 +1,4 @@
-"""The pages of the site that are made from the code, and what the written ones refer to."""
+"""Pages of the site generated from the code, and references in the written ones."""
 
 from __future__ import annotations
 

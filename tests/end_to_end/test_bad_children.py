@@ -1,4 +1,4 @@
-"""`check` where a program that it asks hangs, forks and hangs, or never stops writing: an answer in time, and nobody left behind."""
+"""`check` with a program that hangs, forks and hangs, or never stops writing: it finishes in time and leaves no process."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_silent_interpreter_is_a_finding(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", BAD)
 def test_silent_program_does_not_end_the_run(tmp_path: Path, name: str) -> None:
-    """bash, which is asked why it cannot parse a launch script."""
+    """bash is run to explain why it cannot parse a launch script."""
     program = planted(tmp_path, "bash", BAD[name])
     (tmp_path / "run.sh").write_text("if true; then\npython -m verl.trainer.main_ppo\n")
     arguments = ("check", "run.sh", "--format", "json")
@@ -78,7 +78,7 @@ def test_silent_program_does_not_end_the_run(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", BAD)
 def test_hanging_compiler_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """On a machine with a GPU, whose device file stands in a folder."""
+    """A machine with a GPU, simulated by a device file below a folder."""
     compiler = planted(tmp_path, "cc", BAD[name])
     place(tmp_path, "/dev/nvidia0", b"")
     write_triton(tmp_path)

@@ -1,4 +1,4 @@
-"""What a real Ray leaves when it is killed, and that a real Ray which runs keeps everything."""
+"""A real Ray: everything of a killed one is a leftover, nothing of a running one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _SPILLS = {"RAY_local_fs_capacity_threshold": "1"}
 
 @pytest.fixture(autouse=True)
 def _no_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tracker of some other job on this machine might keep count of the segment, for all that the doctor knows."""
+    """For all that the doctor can detect, the tracker of another job may count the segment."""
     signs = leftovers_files.signs_of
     monkeypatch.setattr(leftovers_files, "signs_of", lambda *what: replace(signs(*what), trackers=()))
 
@@ -66,7 +66,7 @@ def python() -> Path:
 
 @pytest.fixture
 def short() -> Iterator[Path]:
-    """A folder with a short path, because sockets lie in it; what still runs there is ended."""
+    """A folder with a path short enough for sockets; processes that still use it are ended."""
     folder = Path(tempfile.mkdtemp(prefix="vd-", dir="/tmp"))
     yield folder
     for session in (folder / "ray").glob("session_2*"):
@@ -99,7 +99,7 @@ def driver(python: Path, folder: Path, options: str) -> Iterator[tuple[subproces
 
 
 def of(folder: Path, segment: str) -> Callable[[], Found]:
-    """A look at what belongs to this test alone: others work on this machine."""
+    """Leftovers of this test alone: other jobs run on the machine."""
 
     def found() -> Found:
         machine = Machine(environ={})
@@ -155,7 +155,7 @@ def test_running_cluster_keeps_everything_and_killed_one_nothing(python, tmp_pat
 
 
 def test_listening_agents_of_a_killed_driver_keep_their_session(python, short, tmp_path, monkeypatch):
-    """They serve nobody any more, but a listener is a sign of life. When they have ended, the session goes."""
+    """They serve no client any more, but a listener is a sign of life. After they end, the session is removed."""
     monkeypatch.setattr(orphans, "YOUNG", 0.0)
     with driver(python, short, "num_cpus=1, include_dashboard=False, object_store_memory=100_000_000") as (
         job,
@@ -185,7 +185,7 @@ def test_listening_agents_of_a_killed_driver_keep_their_session(python, short, t
 
 
 def removed_by_and_by(found: Callable[[], Found], folder: Path) -> set[str]:
-    """The kinds that several clean-ups remove: what other tests start and end may leave one in doubt."""
+    """The kinds that several clean-ups remove: other tests may start and end processes that leave one in doubt."""
     kinds = set()
     for number in range(5):
         done = clean.remove_all(found, Machine(environ={}), folder / f"journal-{number}", lambda _: None)
@@ -196,7 +196,7 @@ def removed_by_and_by(found: Callable[[], Found], folder: Path) -> set[str]:
 
 
 def _of_session(session: Path) -> list[int]:
-    """Who has to do with a session, also agents, in whose titles its folder does not stand."""
+    """Processes that use a session, including agents whose titles do not contain its folder."""
     return [use.pid for use in signs_of({session.name}, Machine(environ={})).of(session.name)]
 
 

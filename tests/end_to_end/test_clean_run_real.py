@@ -1,4 +1,4 @@
-"""What a job with a real Ray leaves after each way to end, as one command shows it: `clean --run`."""
+"""Leftovers of a job with a real Ray for each way to end, as shown by `clean --run`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ ENDINGS: dict[str, tuple[Ending, int, str | None]] = {
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder with a short path, because sockets lie in it; what still runs there is ended."""
+    """A folder with a path short enough for sockets; processes that still use it are ended."""
     made = Path(tempfile.mkdtemp(prefix="vd-", dir="/tmp"))
     yield made
     for process in [*ray_head.below(made)]:

@@ -315,7 +315,7 @@ def test_signal_ends_any_command_cleanly_despite_a_second_one(
 def test_interruption_inside_a_class_body_is_not_a_defect(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before Python 3.12 what __set_name__ raises comes as RuntimeError: SIGTERM while modules are loaded."""
+    """Before Python 3.12, an exception in __set_name__ is raised as RuntimeError: SIGTERM while modules are loaded."""
 
     def stopped(*_: object, **__: object) -> None:
         raise RuntimeError("Error calling __set_name__ on 'x'") from KeyboardInterrupt()

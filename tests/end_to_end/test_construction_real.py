@@ -1,4 +1,4 @@
-"""The construction of real jobs: verl 0.9.1 and vLLM build what they would build, and say what a GPU would have said minutes later."""
+"""Construction of real jobs: verl 0.9.1 and vLLM build their objects, and raise what a GPU job would raise minutes later."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SOUND: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Case:
-    """A job that differs in these settings, with files beside it; where it breaks, and words of what is raised."""
+    """A job with these settings and files; the stage at which it fails, and part of the error."""
 
     changed: Mapping[str, str]
     stage: str = ""
@@ -189,7 +189,7 @@ def test_the_nearest_settings_that_are_accepted_are_found(
 
 
 def checked(folder: Path, *more: str) -> dict[str, Any]:
-    """What `check --deep` of the script in this folder says about the construction."""
+    """Findings of `check --deep` about the construction of the script in this folder."""
     python = str(rehearsal_environment.python())
     command = [
         sys.executable,
@@ -213,7 +213,7 @@ def checked(folder: Path, *more: str) -> dict[str, Any]:
 
 
 def test_failing_reward_stops_the_job_at_the_line_of_the_script(tmp_path: Path, tiny: Tiny) -> None:
-    """The whole way, through the command line: the script, its words, a child that imports all anew."""
+    """The whole path through the command line: the script, its words, and a child that imports everything."""
     case = CASES["reward"]
     (tmp_path / "mine.py").write_text(case.files["mine.py"])
     script_of(case, tiny, tmp_path)

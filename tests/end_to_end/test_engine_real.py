@@ -95,7 +95,7 @@ def stage(tmp_path: Path) -> Callable[[Tree], Path]:
 
 
 def said(cluster: Cluster, said: dict[str, str], **environ: str) -> Callable[[], None]:
-    """What the doctor says of the Rays that run, in its own words, put into `said` by code."""
+    """Put the doctor's findings about the running Rays into a dictionary, by code."""
 
     def ask() -> None:
         codes = "RAY123,RAY124"
@@ -127,7 +127,7 @@ def sessions(folder: Path) -> set[str]:
 def test_unknown_address(
     tree: Callable[[str], Tree], stage: Callable[[Tree], Path], cluster: Cluster, release: str
 ) -> None:
-    """Ray's address file is where the engine process does not look, as in another container: it starts a Ray of its own."""
+    """Ray's address file is not where the engine process looks, as in another container: it starts its own Ray."""
     verl = tree(release)
     released = verl.server.read_bytes()
     elsewhere = cluster.folder / release
@@ -208,7 +208,7 @@ def test_engine_without_a_namespace(
 def test_unrepairable_faults_are_reported(
     tree: Callable[[str], Tree], stage: Callable[[Tree], Path], cluster: Cluster
 ) -> None:
-    """Workers in another namespace than their server: no address helps. The record is written, as it is asked for."""
+    """Workers in another namespace than their server: no address helps. The record is written as requested."""
     verl = tree("0.4.1")
     live: dict[str, str] = {}
     told = cluster.play(stage(verl), workers_in="other", meanwhile=said(cluster, live))
@@ -231,7 +231,7 @@ def test_unrepairable_faults_are_reported(
 def test_vllm_that_passes_the_address_on(
     tree: Callable[[str], Tree], stage: Callable[[Tree], Path], cluster: Cluster, tmp_path: Path
 ) -> None:
-    """Without the variable vLLM tells it, in the released file too: then there is nothing to find, or to repair."""
+    """Without the variable vLLM passes the address, in the released file too: nothing is found or repaired."""
     verl = tree("0.4.1")
     elsewhere = {"VLLM_WORKER_MULTIPROC_METHOD": "", "RAY_TMPDIR": str(cluster.folder / "none")}
     told = cluster.play(stage(verl), elsewhere)

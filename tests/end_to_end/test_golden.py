@@ -1,4 +1,4 @@
-"""What every command shows, as a page that is kept: `cd tests && python -m support.golden` writes it anew."""
+"""Output of every command, on one page. `cd tests && python -m support.golden` regenerates it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_commands_to_copy_have_separate_lines(page: str) -> None:
 
 
 def test_verdict_is_visible_on_a_terminal_of_24_lines(page: str) -> None:
-    """What is longer than the terminal ends with the verdict again."""
+    """Output longer than the terminal repeats the verdict at its end."""
     for part in page.split("\n$ verl-doctor ")[1:]:
         head, *shown = [line for line in part.splitlines() if not line.startswith("! ")]
         if "80x24" in head and "help" not in head and len(shown) > 24:

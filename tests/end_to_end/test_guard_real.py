@@ -24,7 +24,7 @@ def pip(prefix: Path, *arguments: str | Path) -> None:
 
 
 def new(prefix: Path, wheel: Wheel) -> None:
-    """An environment with verl 0.6.1, installed by pip, and the sources of vLLM 0.12.0, whose wheel is for one Python alone."""
+    """An environment with verl 0.6.1 installed by pip and the sources of vLLM 0.12.0, whose wheel fits a single Python."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", prefix], check=True)
     pip(prefix, wheel("verl", "0.6.1"))
     (site,) = prefix.glob("lib/python3*/site-packages")
@@ -84,7 +84,7 @@ def test_reinstallation_is_stopped_repaired_and_undone(env: Path, tmp_path: Path
 
 
 def test_new_environment_gets_the_patches_from_the_agreement(env: Path, tmp_path: Path, wheel: Wheel) -> None:
-    """As an image that is built anew: no journal is left, the agreement has all that is needed."""
+    """A newly built image: without a journal, the agreement contains everything necessary."""
     assert doctor("guard", "--agree", "--python", env, cwd=tmp_path).returncode == 0
     other = tmp_path / "other"
     new(other, wheel)

@@ -111,7 +111,7 @@ def documented_yaml(name: str) -> Any:
 
 @pytest.mark.slow
 def test_hook_judges_the_files_passed_by_pre_commit(repo: Path, on_path: dict[str, str]) -> None:
-    """As pre-commit does: the files whose names match behind the entry and its arguments."""
+    """File names are appended to the entry and its arguments, as by pre-commit."""
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
     (used,) = documented_yaml(".pre-commit-config.yaml")["repos"][0]["hooks"]
     assert hook["id"] == used["id"]

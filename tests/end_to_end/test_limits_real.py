@@ -21,7 +21,7 @@ def python() -> Path:
 
 
 def findings(at: head.Head, cwd: Path, *options: str) -> dict[str, list[str]]:
-    """What is said of this raylet, by code: others may run on the machine."""
+    """Findings about this raylet, by code: others may run on the machine."""
     done = doctor("check", "--python", at.python, "--select", "HOST", "--format", "json", *options, cwd=cwd)
     return {
         result["code"]: [
@@ -52,7 +52,7 @@ def test_ordinary_raylet_has_no_findings(python: Path, tmp_path: Path) -> None:
 
 
 def test_cpu_count_agrees_with_ray(python: Path, wheel_tree: Callable[[str, str], Path]) -> None:
-    """Ray itself, asked in its own environment and under an affinity that it does not see."""
+    """Ray's own count, in its environment and under an affinity that it ignores."""
     program = "from ray._private.utils import get_num_cpus; print(get_num_cpus())"
     messages = subprocess.run(
         ["taskset", "-c", "0", str(python), "-c", program], capture_output=True, text=True, check=True

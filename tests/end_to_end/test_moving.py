@@ -89,7 +89,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def snapshot(original: Path, environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What was written down there."""
+    """Facts recorded on the old cluster."""
     file = tmp_path_factory.mktemp("snapshot") / "OLD.json"
     done = subprocess.run(
         alone.command("snapshot", file, "--python", environment, "run.sh"),
@@ -106,7 +106,7 @@ def copy(original: Path, tmp_path: Path) -> Path:
 
 
 class Move:
-    """The checklist, asked again and again, where other tests' networks and Rays are not seen."""
+    """The checklist, run repeatedly, isolated from the networks and Rays of other tests."""
 
     doctor = staticmethod(alone.doctor)
 
@@ -300,7 +300,7 @@ exec sh -c "$6"
 
 @pytest.fixture
 def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hosts that are this machine, but for what is otherwise on n3; `gone` does not answer."""
+    """Hosts simulated on this machine, with changes on n3; `gone` does not respond."""
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "ssh").write_text(SSH)

@@ -1,4 +1,4 @@
-"""One verdict: what is found, what becomes of the paths of the job, and the exit code never contradict each other."""
+"""Findings, states of the job's paths and exit code never contradict each other."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def vllm(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def python(tmp_path: Path) -> Path:
-    """An environment of its own, whose journal the tests may write."""
+    """A private environment whose journal the tests may write."""
     bin_folder = tmp_path / "venv/bin"
     bin_folder.mkdir(parents=True)
     (bin_folder / "python").symlink_to(sys.executable)

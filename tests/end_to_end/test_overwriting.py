@@ -1,4 +1,4 @@
-"""What a person wrote is not replaced by what a command writes, unless it is told to; what the command wrote before is."""
+"""Commands replace files of a person only on request, and their own earlier output always."""
 
 from __future__ import annotations
 

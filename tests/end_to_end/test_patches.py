@@ -1,4 +1,4 @@
-"""`patches`: what stands in a tree, whether it is still in force, and how it gets to another cluster."""
+"""`patches`: lists the patches of a tree, verifies them, and carries them to another cluster."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def run(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.fixture
 def trees(tmp_path: Path) -> tuple[Path, Path]:
-    """A verl that imports a name that its vLLM has moved, and in which somebody has patched a line by hand."""
+    """A verl that imports a name moved by its vLLM and contains a manual patch."""
     folder = Path(verl(tmp_path / "one", SOURCE).folder)
     return folder, Path(vllm(tmp_path / "new", NEW).folder)
 
 
 @pytest.fixture
 def exported(run: Run, trees: tuple[Path, Path], tmp_path: Path) -> Path:
-    """What was exported after the import was repaired."""
+    """Patches exported after the repair of the import."""
     folder, library = trees
     code, _, _ = run("fix", "--apply", "--select", "VLLM102", "--verl", folder, "--vllm", library)
     assert code == 0
@@ -285,7 +285,7 @@ def test_bad_files_get_one_sentence_and_exit_code_2(here, tmp_path):
 
 @pytest.mark.real
 def test_real_trees(run, wheel_tree, tmp_path):
-    """Repair verl 0.6.1 for vLLM 0.12.0; its patches fit the same release with moved lines, and 0.6.0 where that says the same."""
+    """Repair verl 0.6.1 for vLLM 0.12.0; its patches fit the same release with moved lines, and 0.6.0 where the code is equal."""
     folders = {}
     for name, release in (("one", "0.6.1"), ("two", "0.6.1"), ("three", "0.6.0")):
         folders[name] = tmp_path / name / "verl"

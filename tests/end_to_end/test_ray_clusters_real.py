@@ -1,4 +1,4 @@
-"""Real clusters: what is read of one without joining it, from several releases of Ray, and what the rules say of those that cannot be joined."""
+"""Real clusters: reading one without joining it, with several Ray releases, and findings about those that cannot be joined."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def busy(python: Path) -> Iterator[tuple[head.Head, Driver]]:
 
 
 def read(address: str, python: Path, token: RayToken | None = None) -> RayCluster:
-    """What the collector says of the cluster with this address, by a child of this interpreter."""
+    """Cluster fact for this address, read by a child of this interpreter."""
     host, _, port = address.rpartition(":")
     place = Place("--ray-address", "--ray-address", address, host, int(port), "connected")
     target = replace(interpreter(), executable=str(python))
@@ -172,7 +172,7 @@ def test_older_ray_reads_the_same(busy: tuple[head.Head, Driver], version: str) 
 
 
 def steady(cluster: RayCluster) -> RayCluster:
-    """Without what changes between two readings: what is free, and the state of a group that is tried again and again."""
+    """The fact without values that change between two readings: free resources, and the state of a group that is retried."""
     groups = tuple(replace(group, state="", waits_for="") for group in cluster.groups)
     return replace(cluster, nodes=(), groups=groups)
 
@@ -220,7 +220,7 @@ def test_second_ray_on_the_machine(busy: tuple[head.Head, Driver], tmp_path: Pat
 
 
 def test_port_of_another_ray(busy: tuple[head.Head, Driver], tmp_path: Path) -> None:
-    """As the script of another container with the host's network has it; Ray itself, asked afterwards, says the same."""
+    """The script of another container on the host's network; Ray itself confirms the finding."""
     at, _ = busy
     port = at.address.rpartition(":")[2]
     (tmp_path / "run.sh").write_text(f"ray start --head --port={port}\npython -m verl.trainer.main_ppo\n")

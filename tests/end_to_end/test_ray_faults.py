@@ -1,4 +1,4 @@
-"""A Ray that is well, and one thing broken at a time: one rule speaks of it, and no other one that is about joining a cluster."""
+"""A healthy Ray with one fault at a time: exactly one rule about joining a cluster reports it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ HEAD = ray_place(source="ray start --head", path="run.sh", line=4)
 
 
 def reported_codes(**edits: Any) -> set[str]:
-    """The codes of the rules that say something, with facts of these types replaced."""
+    """Codes of the rules with findings, with these facts replaced."""
     by_name = {fact.__name__: fact for fact in WELL}
     facts = {**WELL, **{by_name[name]: fact for name, fact in edits.items()}}
     results = judge(

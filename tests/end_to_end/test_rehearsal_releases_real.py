@@ -1,4 +1,4 @@
-"""What a rehearsal asks of released verls: a place for its platform, and a configuration that Hydra takes word for word."""
+"""Requirements of a rehearsal in released verl: a platform plugin, and a configuration that accepts every override."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def configured(verl: Path, *words: str) -> Configuration:
 
 
 def unsaid(tree: Any, key: str = "") -> Iterator[str]:
-    """The keys whose value is still to be given: `???` ends the job when it reads them."""
+    """Keys without a value: reading `???` stops the job."""
     if isinstance(tree, Mapping):
         for name, value in tree.items():
             yield from unsaid(value, f"{key}.{name}".lstrip("."))

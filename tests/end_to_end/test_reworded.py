@@ -34,7 +34,7 @@ FAMILIES = sorted({check.family for check in known().checks})
 
 @dataclass(frozen=True)
 class Written(SourceFiles):
-    """The launch files of an example, as the facts tell them, in place of files on the disk."""
+    """Launch files of an example, from its facts instead of the disk."""
 
     lines: Mapping[str, Mapping[int, list[str]]] = field(default_factory=dict)
 
@@ -52,7 +52,7 @@ def examples_of(family: str) -> Iterator[tuple[Check, Example]]:
 
 
 def given(example: Example) -> dict[type, Any]:
-    """The facts of an example, and those that its fix needs beside them."""
+    """Facts of an example, and those needed by its fix."""
     facts = dict(fact if isinstance(fact, tuple) else (type(fact), fact) for fact in example.facts)
     lines: defaultdict[str, defaultdict[int, list[str]]] = defaultdict(functools.partial(defaultdict, list))
     launch, configuration = facts.get(Launch), facts.get(Configuration)
@@ -67,7 +67,7 @@ def given(example: Example) -> dict[type, Any]:
 
 
 def _command(configuration: Any) -> Command | None:
-    """The command whose words an example's configuration asks for."""
+    """The command with the words that an example's configuration requires."""
     asked = configuration.overrides if isinstance(configuration, Configuration) else ()
     words = tuple(Word(word.text, word.path, word.line, word.text) for word in asked)
     return Command("verl.trainer.main_ppo", words, words[0].path, words[0].line) if words else None
@@ -134,7 +134,7 @@ MACHINES = ("closed-container", "h200-verl-0.9.1-vllm-0.24.0", "h200-with-job", 
 
 
 def reported(name: str, selection: Selection, *, in_other_words: bool) -> Report:
-    """What all rules find on a recorded machine."""
+    """Findings of all rules on a recorded machine."""
     facts, checks = machine(name), list(known().checks)
     if in_other_words:
         facts = {kind: reworded.fact(value) for kind, value in facts.items()}

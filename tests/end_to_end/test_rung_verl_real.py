@@ -23,7 +23,7 @@ _WHOSE = "WHOSE_TEST"  # in the environment of all that a test starts
 
 
 def doctor(folder: Path, *words: str) -> str:
-    """Run the doctor where a user stands, about the environment in which verl runs without a GPU."""
+    """Run the doctor as a user would, on the environment that runs verl without a GPU."""
     command = [
         sys.executable,
         "-m",
@@ -41,14 +41,14 @@ def doctor(folder: Path, *words: str) -> str:
 
 
 def rung(folder: Path, *words: str) -> dict[str, Any]:
-    """What the last rung says."""
+    """Result of the last rung."""
     document = json.loads(doctor(folder, "smoke", "--cpu", "--rung", "5", "--format", "json", *words))
     (only,) = document["rungs"]
     return dict(only)
 
 
 def still_there(folder: Path) -> list[str]:
-    """The processes that the doctor in this folder, or what it started, has left: what is killed takes a moment to go."""
+    """Processes left by the doctor in this folder or its children: a killed process takes a moment to disappear."""
     deadline = time.monotonic() + 60
     while (found := running(folder)) and time.monotonic() < deadline:
         time.sleep(0.1)

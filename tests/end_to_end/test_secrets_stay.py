@@ -70,7 +70,7 @@ def test_planted_secrets_are_not_output(here: Doctor, tmp_path: Path) -> None:
 
 
 def _written(job: Path) -> Iterator[Path]:
-    """What the doctor wrote: the files that it was told to write, and what it put into the folder of variables."""
+    """Files written by the doctor, requested or in the folder of environment files."""
     yield from (job / name for name in OURS if (job / name).is_file())
     yield from (path for path in (job / "envs").rglob("*") if path.is_file())
 

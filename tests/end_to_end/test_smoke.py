@@ -1,4 +1,4 @@
-"""`verl-doctor smoke`: the answer in its three forms, wrong usage, and whole climbs on packages of a few lines."""
+"""`verl-doctor smoke`: three output formats, usage errors, and whole climbs on packages of a few lines."""
 
 from __future__ import annotations
 

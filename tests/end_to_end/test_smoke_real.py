@@ -24,7 +24,7 @@ _INSIDE = f'mount -t tmpfs tmpfs /dev/shm 2>/dev/null && seen=yes; "$@"; code=$?
 
 
 def smoke(home: Path, *arguments: str | Path, **environ: str) -> tuple[dict[str, Any], str]:
-    """The answer, and what is left in /dev/shm: the command has one of its own where the system lets us have that."""
+    """The result, and files left in /dev/shm, which is private where the system allows it."""
     command = [sys.executable, "-m", "verl_doctor.toolkit", "smoke", "--cpu", "--format", "json"]
     command += ["--python", str(rehearsal_environment.python()), *map(str, arguments)]
     alone = ["unshare", "--mount", "sh", "-c", _INSIDE, "sh"]

@@ -1,4 +1,4 @@
-"""snapshot and compare as a user meets them: a file that holds no secret, and what differs from it."""
+"""`snapshot` and `compare` on the command line: files without secrets, and differences from them."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_impossible_comparison_is_reported_in_one_sentence(tmp_path: Path, here:
 def test_other_vllm_that_breaks_verl_is_named(
     tmp_path: Path, wheel_tree: Callable[[str, str], Path], here: Doctor
 ) -> None:
-    """One package differs between two environments, and the rules find what that breaks in the sources."""
+    """One package differs between two environments, and the rules find the breaks in the sources."""
     for name, vllm in (("old", "0.11.0"), ("new", "0.12.0")):
         venv.create(tmp_path / name, with_pip=False)
         (site,) = (tmp_path / name / "lib").glob("python*/site-packages")

@@ -84,7 +84,7 @@ def environment(pristine: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    """The empty folder in which the user stands."""
+    """The empty folder in which the user works."""
     folder = tmp_path / "job"
     folder.mkdir()
     return folder

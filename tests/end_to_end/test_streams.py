@@ -1,4 +1,4 @@
-"""Streams that are closed, full, or read by nobody."""
+"""Closed, full and unread streams."""
 
 from __future__ import annotations
 

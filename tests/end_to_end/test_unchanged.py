@@ -1,4 +1,4 @@
-"""`check` with its record of the last run, beside `check` without one: they answer the same, whatever is changed in between."""
+"""`check` with its record of the last run gives the same result as without one, whatever changes in between."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def checked(here: Doctor, place: Path) -> Callable[..., tuple[dict[str, Any], int]]:
-    """The report of a check without what differs between two runs, and how many rules had the result of an earlier one."""
+    """Report of a check without values that differ between runs, and the number of rules with a cached result."""
 
     def check(*arguments: str, **environ: str) -> tuple[dict[str, Any], int]:
         words = ("check", "--json", "--python", "env/bin/python", "run.sh", *arguments)
@@ -81,7 +81,7 @@ def looked_at(place: Path) -> Iterator[tuple[str, Path]]:
 
 
 def changed(kind: str, path: Path) -> Callable[[], object] | None:
-    """Change something that was looked at, and return what puts it back; None where it cannot exist: a file is where its folder would be."""
+    """Change an observed path and return a function that restores it; None if it cannot exist: a file is in place of its folder."""
     if kind == "listing" and path.is_dir():
         new = path / "appeared.py"
         new.write_text("import verl\n")

@@ -42,7 +42,7 @@ def target(environment: Path) -> Target:
 
 @pytest.fixture
 def undo(here: Doctor) -> Undo:
-    """Undo as somebody does who stands beside both files, in the active environment."""
+    """Run undo in the active environment, from the parent folder of both files."""
 
     def run_undo(environment: Path, *arguments: str) -> tuple[int, str]:
         done = here("undo", *arguments, cwd=environment.parent, VIRTUAL_ENV=str(environment))
@@ -98,7 +98,7 @@ def test_unknown_number_is_one_sentence(undo: Undo, environment: Path, made: tup
 def test_repair_of_another_target_is_kept_and_named(
     here: Doctor, environment: Path, made: tuple[Path, Path]
 ) -> None:
-    """A tree beside the environment is another target when an interpreter is named."""
+    """A tree next to the environment is another target if an interpreter is named."""
     inside, outside = made
     python = environment / "bin/python"
     assert here("undo", "--python", python, cwd=environment).returncode == 0
@@ -126,7 +126,7 @@ def test_named_tree_is_the_only_target(here: Doctor, environment: Path, tmp_path
 
 @pytest.mark.parametrize("name", ["p/1", "p/0001", "./0001"])
 def test_folder_without_a_journal_is_left_alone(here: Doctor, tmp_path: Path, name: str) -> None:
-    """Even one whose files are called like a journal's own."""
+    """Even one whose files are named like those of a journal."""
     for path in ("p/nginx.new", "p/etc/q.new", "p/0001-preparing/keep", "other.new"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(path)
@@ -157,7 +157,7 @@ def test_redirected_link_does_not_change_the_target_of_a_repair(
 def test_parent_folder_is_not_a_target(
     undo: Undo, here: Doctor, environment: Path, made: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """Who stands above several trees does not mean all of them; a plain python3 has no folder of its own either."""
+    """The parent folder of several trees does not select them all; a plain python3 has no folder of its own either."""
     deeper = tmp_path / "deep" / "er"
     deeper.mkdir(parents=True)
     home = journal_homes(target(environment))[1]
@@ -210,7 +210,7 @@ def test_journal_of_a_system_python_is_in_the_folder_of_the_user() -> None:
 
 @pytest.fixture
 def run_of_two(environment: Path, tmp_path: Path) -> tuple[Path, Path]:
-    """A file of the environment and a launch script beside it, changed by one run, in two journals."""
+    """A file of the environment and a launch script changed by one run, in two journals."""
     homes = journal_homes(target(environment))
     files = environment / "module.py", tmp_path / "run.sh"
     run = new_run(homes, environment)
@@ -237,7 +237,7 @@ def test_run_is_undone_as_a_whole(
     elsewhere: bool,
     tmp_path: Path,
 ) -> None:
-    """By whatever number, and wherever the user stands."""
+    """Any number and any working folder."""
     cwd = tmp_path if not elsewhere else environment / "bin"
     home = str(journal_homes(target(environment))[0])
     output = [word.replace("HOME", home) for word in words]
@@ -251,7 +251,7 @@ def test_run_is_undone_as_a_whole(
 def test_list_shows_all_files_of_one_run_under_one_number(
     here: Doctor, environment: Path, run_of_two: tuple[Path, Path], tmp_path: Path, names_it: bool
 ) -> None:
-    """Also where the target is another environment, whose journals hold only a part of the run."""
+    """Also if the target is another environment, whose journals contain only a part of the run."""
     named = ("--python", environment) if names_it else ()
     listed = here("undo", "--list", *named, cwd=tmp_path).stdout
     assert listed.count("mend") == 1

@@ -1,4 +1,4 @@
-"""What the rehearsal's witness sees of tensors that the released torch joins and spreads: the model's own, bit for bit."""
+"""Tensors joined and sharded by the released torch, as seen by the rehearsal's witness: bit for bit those of the model."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ torch.distributed.destroy_process_group()
 
 
 def step(place: Path, ranks: int) -> list[dict[str, list[str]]]:
-    """What each of so many processes sees of a model of six tensors, before and after a step."""
+    """What each of these processes reports of a model with six tensors, before and after a step."""
     environ = {**rehearsal_environment.variables(), "PYTHONPATH": str(place), "GLOO_SOCKET_IFNAME": "lo"}
     argv = [str(rehearsal_environment.python()), "-c", STEP, str(place / f"meeting-{ranks}")]
     children = [

@@ -1,4 +1,4 @@
-"""Worker groups that verl's own released classes make on a real Ray: what the doctor sees of them, and what it says."""
+"""Worker groups created by verl's released classes on a real Ray, and the doctor's findings about them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def released(*versions: str) -> pytest.MarkDecorator:
 
 @dataclass(frozen=True)
 class Stage:
-    """A running Ray whose workers find a released verl."""
+    """A running Ray whose workers import a released verl."""
 
     head: ray_head.Head
     environ: dict[str, str]
@@ -59,7 +59,7 @@ class Stage:
         return document
 
     def said(self, cwd: Path) -> dict[str, list[str]]:
-        """What the rules about worker groups say of this Ray; others may run on the machine."""
+        """Findings of the rules about worker groups for this Ray; others may run on the machine."""
         results = self.doctor("check", "--select", RULES, cwd=cwd)["results"]
         said: dict[str, list[str]] = {}
         for result in results:
@@ -70,7 +70,7 @@ class Stage:
         return said
 
     def seen(self, cwd: Path) -> dict[str, Any]:
-        """What `verl-doctor actors` shows of this Ray."""
+        """Output of `verl-doctor actors` for this Ray."""
         (mine,) = until(lambda: self.doctor("actors", cwd=cwd)["ray"]["clusters"])
         assert isinstance(mine, dict)
         return mine
@@ -78,7 +78,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Driver:
-    """A driver, and what it prints: the names of the actors of each group that it has made, and answers."""
+    """A driver and its output: the actor names of each group, and responses."""
 
     process: subprocess.Popen[str]
 
@@ -118,7 +118,7 @@ def on_stage(
 
 
 def until(found: Callable[[], Any], seconds: float = 120) -> Any:
-    """Ask again until there is an answer: Ray notices a death a moment later."""
+    """Repeat until there is a result: Ray notices a death a moment later."""
     deadline = time.monotonic() + seconds
     while not (answer := found()) and time.monotonic() < deadline:
         time.sleep(0.5)

@@ -1,4 +1,4 @@
-"""One rank of worlds of up to 1,024 GPUs, laid out by verl 0.9.1 on this machine, and what does not divide."""
+"""One rank of worlds of up to 1,024 GPUs, laid out by verl 0.9.1 on this machine, and indivisible sizes."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_indivisible_sizes_raise_the_error_of_a_gpu(
 
 
 def test_one_fault_is_reported_once(jobs: dict[str, Construction]) -> None:
-    """The stage that lays the job over its GPUs raises what the workers raised before it."""
+    """The stage that lays out the job raises what the workers raised before."""
     assert [one.stage for one in jobs["tensors 3"].stages if one.ended == "breaks"] == [
         "training engine",
         "world",

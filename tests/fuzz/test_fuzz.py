@@ -52,7 +52,7 @@ def miniature(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def look(
     miniature: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[], tuple[Session, Collection]]:
-    """A fresh look at the miniature. Its interpreter is asked once: the inputs here are files, not processes."""
+    """New facts of the miniature. Its interpreter is run once: the inputs here are files, not processes."""
     machine = Machine(cwd=tmp_path_factory.mktemp("cwd"))
     target = Target(miniature / "bin" / "python", "--python")
     answer = INTERPRETER.collect(machine, target)
@@ -79,7 +79,7 @@ def each(samples: Iterable[Path | bytes], seed: int) -> Iterable[tuple[int, byte
 
 
 def judged(look: Callable[[], tuple[Session, Collection]], seed: int, codes: tuple[str, ...]) -> None:
-    """Run the rules and say that none of them broke."""
+    """Run the rules and assert that none is broken."""
     _, collection = look()
     results = judge(KNOWN.checks, collection, Selection(select=codes), today=TODAY)
     assert [(r.code, r.reason, r.trace) for r in results if r.status == "error"] == [], f"seed {seed}"
@@ -184,7 +184,7 @@ def _plans_parse(look: Callable[[], tuple[Session, Collection]], fixes: list[Fix
 
 
 def test_damaged_journals(tmp_path: Path) -> None:
-    """Whatever the journal says, the file is the old one or the new one, and a refusal is a sentence."""
+    """For any journal the file is the old or the new one, and a refusal is one sentence."""
     file, home, intact = tmp_path / "module.py", tmp_path / "journal", tmp_path / "intact"
     file.write_bytes(b"old = 1\n")
     done = apply.apply([ReplaceFile(file, b"old = 1\n", b"new = 2\n")], home, fix="f", code="VLLM101")

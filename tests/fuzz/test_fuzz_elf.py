@@ -1,4 +1,4 @@
-"""Damaged libraries: the reader says what it can, raises nothing and ends."""
+"""Damaged libraries: the reader returns what it can, raises nothing and ends."""
 
 from __future__ import annotations
 

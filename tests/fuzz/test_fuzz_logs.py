@@ -1,4 +1,4 @@
-"""Damaged logs: each gets an answer whose three forms hold nothing that acts on a terminal, in time that grows with its size."""
+"""Damaged logs: every result is safe for a terminal in all formats, in time linear in the size."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_damaged_logs_are_read_without_a_crash(tmp_path: Path, round_: int) -> N
 
 
 def test_nearly_matching_lines_are_read_in_linear_time() -> None:
-    """Each part of a pattern is there again and again, and the last is missing: what goes back and forth would not end."""
+    """Every part of a pattern is repeated and the last is missing: backtracking would not end."""
     chance = random.Random(7)
     for one in chance.sample(signatures(), 40):
         for parts in one.patterns:

@@ -68,7 +68,7 @@ def refusal(path: Path) -> str:
 
 
 def shown(path: Path, against: Snapshot, run: Session) -> None:
-    """Read, compare with what it was and show in all forms; or be refused in one sentence."""
+    """Read, compare with the original and render in all formats, or be refused in one sentence."""
     if said := refusal(path):
         assert "\n" not in said
         return

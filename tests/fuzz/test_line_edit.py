@@ -1,4 +1,4 @@
-"""Scripts put together at random, edited, and run by bash: they do what they did, but for the edit."""
+"""Random scripts, edited and run by bash: they behave as before, except for the edit."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class Redaction:
 
 @functools.cache
 def needed_facts() -> frozenset[str]:
-    """The facts that the rules about machines ask for, and those that mask them."""
+    """Facts needed by the rules about machines, and those that mask them."""
     parts = registry.load()
     local = {collector.fact for collector in parts.collectors if collector.local}
     waiting = [check for check in parts.checks if check.family in FAMILIES]

@@ -1,4 +1,4 @@
-"""One thing broken on a recorded H200 node that was well: the rule that it is about reports it, and no other one."""
+"""One fault at a time on a recorded healthy H200 node: exactly the rule about it reports it."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def test_one_fault_is_one_finding(fault: Fault) -> None:
 
 
 def test_node_with_a_healthy_second_one_has_no_findings() -> None:
-    """Else a fault above could be found for another reason."""
+    """Otherwise a fault above could be found for another reason."""
     assert [result.code for result in judged(edited(healthy_node(), TWO_NODES)) if result.findings] == []

@@ -1,4 +1,4 @@
-"""What the rules about GPUs say of recorded machines, and of the same machines with one thing broken."""
+"""Findings of the rules about GPUs on recorded machines, and on the same machines with one fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `tests/machines/record.py` leaves of a facts file: the machine, and not whose it is."""
+"""`tests/machines/record.py` keeps the machine in a facts file and removes the identity of its owner."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_gpu_and_container_ids_are_replaced() -> None:
 
 
 def test_only_matching_folders_are_renamed() -> None:
-    """Those of root and of images go by themselves: no file of this repository may name them."""
+    """Prefixes of root and of images are always removed: no file of this repository may contain them."""
     folder = {"path": ":".join(("/scratch/env/bin", "/scratch/env2", "/root" + "/.cache", "/opt" + "/gcc"))}
     kept = _kept({"/scratch/env": "/env"}, Caches={"is": folder})
     assert kept["Caches"]["is"]["path"] == "/env/bin:/scratch/env2:/home/user/.cache:/usr/local/gcc"

@@ -79,7 +79,7 @@ def test_healthy_machine_has_no_findings(name: str) -> None:
 
 @pytest.mark.parametrize("name", _NOT_JUDGED)
 def test_skipped_rule_has_a_reason(name: str) -> None:
-    """A rule that stops judging a machine is noticed here, and so is one that would judge what is not there."""
+    """A rule that stops judging a machine is noticed, and so is one that judges missing facts."""
     found: dict[str, list[str]] = {}
     for result in judged(machine(name)):
         if result.status in ("skipped", "not_applicable"):

@@ -1,4 +1,4 @@
-"""What children see of this machine and of the user, and the kernel's files."""
+"""What children see of this machine and user, and kernel files."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_home_in_a_path(path: str, found: str) -> None:
 
 
 def test_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container may run under a number that stands in no table."""
+    """A container may run under a user number without an entry."""
 
     def nobody(number: int) -> None:
         raise KeyError(number)

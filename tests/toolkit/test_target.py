@@ -86,7 +86,7 @@ def test_active_environment_wins_over_that_of_the_doctor(tmp_path: Path) -> None
 
 
 def test_link_to_another_python_is_not_followed(tmp_path: Path) -> None:
-    """A virtual environment's python is such a link: following it would lose the environment."""
+    """A virtual environment's python is a link: following it would lose the environment."""
     link = tmp_path / "python"
     link.symlink_to(sys.executable)
     assert discover(Options(python=link), machine_in(tmp_path)).python == link

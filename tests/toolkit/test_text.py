@@ -1,4 +1,4 @@
-"""Saying things briefly."""
+"""Short forms of texts."""
 
 from __future__ import annotations
 

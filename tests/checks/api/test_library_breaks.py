@@ -1,4 +1,4 @@
-"""The rules about Ray, transformers, tensordict and SGLang, on real releases whose fate is known from importing them."""
+"""The rules about Ray, transformers, tensordict and SGLang on real releases whose compatibility is known from importing them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WheelTree = Callable[[str, str], Path]
 
 
 def found(wheel_tree: WheelTree, verl: str, **libraries: str) -> list[Finding]:
-    """What the four rules say of a verl release beside releases of libraries."""
+    """Findings of the four rules for a verl release with these library releases."""
     trees = [
         Tree(str(wheel_tree(name, version) / name), name, version, f"--{name}")
         for name, version in libraries.items()
@@ -79,7 +79,7 @@ def test_compatible_ray_and_tensordict_releases_have_no_findings(wheel_tree: Whe
 
 
 def test_use_needed_only_on_an_npu_is_a_hint() -> None:
-    """Whoever has none is not warned of it; what a setting needs is a warning."""
+    """A use needed only on an NPU gives no warning elsewhere; one needed under a setting is a warning."""
     verl = Tree("/env/verl", "verl", "0.5.0", "site-packages")
     library = Tree("/env/transformers", "transformers", "4.57.3", "site-packages")
 

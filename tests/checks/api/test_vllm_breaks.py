@@ -1,4 +1,4 @@
-"""The VLLM1xx rules on tiny trees and on real releases: one finding for each cause, and what it stops."""
+"""The VLLM1xx rules on small trees and real releases: one finding per cause, and the paths it stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes first on a path, what lies behind it, and what could not be judged."""
+"""Order of breaks on a path, and places that could not be judged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ATT104: what is suggested instead must not refuse the model as well."""
+"""ATT104 suggests no backend that rejects the model as well."""
 
 from __future__ import annotations
 

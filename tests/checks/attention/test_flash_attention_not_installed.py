@@ -1,4 +1,4 @@
-"""ATT109: the settings of the job that is there are repaired."""
+"""ATT109 repairs the settings of the given job."""
 
 from __future__ import annotations
 

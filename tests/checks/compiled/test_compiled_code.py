@@ -1,4 +1,4 @@
-"""Whole machines before all rules about code that is compiled while a job starts: what is healthy is told nothing."""
+"""All rules about code compiled at start-up, on whole machines: healthy ones have no findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole machines before all rules about compiled packages: what is healthy is told nothing."""
+"""All rules about compiled packages, on whole machines: healthy ones have no findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings that are recommended for a smaller machine: they meet verl's demands, and are what they should be."""
+"""Settings recommended for a smaller machine satisfy verl's demands."""
 
 from __future__ import annotations
 

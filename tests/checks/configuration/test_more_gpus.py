@@ -1,4 +1,4 @@
-"""CFG111: whether the job starts a Ray of its own, which has no more GPUs than the machine, or joins one that runs."""
+"""CFG111: a job that starts its own Ray is limited to the machine's GPUs; one that joins a cluster is not."""
 
 from __future__ import annotations
 

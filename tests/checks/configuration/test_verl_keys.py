@@ -1,4 +1,4 @@
-"""The history of verl's configuration keys is what the released wheels say, and the renames are borne out by it."""
+"""The history of verl's configuration keys matches the released wheels, and so do the renames."""
 
 from __future__ import annotations
 

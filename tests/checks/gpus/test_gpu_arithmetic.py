@@ -1,4 +1,4 @@
-"""What the rules about memory compute for the machine: the numbers that they recommend are those with which they fall silent."""
+"""Arithmetic of the rules about memory: the numbers that they recommend silence them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules about limits as a whole: silent on healthy machines, hints where it is not certain that a job runs here."""
+"""The rules about limits: silent on healthy machines, hints if the job may run elsewhere."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def machine(
     gib: int = 250,
     **more: str,
 ) -> Machine:
-    """A node as one with H200s told it on 2026-11-21, with what is another."""
+    """Limits recorded on an H200 node on 2026-11-21, with the given changes."""
     return recorded(
         root,
         {
@@ -81,7 +81,7 @@ def machine(
 def judged(
     there: Machine, gpus: int = 8, *facts: Any, ray: int = 32, shm: int = 125
 ) -> dict[str, CheckResult]:
-    """What the rules say of it. Facts that are not about limits are given."""
+    """Results of the rules about limits. Other facts are fixed."""
     known = loaded()
     h200 = tuple(Device(n, "NVIDIA H200", memory=GpuMemory(143771, 0, 143771)) for n in range(gpus))
     given: Mapping[type, Any] = {

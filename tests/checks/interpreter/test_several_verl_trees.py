@@ -1,4 +1,4 @@
-"""Which of several trees is told, and how loudly."""
+"""Which of several trees is reported, and with which severity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who reads the weights, how long that takes, and what helps: the arithmetic, and real releases of verl and vLLM."""
+"""Readers of the weights, load times and remedies: the arithmetic, and real releases of verl and vLLM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which interfaces NCCL takes, by the rules of its own search."""
+"""Interfaces chosen by NCCL, by the rules of its own search."""
 
 from __future__ import annotations
 

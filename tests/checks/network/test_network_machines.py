@@ -1,6 +1,6 @@
-"""Whole machines before all rules about the network: what is healthy is told nothing, on one node and on several.
+"""All rules about the network on whole machines: healthy ones have no findings, alone or with a second node.
 
-The rented container is a real one; the others are built after what such machines show.
+The rented container was recorded; the others are built from the output of such machines.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def rented() -> list[Any]:
 
 
 def cloud() -> list[Any]:
-    """A machine in a cloud, whose docker has a network that is in use."""
+    """A cloud machine whose docker bridge is in use."""
     eth0 = Interface("eth0", "ethernet", up=True, addresses=("10.128.0.7",))
     docker = Interface("docker0", "bridge", up=True, addresses=("172.17.0.1",))
     return [Network(Resolved("vm-7", ("10.128.0.7",)), (LO, eth0, docker), "eth0"), NO_RDMA, GPUS]
@@ -105,7 +105,7 @@ def spread(machine: list[Any]) -> JobNodes:
 
 
 def judged(machine: list[Any], nodes: JobNodes, *others: Any, **variables: str) -> list[tuple[str, Finding]]:
-    """What every rule says, after the facts went through a file."""
+    """Findings of every rule after a round trip of the facts through a file."""
     listening = Ports((Listener(22, "10.0.0.5"), Listener(2024, "10.0.0.5")), SCRIPT_NEEDS, (32768, 60999))
     facts: dict[type, Any] = {
         JobNodes: nodes,

@@ -1,4 +1,4 @@
-"""Words about installed files: whose cache is proven, which command reinstalls, and how lists are cut."""
+"""Texts about installed files: caches, commands for reinstallation, and shortened lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which conflicts are told, how loudly, and in which order."""
+"""Which conflicts are reported, with which severity and in which order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where variables are set, and what is said about those that nobody reads."""
+"""Places that set a variable, and findings about variables without a reader."""
 
 from __future__ import annotations
 

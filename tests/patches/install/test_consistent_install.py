@@ -1,4 +1,4 @@
-"""The one command, and when there is none."""
+"""The single command, and situations without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An interpolation of Hydra's reaches Hydra, whatever quotes it stands in, and bash itself has the last word."""
+"""An interpolation reaches Hydra unchanged in any quotes; bash itself is the judge."""
 
 from __future__ import annotations
 

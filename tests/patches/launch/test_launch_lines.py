@@ -1,4 +1,4 @@
-"""Fixes of launch files: variables that nobody reads, and misspelt ones."""
+"""Fixes of launch files for unread and misspelled variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left out of the package that Ray sends, and what never is."""
+"""What is left out of the package that Ray uploads, and what never is."""
 
 from __future__ import annotations
 

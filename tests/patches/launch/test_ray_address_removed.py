@@ -1,4 +1,4 @@
-"""An address at which no Ray answers goes from the script, or from what the shell hands on."""
+"""An address without a listening Ray is removed from the script or the shell."""
 
 from __future__ import annotations
 

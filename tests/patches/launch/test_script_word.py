@@ -1,4 +1,4 @@
-"""What rules propose is written into the launch script, and then they find nothing."""
+"""Proposals of rules are written into the launch script, which then has no findings."""
 
 from __future__ import annotations
 

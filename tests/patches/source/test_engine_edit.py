@@ -78,7 +78,7 @@ def after(folder: Path, text: str) -> str:
 
 
 class Ray:
-    """A Ray of two clusters by address; `late` is how often it is asked before the actors have their names."""
+    """A Ray of two clusters by address; `late` is the number of queries before the actors have names."""
 
     def __init__(self, actors: list[dict[str, str]], late: int = 0) -> None:
         self.actors, self.late, self.joined, self.namespace = actors, late, "", ""
@@ -112,7 +112,7 @@ class Ray:
 
 
 def run(text: str, ray: Ray, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Play parent and engine process of a server: what the engine found."""
+    """Run parent and engine process of a server and return the actors found by the engine."""
     monkeypatch.setattr(time, "sleep", lambda _: None)
     monkeypatch.setenv("RAY_ADDRESS", "local")
     code = "\n".join(line for line in text.splitlines() if not line.startswith(("import ray", "from vllm")))

@@ -1,4 +1,4 @@
-"""The repair of API101: what transformers or Ray replaced is imported under the name that is there."""
+"""The fix for API101 imports the replacement of a name removed from transformers or Ray."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_replaced_lines_are_kept_and_marked(tmp_path):
 
 
 def test_old_module_wins_if_it_has_the_name(tmp_path):
-    """The new place may have had another thing of that name before the move."""
+    """The new module may have had an unrelated object of that name before the move."""
     one = tree(tmp_path, "from vllm.utils import Parser\n")
     write(tmp_path / "old" / "vllm", {"utils/args.py": "class Parser: side = 'another'\n"})
     one.repair()

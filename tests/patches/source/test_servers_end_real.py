@@ -1,4 +1,4 @@
-"""Released verl's own classes on a real Ray: what a training leaves while its process lives on, before and after the repair."""
+"""Verl's released classes on a real Ray: leftovers of a training while its process lives, before and after the repair."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def repaired(verl: Path) -> None:
 def trained(
     head: ray_head.Head, verl: Path, release: str, how: str, number: int = 0, patience: int = 120
 ) -> tuple[list[dict[str, Any]], int]:
-    """What the driver counted before and after, and how many engines were left when it had ended."""
+    """Counts by the driver before and after, and engines left after its end."""
     source, manager = _MANAGERS[release]
     trainer = verl / "trainer/ppo/ray_trainer.py"
     environ = {

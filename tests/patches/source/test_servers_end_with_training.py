@@ -1,4 +1,4 @@
-"""The repair of a tree that never ends its servers: what is edited, what is refused, and what the edited code does."""
+"""The fix for a tree that never ends its servers: edits, refusals, and behaviour of the edited code."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def planned(folder: Path, cwd: Path | None = None) -> dict[str, ReplaceFile] | R
 
 
 def run(plan: dict[str, ReplaceFile]) -> tuple[Any, list[str]]:
-    """A trainer of the edited code, and whom it kills: nobody called "first"."""
+    """A trainer of the edited code, and the actors that it kills."""
     killed: list[str] = []
 
     def kill(actor: str) -> None:

@@ -1,4 +1,4 @@
-"""The old remedy in a module of verl's: its statement goes, and all other bytes stay."""
+"""The old workaround in a module of verl: its statement is removed, and all other bytes stay."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from vllm import LLM
 
 
 def planned(folder: Path, text: str) -> str:
-    """What the file is afterwards, or why it stays as it is."""
+    """The edited file, or the reason for a refusal."""
     path = folder / "vllm_rollout_spmd.py"
     path.write_text(text)
     finding = Finding("stubs", Evidence("stubs"), location=Location(str(path), 7))

@@ -97,7 +97,7 @@ class Case:
         return vllm_log_requests.plan(finding, uses, SourceFiles(), Marker(word))
 
     def repair(self) -> bytes:
-        """Plan, write, and check what holds for every repair."""
+        """Plan, write, and check the invariants of every repair."""
         plan = self.plan()
         assert not isinstance(plan, Refusal), plan.reason
         (change,) = plan
@@ -164,7 +164,7 @@ def test_marker_is_that_of_the_user(tmp_path):
 
 
 def logged(value: str) -> str:
-    """A server whose `start(value)` gives what was logged, however the value gets there."""
+    """A server whose `start(value)` returns what was logged, however the value is passed."""
     return IMPORTS + dedent(value)
 
 
@@ -397,7 +397,7 @@ def test_unfamiliar_form_is_refused_with_its_line_and_reason(tmp_path, text):
 
 
 def test_edited_source_is_verified_before_planning(tmp_path, monkeypatch):
-    """Whatever goes wrong while editing: an old name that is left is a refusal."""
+    """An old name left by a faulty edit is a refusal."""
     monkeypatch.setattr("verl_doctor.patches.source.vllm_log_requests._Repair.edits", lambda *_: [])
     plan = Case(tmp_path, CALL.encode()).plan()
     assert isinstance(plan, Refusal)

@@ -1,4 +1,4 @@
-"""The fixes that put the driver's own library first: each is offered by its rule, and says why in its own words."""
+"""Fixes that put the driver's own library first: each is offered by its rule with its own reason."""
 
 from __future__ import annotations
 

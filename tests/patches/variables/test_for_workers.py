@@ -1,4 +1,4 @@
-"""Giving the workers what the driver has: which values, for which nodes, and never a secret."""
+"""Passing the driver's values to the workers: which values, for which nodes, and never a secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fix that sets what NCCL was seen to need."""
+"""The fix that sets the variables proven necessary for NCCL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands answer: one Protocol, and one function that shows it."""
+"""Answers of commands: one Protocol, and one function that shows them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def with_forms() -> set[str]:
 
 
 def classes_of(package: str) -> list[type[Any]]:
-    """The classes of a command's package that say they are answers."""
+    """Answer classes of a command's package."""
     found = []
     for path in sorted((FOLDER / package).rglob("*.py")):
         if re.search(r"class \w+\(\w*Answer\):", path.read_text("utf-8")):

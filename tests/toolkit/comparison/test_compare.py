@@ -1,4 +1,4 @@
-"""Comparing snapshots: what differs is told, and nothing else."""
+"""Comparing snapshots: only differences are reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_lost_variable_is_reported() -> None:
 
 
 def test_variable_set_by_the_job_overrides_that_of_the_shell() -> None:
-    """verl sets NCCL_DEBUG for its workers, whatever the shell says."""
+    """verl sets NCCL_DEBUG for its workers, whatever the shell's value."""
     facts = machine("h200-with-job")
     variables = facts[Variables]
     old = {**facts, Variables: replace(variables, values={**variables.values, "NCCL_DEBUG": "INFO"})}

@@ -1,4 +1,4 @@
-"""Comparing what is judged too: what breaks comes first, with its cause, and a machine does not differ from itself."""
+"""Comparison with judgement: breaks come first with their cause, and a machine equals itself."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_finding_on_one_node_is_joined_to_its_difference() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_break_is_reported_with_its_rule(fault: Fault) -> None:
-    """Each fault of the recorded machines; back again it is gone."""
+    """Each fault of the recorded machines; in the reverse direction it is listed as gone."""
     healthy, sick = fault.node(), edited(fault.node(), fault.edits)
     found = between(healthy, sick)
     difference, *_ = [one for one in found.differences if fault.code in one.codes]

@@ -1,4 +1,4 @@
-"""Commands to paste are built from what anybody can have written into a file: they hold names and values, and nothing else."""
+"""Commands to paste, built from untrusted values: they contain names and values only."""
 
 from __future__ import annotations
 

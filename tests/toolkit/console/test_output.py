@@ -1,4 +1,4 @@
-"""Files that the user named: whole or not there."""
+"""Files named by the user are written completely or not at all."""
 
 from __future__ import annotations
 

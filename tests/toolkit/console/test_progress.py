@@ -1,4 +1,4 @@
-"""The progress line: only for a person who waits, and gone afterwards."""
+"""The progress line appears only on a terminal, and is cleared."""
 
 from __future__ import annotations
 

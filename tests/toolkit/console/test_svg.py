@@ -1,4 +1,4 @@
-"""Pictures: well-formed whatever is said in them, with titles, and without anything that acts."""
+"""Pictures: well-formed for any text, with titles, and without active content."""
 
 from __future__ import annotations
 

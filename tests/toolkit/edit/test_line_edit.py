@@ -1,4 +1,4 @@
-"""Editing launch files: the old line is kept as a comment, and everything else says what it said."""
+"""Editing launch files: the old line is kept as a comment, and everything else is unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collecting: whoever waits for a fact gets an answer, whatever happens to the threads."""
+"""Collecting: every waiting thread gets a result, whatever happens to other threads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def room(disk: Disk) -> Room:
 
 
 def answer(collection: Collection, fact: type) -> Any:
-    """What `get` returns, or a failure of the test instead of waiting for ever."""
+    """Result of `get`, or a test failure instead of waiting forever."""
     got: Future[Any] = Future()
     ORIGINAL_START(
         threading.Thread(target=lambda: got.set_result(collection.get(fact)), name="asking", daemon=True)

@@ -1,4 +1,4 @@
-"""The user's configuration, and what is said when it is wrong."""
+"""The user's configuration, and messages about mistakes."""
 
 from __future__ import annotations
 

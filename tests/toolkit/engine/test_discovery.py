@@ -1,4 +1,4 @@
-"""Which interpreter is examined, and what the output names as the reason."""
+"""The examined interpreter, and the reason shown for it."""
 
 from __future__ import annotations
 

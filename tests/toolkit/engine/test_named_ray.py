@@ -1,4 +1,4 @@
-"""The Ray that --ray-address names: what `actors` shows and `clean` judges when it tells, and when it does not."""
+"""The Ray named by --ray-address: output of `actors` and `clean` if it responds, and if it does not."""
 
 from __future__ import annotations
 

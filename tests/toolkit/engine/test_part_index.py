@@ -1,4 +1,4 @@
-"""The index declares what the modules do, imports what is used, and is never that of other files."""
+"""The index matches the modules, loads them on demand, and is never used for other files."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ print("imported", *sorted(name for name in sys.modules if name.startswith(famili
 
 
 def run(tree: Path, home: Path, *commands: list[str]) -> tuple[str, list[str]]:
-    """What commands print one after the other in one process, and the rules that it has imported."""
+    """Output of commands run in one process, and the rule modules that it imported."""
     environ = {**os.environ, "PYTHONPATH": str(tree / ".dev"), "HOME": str(home)}
     done = subprocess.run(
         [sys.executable, "-c", RUN, json.dumps(commands)],

@@ -60,7 +60,7 @@ def test_plugin_of_another_user_is_not_loaded(plugin: Path, place: str) -> None:
 
 
 def test_path_is_searched_for_plugins_without_importlib(tmp_path: Path) -> None:
-    """What is no plain folder of distributions counts as if it held one."""
+    """Entries other than plain folders of distributions are treated like folders."""
     others = tmp_path / "others-1.0.dist-info"
     others.mkdir()
     (others / "entry_points.txt").write_text("[console_scripts]\nothers = others:main\n")

@@ -1,4 +1,4 @@
-"""What an earlier check found is used again only while nothing that it comes from has changed."""
+"""Results of an earlier check are reused only while their sources are unchanged."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from verl_doctor.toolkit.target import Target
 
 @dataclass(frozen=True)
 class Weather:
-    """What changes by itself."""
+    """A fact that changes by itself."""
 
     sun: str
 
 
 @dataclass(frozen=True)
 class Things:
-    """What lies in the current folder."""
+    """Entries of the current folder."""
 
     seen: tuple[str, ...]
     weather: str = ""
@@ -45,7 +45,7 @@ class Things:
 
 @dataclass(frozen=True)
 class Number:
-    """How many things there are."""
+    """Number of entries."""
 
     things: int
 
@@ -132,7 +132,7 @@ def session(place: Path, **environ: str) -> Session:
 
 
 def judged(session: Session) -> tuple[list[CheckResult], int | None]:
-    """The results of a check, and how many of them are those of an earlier one."""
+    """Results of a check, and how many are reused."""
     with remembering(session) as run:
         report = run.check(run.look())
     return list(report.results), report.unchanged.rules if report.unchanged else None
@@ -143,7 +143,7 @@ def afresh(session: Session) -> list[CheckResult]:
 
 
 def later() -> None:
-    """The clock of the kernel goes on."""
+    """Kernel time advances."""
     time.sleep(0.02)
 
 
@@ -246,7 +246,7 @@ def test_changing_facts_are_collected_again(place: Path) -> None:
 
 
 def test_permission(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer to a question about permissions is asked for again: a mount may have become read-only."""
+    """Permission checks are repeated: a mount may have become read-only."""
     here = session(place)
     judged(here)
     access = os.access
@@ -294,7 +294,7 @@ def test_clock(place: Path, monkeypatch: pytest.MonkeyPatch, hours: int) -> None
 
 
 def test_a_moment_ago(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was just written may be written again within a tick of the clock."""
+    """A file just written may be written again within a clock tick."""
     monkeypatch.setattr(looks, "_TICKS", dict.fromkeys(looks._TICKS, 2.0))
     here = session(place)
     judged(here)
@@ -360,7 +360,7 @@ def test_fact_from_a_started_program_is_not_recorded(place: Path) -> None:
 
 
 def test_unknown_fact_is_not_recorded(place: Path) -> None:
-    """A slow disk may be the reason. What does not exist is known."""
+    """A slow disk may be the reason. A missing file is certain."""
     answers: list[Unknown] = [Unknown("too slow"), Absent("none")]
 
     @collector(kept=True)

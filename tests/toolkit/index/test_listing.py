@@ -1,4 +1,4 @@
-"""What a package index offers: the two forms of its pages, folders, credentials, silence, and the answer kept from before."""
+"""Offers of a package index: both page formats, folders, credentials, failures, and the cached response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RECORD files, broken and whole, and the memory for hashes."""
+"""RECORD files, broken and whole, and the cache of hashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where pip and uv are configured to look, in all the places where that can stand."""
+"""All places where pip and uv read their index configuration."""
 
 from __future__ import annotations
 

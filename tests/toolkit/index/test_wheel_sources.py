@@ -1,4 +1,4 @@
-"""Reading the sources of wheels: by ranges, whole, from a folder, from the cache; and what may be wrong with them."""
+"""Reading sources of wheels: by ranges, whole, from a folder, from the cache; and possible faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What helps against an exception that no signature knows well: computed from what it names."""
+"""Remedies for exceptions without a detailed signature, computed from the names in them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGES = "/venv/lib/python3.11/site-packages"
 
 
 def remedy(error: str, *places: str, before: str = "") -> str:
-    """What is said to help against an exception that was raised at these places, the deepest last."""
+    """Remedy for an exception raised at these places, the deepest last."""
     frames = "".join(f'  File "{place}", line 12, in run\n    call()\n' for place in places)
     log = f"{before}Traceback (most recent call last):\n{frames}{error}\n"
     first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first

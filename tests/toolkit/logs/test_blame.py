@@ -1,4 +1,4 @@
-"""An exception that no signature knows: whose fault it is, which setting it names, and that nobody is blamed where nothing failed."""
+"""Exceptions without a signature: the responsible code, the named setting, and no blame without a failure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def first_of(log: str) -> LoggedError | None:
 
 
 def blamed(log: str) -> tuple[Fault, tuple[str, ...], str]:
-    """Whose fault it is, the settings, and the place."""
+    """The fault, the settings, and the place."""
     first = first_of(log)
     assert first is not None
     assert first.blame is not None

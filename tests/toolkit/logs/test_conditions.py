@@ -1,4 +1,4 @@
-"""A remedy contradicts no line of the log: what it demands of the machine is compared with what the log shows."""
+"""Remedies contradict no line of the log: their demands are compared with the machine shown in it."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def first_cause(log: str) -> str:
-    """What is named, or else the words of the error."""
+    """The named cause, or else the text of the error."""
     reading = read(list(log_lines(log)), "run.log")
     if reading.causes:
         return reading.causes[0].words

@@ -1,4 +1,4 @@
-"""A run that somebody ended: it did not come to its end, and no fault is named for it."""
+"""A cancelled run: it did not finish, and no fault is named."""
 
 from __future__ import annotations
 

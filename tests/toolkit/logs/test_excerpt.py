@@ -1,4 +1,4 @@
-"""What is kept of lines that a progress bar wrote over, or that are very long: the words that tell, and who said them."""
+"""Excerpts of overwritten or very long lines keep the relevant text and its process."""
 
 from __future__ import annotations
 

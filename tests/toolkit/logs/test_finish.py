@@ -1,4 +1,4 @@
-"""What is told behind the end of a training: it did not fail for that, nor for what it bore before; another run in the same log may still fail."""
+"""Messages after the end of a training, and earlier ones that it survived, are not failures; another run in the log may still fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a log to the first cause: chains, other processes' errors, deaths without a word, and logs that tell nothing."""
+"""From a log to the first cause: chains, errors of other processes, silent deaths, and uninformative logs."""
 
 from __future__ import annotations
 

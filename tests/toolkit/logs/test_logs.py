@@ -1,4 +1,4 @@
-"""`verl-doctor logs`: what is read, what is said of it in each form, and that nothing in a log does harm."""
+"""`verl-doctor logs`: input, output in each format, and harmless handling of any log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LCUDA = told_by("/usr/bin/ld: cannot find -lcuda: No such file or directory\n", 
 
 
 def said(text: str | bytes) -> list[tuple[int, str]]:
-    """The lines of a log that may tell, and their numbers."""
+    """Relevant lines of a log, and their numbers."""
     raw = text if isinstance(text, bytes) else text.encode()
     return [(line.number, line.text) for line in excerpt(io.BytesIO(raw).read).lines]
 
@@ -451,7 +451,7 @@ def test_process_is_read_from_labels_of_all_kinds(line: str, process: str, level
     ],
 )
 def test_hostile_lines_are_read_in_linear_time(unit: str) -> None:
-    """Each would take hours with a pattern that goes back and forth. Seconds of a processor, not of the clock."""
+    """Each would take hours with a backtracking pattern. Processor seconds are measured, not time."""
     raw = f"Traceback (most recent call last):\n{unit * 2000}\nValueError: {unit * 2000}\n".encode() * 2
     began = time.process_time()
     read(excerpt(io.BytesIO(raw).read).lines, "x")

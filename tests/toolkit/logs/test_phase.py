@@ -1,4 +1,4 @@
-"""The phase in which an exception struck, as its traceback and that of the driver show it."""
+"""The phase of an exception, from its traceback and that of the driver."""
 
 from __future__ import annotations
 

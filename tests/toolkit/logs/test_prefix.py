@@ -1,4 +1,4 @@
-"""Prefixes that no list knows: whatever stands before the lines of a log, it is judged as without it."""
+"""Unknown prefixes: a log is judged as without them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def judged(log: str) -> Reading:
 
 
 def answer(log: str) -> tuple[object, ...]:
-    """What is said of a log, but for the lines that are quoted."""
+    """Judgement of a log, without the quoted lines."""
     reading = judged(log)
     first = reading.first or reading.error
     codes = tuple(one.signature.code for one in reading.causes if one.signature is not None)

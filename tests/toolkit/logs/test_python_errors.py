@@ -1,4 +1,4 @@
-"""Exceptions as Python and Ray print them, however many stand behind each other."""
+"""Exceptions as printed by Python and Ray, in chains of any length."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def joined(links: int) -> str:
 
 
 def nested(depth: int) -> str:
-    """A log in which the error of each process is told in the message of the next."""
+    """A log in which each process repeats the previous error in its message."""
     remote = "".join(
         f'ray.exceptions.RayTaskError(KeyError): ray::f() (pid={at})\n  File "/src/f.py", line 1, in f\n'
         for at in range(depth)

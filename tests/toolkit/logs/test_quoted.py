@@ -1,4 +1,4 @@
-"""What a log quotes is no evidence: prompts, answers, scores, tool outputs, and what sandboxes tried."""
+"""Text quoted in a log is no evidence: prompts, answers, scores, tool outputs, and sandbox errors."""
 
 from __future__ import annotations
 

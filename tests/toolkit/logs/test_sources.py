@@ -1,4 +1,4 @@
-"""How logs are opened: what stands before the first word of one that was emptied while somebody wrote it."""
+"""Opening logs: content before the first line of a log truncated while being written."""
 
 from __future__ import annotations
 

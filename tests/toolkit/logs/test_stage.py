@@ -1,4 +1,4 @@
-"""Out of memory: the stage is told from the functions that were running, and what helps in it is said."""
+"""Out of memory: the stage follows from the running functions, and determines the remedy."""
 
 from __future__ import annotations
 

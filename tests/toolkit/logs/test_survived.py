@@ -1,4 +1,4 @@
-"""What a run survived is not its cause when it is said once more."""
+"""An error that a run survived is not the cause when repeated."""
 
 from __future__ import annotations
 

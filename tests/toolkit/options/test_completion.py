@@ -1,4 +1,4 @@
-"""What a shell completes, and that it never loses the names of files."""
+"""Shell completions, which always include file names."""
 
 from __future__ import annotations
 

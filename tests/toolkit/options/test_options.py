@@ -1,4 +1,4 @@
-"""Shared options that do nothing in a command are not offered by it, and whoever gives one is told why."""
+"""Shared options without effect are not offered by a command, and using one is explained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patches of lines: told from scripts, YAML, TOML and Python, and brought into another text."""
+"""Line patches: extracted from scripts, YAML, TOML and Python, and applied to another text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patches as data: told from a patched source, and brought into another that says the same."""
+"""Patches as data: extracted from a patched source, and applied to an equivalent one."""
 
 from __future__ import annotations
 

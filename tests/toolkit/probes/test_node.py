@@ -123,7 +123,7 @@ def test_truncated_request_is_ignored(tmp_path: Path) -> None:
 
 
 def test_program_is_valid_for_old_pythons() -> None:
-    """Python 3.7 is the oldest that knows annotations as they are written here."""
+    """Python 3.7 is the oldest that supports these annotations."""
     compile(TEXT, "child_node", "exec", dont_inherit=True)
     import ast
 
@@ -131,7 +131,7 @@ def test_program_is_valid_for_old_pythons() -> None:
 
 
 def test_killing_the_worker_still_cleans_up(tmp_path: Path) -> None:
-    """Ray kills a worker's children and process group with it. What clears away is none of them any more."""
+    """Ray kills a worker's children and process group. The cleaning process is in neither."""
     worker = (
         "import subprocess, sys, time\n"
         "process = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE)\n"

@@ -1,4 +1,4 @@
-"""What the reader of a GCS makes of Ray's messages, where that needs no Ray."""
+"""Parsing of Ray's messages by the GCS reader, where that needs no Ray."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns: one works at a time, and nobody waits long for somebody who does not move."""
+"""Turns: a single collector works at a time, and none waits long for a stuck one."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class Small:
 
 @dataclass(frozen=True)
 class Other:
-    """Needed by nobody."""
+    """A fact without a reader."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A child that is spoken with: whatever it does with its order, it is heard, and it ends when it is told to."""
+"""Dialogue with a child: its output is always read, and it ends on request."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_time_limit_ends_the_dialogue() -> None:
 
 
 def test_stopped_child_may_clean_up(tmp_path: Path) -> None:
-    """The end of its input is the order to stop; only who does not obey is killed."""
+    """The end of its input is the request to stop; only a disobedient child is killed."""
     away = tmp_path / "away"
     script = f"import sys; print('ready', flush=True); sys.stdin.read(); open({str(away)!r}, 'w').close()"
     with Machine().open_dialogue([sys.executable, "-c", script], b"", patience=120) as dialogue:

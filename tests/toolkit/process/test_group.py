@@ -1,4 +1,4 @@
-"""Children: how long they may take, how much they may say, and what is left of them afterwards."""
+"""Children: time limits, output limits, and leftovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders with an owner, in a place where anybody may make some: only this user's own are ever found to be abandoned."""
+"""Folders with an owner in a shared place: only those of this user are ever considered abandoned."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verl_doctor.toolkit.process.locked_folder import abandoned, owned, text_in
 
 
 def left(place: Path, name: str = "vds-left", mode: int = 0o700) -> Path:
-    """What a killed owner leaves."""
+    """A folder left by a killed owner."""
     folder = place / name
     folder.mkdir()
     with owned(folder):

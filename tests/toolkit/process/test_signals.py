@@ -1,4 +1,4 @@
-"""Signals are taken for a while, and do afterwards what they did before."""
+"""Signal handlers are replaced for a while and then restored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ USED = (signal.SIGTERM, signal.SIGHUP)
 
 @pytest.fixture
 def received() -> Iterator[list[str]]:
-    """What reaches the handlers that were there before."""
+    """Calls of the previous handlers."""
     calls: list[str] = []
     before = {number: signal.signal(number, lambda *_: calls.append("before")) for number in USED}
     yield calls

@@ -172,7 +172,7 @@ def test_plan_is_a_fix_at_the_findings_in_its_files(repo: Path) -> None:
 
 
 def carried_out(text: str, replacements: list[dict[str, Any]]) -> str:
-    """What an editor makes of the replacements of whole lines."""
+    """Result of applying replacements of whole lines, as by an editor."""
     lines = text.splitlines(keepends=True)
     for one in reversed(replacements):
         region = one["deletedRegion"]

@@ -1,4 +1,4 @@
-"""Entries of environment files: what is refused, what two of them make together, what sourcing them does."""
+"""Entries of environment files: refusals, merging, and the effect of sourcing."""
 
 from __future__ import annotations
 

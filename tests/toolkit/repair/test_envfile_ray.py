@@ -1,4 +1,4 @@
-"""The `runtime_env`: YAML that holds any value, and what Ray makes of it in a worker."""
+"""The `runtime_env`: YAML for any value, and Ray's interpretation in a worker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REASON = Reason("CUDA101", "libcuda-link", 'it\'s "here": {a: b} # not a comment
 
 
 def in_a_worker(text: str, environ: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The variables as Ray sets them in a process that has this environment: expanded, what is unset of `${X}` blank."""
+    """Variables as set by Ray in a process with this environment: expanded, with unset `${X}` left blank."""
     given_by_raylet = {name: os.environ[name] for name in ("PATH",)} | dict(environ)
     with monkeypatch.context() as patched:
         for name in list(os.environ):

@@ -94,7 +94,7 @@ def another_word(finding: Finding, launch: Launch) -> list[Change] | Refusal:
 
 
 def session_of(folder: Path, one: str, two: str, *more: Fix) -> Session:
-    """What examines a script with these words, and knows these fixes as well."""
+    """A session for a script with these words, and these additional fixes."""
     path = folder / "run.sh"
     path.write_text(SCRIPT.format(one=one, two=two))
     registry = Registry(

@@ -28,7 +28,7 @@ from verl_doctor.toolkit.target import Target
 
 @dataclass(frozen=True)
 class Lock:
-    """What the file that stands for all packages holds, and what PATH begins with."""
+    """The file that represents all packages, and the first entry of PATH."""
 
     packages: str
     first: str

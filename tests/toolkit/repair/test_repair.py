@@ -1,4 +1,4 @@
-"""What becomes of a repair: proven by a fresh look, or said to be something else."""
+"""Outcome of a repair: proven by a new observation, or reported as something else."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ class Strangers:
 
 
 def meanwhile(folder: Path, found: Callable[[Path], Finding], *, about_words: bool = False) -> list[str]:
-    """What becomes of a repair when an error comes up at the same time, and that error's rule reads what it reads, or not."""
+    """Outcome of a repair with a simultaneous new error, whose rule reads the same facts or not."""
 
     @collector()
     def strangers(machine: Machine) -> Strangers:
@@ -335,7 +335,7 @@ def test_several_repairs_of_one_run_share_a_transaction(folder: Path) -> None:
 
 
 def test_plan_lists_other_affected_environments(folder: Path) -> None:
-    """One file of each kind: in an environment whose link leads out, and in a tree outside of it."""
+    """One file of each kind: in an environment with a link to the outside, and in a tree outside."""
     environment, tree = folder / "env", folder / "tree"
     for prefix in (environment, folder / "other"):
         (prefix / "bin").mkdir(parents=True)

@@ -39,7 +39,7 @@ from verl_doctor.toolkit.target import Target, UsageError, journal_homes
 
 @dataclass(frozen=True)
 class Shell:
-    """All variables, and those of a Ray that runs here."""
+    """All variables, and those of a local Ray."""
 
     values: Mapping[str, str]
     ray: Mapping[str, str]
@@ -152,7 +152,7 @@ SHRINK = fixing("shrink", "ENV902", SetVariable("SIZE", None, "it does not fit")
 
 @dataclass(frozen=True)
 class Job:
-    """A user's folder, and what the registry holds there."""
+    """A user's folder, and the registry of its values."""
 
     folder: Path
     fixes: tuple[Fix, ...] = (PAINT, SHRINK)
@@ -395,7 +395,7 @@ mornings = st.fixed_dictionaries(
 def test_undo_reverts_runs_of_several_days(
     days: list[tuple[dict[str, str], bool, bool]],
 ) -> None:
-    """Days with other environments, in a shell that has sourced the file or not, with a link that goes with a variable."""
+    """Days with different environments, in shells with or without the sourced file, with a link added along with a variable."""
     with tempfile.TemporaryDirectory() as folder:
         job = Job(Path(folder))
         (job.folder / "venv/bin").mkdir(parents=True)

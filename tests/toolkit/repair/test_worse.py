@@ -1,4 +1,4 @@
-"""What counts as made worse: a rule that had judged and cannot any more, not one that now applies for the first time."""
+"""A rule that can no longer judge counts as worse; one that applies for the first time does not."""
 
 from __future__ import annotations
 

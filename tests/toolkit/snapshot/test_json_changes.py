@@ -1,4 +1,4 @@
-"""Changes of JSON: what was told apart is put together again, and nothing else is touched."""
+"""JSON changes: applying the differences restores the value, and nothing else changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots in a file: what was seen comes back as it was, folded in between, and what is no snapshot is refused."""
+"""Snapshot files: facts survive a round trip, folded in between, and other files are refused."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def folded(answers: Sequence[NodeResponse]) -> FoldedNodes:
 
 
 def nodes_in(nodes: FoldedNodes) -> list[tuple[str, str, Any, str]]:
-    """What each node said, whatever the order of keys in its texts."""
+    """Content of each node, independent of the key order."""
     return [
         (one.node, one.address, {name: json.loads(text) for name, text in one.facts.items()}, one.missing)
         for one in nodes.responses()

@@ -1,4 +1,4 @@
-"""The cache: what another user could have written is never read, and nobody else may enter its folders."""
+"""The cache: entries that another user could have written are never read, and its folders are private."""
 
 from __future__ import annotations
 

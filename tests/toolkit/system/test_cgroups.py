@@ -203,7 +203,7 @@ def test_real_groups() -> None:
 
 
 def _removed(folder: Path) -> None:
-    """The process in it is gone, or almost."""
+    """Its process has ended or is ending."""
     for each in (folder / "inner", folder):
         for _ in range(100):
             with contextlib.suppress(OSError):

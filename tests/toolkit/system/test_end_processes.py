@@ -1,4 +1,4 @@
-"""Ending processes by number: those that are meant, those that refuse, and numbers that mean another process by now."""
+"""Ending processes by number: the intended ones, protected ones, and reused numbers."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ DEAF = ["bash", "-c", "trap '' TERM; echo; while :; do sleep 600 & wait $!; done
 
 @pytest.fixture
 def started() -> Iterator[ExitStack]:
-    """What ends all processes of a test."""
+    """Ends all processes of a test."""
     with ExitStack() as stack:
         yield stack
 
 
 def running(started: ExitStack, argv: Sequence[str] = ("sleep", "600")) -> subprocess.Popen[bytes]:
-    """A process in a group of its own, which ends with the test."""
+    """A process in a separate group, ended with the test."""
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True)
     started.callback(process.communicate)
     started.callback(lambda: process.poll() is None and os.killpg(process.pid, signal.SIGKILL))
@@ -37,7 +37,7 @@ def running(started: ExitStack, argv: Sequence[str] = ("sleep", "600")) -> subpr
 
 
 def removal(pid: int) -> EndProcess:
-    """What a collector would have written down."""
+    """The record of a process, as a collector would have made it."""
     row = row_of(pid, Machine())
     assert row is not None
     return EndProcess(pid, row.ticks)
@@ -90,7 +90,7 @@ def test_process_of_another_user_is_left_alone(started: ExitStack, monkeypatch: 
 
 
 def test_number_reused_in_between_is_safe(started: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process that was meant ends after it was held fast; whoever has its number then hears nothing."""
+    """The intended process ends after its descriptor was opened; a process that reuses its number receives nothing."""
     meant, other = running(started), running(started)
     wanted, held = removal(meant.pid), os.pidfd_open(meant.pid)
     started.callback(os.close, held)

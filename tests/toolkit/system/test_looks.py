@@ -1,4 +1,4 @@
-"""Every way in which Python looks at a file is noticed, and every change of what was looked at."""
+"""Every way in which Python inspects a file is noticed, and every change of an inspected file."""
 # ruff: noqa: PTH115, PTH116, PTH121, PTH123, PTH207, PTH208, PLW0108, UP020, SIM115 - ways that are to be noticed, looked up when they are called
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def test_all_functions_are_restored(place: Path) -> None:
 
 
 def test_kernel_files_prevent_recording_of_the_reading_collector(place: Path) -> None:
-    """What a collector reads there cannot be compared: its fact is not kept. What others read there does not count."""
+    """Kernel files cannot be compared: the fact of a collector that reads them is not kept. Other readers do not matter."""
     with looks.watched([]) as seen:
         Path("/proc/self/stat").read_bytes()
     assert not seen.unkept

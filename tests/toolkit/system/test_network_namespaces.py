@@ -1,4 +1,4 @@
-"""The network rules on real networks: each test has one of its own, with pairs of interfaces, bridges and routes."""
+"""The network rules on real networks: each test has a private one, with pairs of interfaces, bridges and routes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def allowed() -> None:
 def findings_in(
     tmp_path: Path, network: str, *, hosts: str, deep: bool = False, **environ: str
 ) -> dict[str, str]:
-    """What `check --select NET` says in such a network, the first message by code."""
+    """Findings of `check --select NET` in such a network, the first message by code."""
     (tmp_path / "hosts").write_text(f"127.0.0.1 localhost\n{hosts}\n")
     check = [sys.executable, "-m", "verl_doctor.toolkit", "check", "--select", "NET", "--format", "json"]
     # A mount of /sys shows the interfaces of the network in which it was made.

@@ -1,4 +1,4 @@
-"""What the kernel keeps of a file: both ways of asking agree, and where one of them lies the other is believed."""
+"""Residency in the page cache: both query methods agree, and if one is wrong the other is used."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def weights(disk: Path) -> Path:
 
 
 def cold(path: Path, size: int = SIZE) -> Path:
-    """A file of which nothing was written yet, so that nothing is cached: what is read of it is, as of any other."""
+    """A file without written data, so that nothing is cached: reads are cached as usual."""
     path.write_bytes(b"")
     os.truncate(path, size)
     return path
@@ -134,7 +134,7 @@ def test_only_files_can_be_queried() -> None:
 
 
 def output_of(command: list[str], *words: str) -> list[list[int] | str]:
-    """What ASK prints when it is run by a command."""
+    """Output of ASK run by a command."""
     done = subprocess.run(
         [*command, sys.executable, "-c", ASK, *words],
         capture_output=True,
@@ -163,7 +163,7 @@ def test_file_below_an_overlay_is_queried_at_its_pages(disk: Path) -> None:
 
 @unless_disturbed
 def test_missing_permissions_give_no_false_result() -> None:
-    """Linux before 5.2 tells everybody the truth, as its mincore asked for no permission."""
+    """Before Linux 5.2, mincore needed no permission."""
     if os.geteuid() != 0:
         pytest.skip("only root has files that others do not own")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""What processes hold in common, with real pipes, sockets and shared memory between real processes."""
+"""Ties between processes: real pipes, sockets and shared memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def sleeper() -> Iterator[Sleeper]:
 
 
 def ties(pid: int) -> set[Tie]:
-    """Those of one process."""
+    """Ties of one process."""
     return set(ties_of([pid], Machine())[pid])
 
 

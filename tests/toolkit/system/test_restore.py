@@ -1,4 +1,4 @@
-"""JSON back into dataclasses: what fits comes back, what does not is refused in words. `test_factsfile` has every fact."""
+"""JSON back into dataclasses: matching values are restored, others are refused. `test_factsfile` has every fact."""
 
 from __future__ import annotations
 

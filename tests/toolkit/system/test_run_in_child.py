@@ -1,4 +1,4 @@
-"""Work in a process of its own gives what it gives here, and its end is never the end of the run."""
+"""Work in a child process gives the same result, and its end never ends the run."""
 
 from __future__ import annotations
 

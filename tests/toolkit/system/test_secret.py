@@ -1,4 +1,4 @@
-"""What is blanked in a line of a log, and what only sounds like a secret and must stay readable."""
+"""Masking in log lines, and texts that only resemble a secret."""
 
 from __future__ import annotations
 

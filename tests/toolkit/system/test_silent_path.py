@@ -1,4 +1,4 @@
-"""A path whose file system hangs is said, and not waited for."""
+"""A path on a hanging file system is reported and not waited for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from verl_doctor.toolkit.system import silent_path
 
 @pytest.fixture
 def gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder about which the kernel never answers, as of a network file system whose server is gone."""
+    """A folder for which the kernel never responds, as on a network mount without a server."""
     folder, over, real = tmp_path / "gone", threading.Event(), os.stat
 
     def look(path: Any, **how: Any) -> os.stat_result:

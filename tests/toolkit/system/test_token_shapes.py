@@ -1,4 +1,4 @@
-"""Tokens are masked wherever they stand, and what only resembles one is not."""
+"""Tokens are masked everywhere, and similar texts are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that the user named to be read: what never ends and what nobody writes to is refused, at once."""
+"""Files named by the user: endless files and silent pipes are refused at once."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_page_is_below_the_documentation_address(urls: Message, address: str) ->
 def test_metadata_file_of_an_installed_package_is_read_directly(
     urls: Message, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The file beside the package is read; two of them, as an interrupted upgrade leaves them, are left to importlib."""
+    """The file next to the package is read; two, as after an interrupted upgrade, are left to importlib."""
     urls["Project-URL"] = "Documentation, https://importlib.example"
     monkeypatch.setattr(website, "TOOLKIT", tmp_path / "verl_doctor" / "toolkit")
     beside = tmp_path / "verl_doctor-0.2.0.dist-info"

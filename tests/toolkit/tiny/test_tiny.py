@@ -1,4 +1,4 @@
-"""Tiny data and models, without the libraries that read them: what is refused, what stays, and what the bytes say."""
+"""Tiny data and models, without the libraries that read them: refusals, leftovers, and the bytes."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def verl(tmp_path: Path) -> Path:
 
 
 def child(act: Callable[[Path], Any], code: int | None = 0) -> Machine:
-    """A machine on which the child does this with its folder, and tells what it gives."""
+    """A machine whose child does this with its folder and returns the result."""
 
     def run(argv: Sequence[str], environ: Mapping[str, str], timeout: float) -> Output:
         token, folder, order = argv[3:]

@@ -1,4 +1,4 @@
-"""The tiny data and models in an environment that really runs: what is written is what it loads."""
+"""The tiny data and models in a working environment: everything written can be loaded."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 def inside(script: str, *arguments: str, path: tuple[Path, ...] | list[Path]) -> dict[str, Any]:
-    """What a script of `tiny_loaders` prints as JSON in its last line, in the environment that really runs."""
+    """JSON in the last line of a `tiny_loaders` script, run in the working environment."""
     done = subprocess.run(
         [str(rehearsal_environment.python()), str(LOADERS / script), *arguments],
         env={

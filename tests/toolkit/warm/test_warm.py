@@ -1,4 +1,4 @@
-"""Files are brought into the page cache, and what is said of them is looked at: resident is what the kernel calls so."""
+"""Loading files into the page cache, verified by the kernel's residency information."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def opened(file: Path) -> int:
 
 @unless_disturbed
 def test_single_advice_over_a_whole_file_is_insufficient(disk: Path) -> None:
-    """The kernel reports success for both; what is behind the read-ahead of the device never comes."""
+    """The kernel reports success for both; pages beyond the device's read-ahead never arrive."""
     size = 20 * MIB  # of the read-ahead of a disk 8 MiB are the most that anybody sets
     file = written(disk / "a", size)
     number = opened(file)

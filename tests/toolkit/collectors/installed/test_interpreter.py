@@ -1,4 +1,4 @@
-"""Asking interpreters that are noisy, old, broken, or broken by what is loaded into them."""
+"""Querying interpreters that are noisy, old, broken, or broken by imported modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listings: what one run has seen of folders."""
+"""Listings: a cache of folder contents for one run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which modules a program imports, read from text, and whether the module that is started is there."""
+"""Modules imported by a program, read from its text, and whether a started module exists."""
 
 from __future__ import annotations
 

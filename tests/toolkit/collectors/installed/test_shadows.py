@@ -1,4 +1,4 @@
-"""What of the current folder hides an installed package, and what does not."""
+"""Files of the current folder that shadow an installed package, and those that do not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def interpreter(site: Path) -> Interpreter:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    """A job's folder, and beside it a place with an installed `datasets`."""
+    """A job's folder, and a site folder with an installed `datasets`."""
     package = tmp_path / "site" / "datasets"
     package.mkdir(parents=True)
     for name in ("__init__.py", "arrow_dataset.py", "load.py", "splits.py"):

@@ -1,4 +1,4 @@
-"""Who writes the compile cache in one piece: told from miniatures, and from releases of vLLM."""
+"""Whether torch or vLLM writes the compile cache atomically, in miniatures and in vLLM releases."""
 
 from __future__ import annotations
 

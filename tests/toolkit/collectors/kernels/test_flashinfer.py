@@ -1,4 +1,4 @@
-"""FlashInfer's packages and the kernels that are there compiled: in a folder, and in the real wheel."""
+"""FlashInfer's packages and compiled kernels: in a folder, and in the real wheel."""
 
 from __future__ import annotations
 

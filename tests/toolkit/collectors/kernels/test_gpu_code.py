@@ -1,4 +1,4 @@
-"""Code for GPUs in compiled files: read from the headers that stand before it."""
+"""GPU code in compiled files, read from their headers."""
 
 from __future__ import annotations
 

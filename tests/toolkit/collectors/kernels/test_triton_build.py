@@ -160,7 +160,7 @@ def test_triton_without_known_functions_is_unknown(tmp_path: Path) -> None:
 def test_hanging_compiler_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, command: str
 ) -> None:
-    """Its passes hold the same pipe: the shell's `sleep` stands for one."""
+    """The compiler's passes hold the same pipe: the shell's `sleep` represents one."""
     monkeypatch.setattr(kernels_triton_build, "_COMPILER_TIMEOUT", 1.0)
     compiler = tmp_path / "cc"
     compiler.write_text(f"#!/bin/sh\n{output}\nsleep 60\ntrue\n")
@@ -190,7 +190,7 @@ def test_no_triton_and_no_gpu(tmp_path: Path) -> None:
 def test_real_releases(
     tmp_path: Path, wheel_tree: Callable[[str, str], Path], version: str, library: str, reads_variable: bool
 ) -> None:
-    """What they ask the linker for, where they look, and that their own headers compile."""
+    """Library names passed to the linker, search folders, and whether the headers compile."""
     folder = driver(tmp_path / "driver")
     (folder / "libcuda.so").symlink_to(NAME)
     places = {"TRITON_LIBCUDA_PATH": str(folder), "LIBRARY_PATH": str(folder)}

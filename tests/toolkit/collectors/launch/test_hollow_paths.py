@@ -1,4 +1,4 @@
-"""Paths that begin with a variable which nobody sets."""
+"""Paths that begin with a variable that is never set."""
 
 from __future__ import annotations
 

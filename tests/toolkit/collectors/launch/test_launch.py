@@ -1,4 +1,4 @@
-"""What is read of launch scripts, without running them. Where bash is there, it is the oracle."""
+"""Reading launch scripts without running them. Where bash is available, it is the oracle."""
 
 from __future__ import annotations
 

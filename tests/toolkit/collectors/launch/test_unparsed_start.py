@@ -1,4 +1,4 @@
-"""A script that starts verl where it is not read says so."""
+"""A script that starts verl in an unreadable way is reported."""
 
 from __future__ import annotations
 

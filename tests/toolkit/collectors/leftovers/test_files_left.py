@@ -1,4 +1,4 @@
-"""What shows that somebody still needs a file, and what cannot be seen: each keeps it."""
+"""Signs that a file is still in use, and things that cannot be observed: each keeps the file."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def test_raylet_is_matched_by_its_node_id(machine):
 
 
 def test_unopened_shared_memory_is_kept_while_its_tracker_runs(machine):
-    """Whoever is to open it next may still be busy with the one before."""
+    """The process that opens it next may still be busy with the previous one."""
     makes = (
         "import sys; from multiprocessing import resource_tracker as t, shared_memory as s\n"
         "t.ensure_running(); print(t._resource_tracker._pid, flush=True)"
@@ -341,7 +341,7 @@ print(json.dumps({one.name: getattr(one, "why", "") for one in (*found.found, *f
 
 
 def judged_in(namespace: list[str], machine: Machine, *, nobody: bool = False) -> dict[str, str]:
-    """What another process says, in namespaces of its own: of each thing why it is kept, "" when it is left over."""
+    """Result of another process in private namespaces: the reason for keeping each file, "" for a leftover."""
     as_nobody = ["nobody"] if nobody else []
     path = json.dumps([entry for entry in sys.path if entry])
     done = subprocess.run(
@@ -371,7 +371,7 @@ def give_to_nobody(*paths: Path) -> None:
 
 
 def all_of_proc(machine: Machine) -> None:
-    """See what /proc shows, whatever that is where somebody looks."""
+    """Use /proc as it is, whatever its contents."""
     for entry in machine.at("/proc").iterdir():
         entry.unlink()
     machine.at("/proc").rmdir()
@@ -381,7 +381,7 @@ def all_of_proc(machine: Machine) -> None:
 @needs_root
 @pytest.mark.slow
 def test_container_that_shares_the_folders_of_the_host(machine):
-    """Neither what a process outside holds nor what nobody is seen to hold is taken, but a socket at which nobody is."""
+    """Files held by a process outside, or by no visible process, are kept; only unconnected sockets are removed."""
     all_of_proc(machine)
     folder, idle = session(machine), spill(machine, f"verl_spill_{os.getpid()}")
     socket = dead_socket(machine.at("/tmp") / "rl-colocate-zmq-1.sock")
@@ -452,7 +452,7 @@ def test_files_of_other_users_are_kept(machine):
 @needs_root
 @pytest.mark.slow
 def test_files_opened_by_root_are_kept_for_an_ordinary_user(public):
-    """Neither /proc nor the owner tells it, but the kernel does."""
+    """Neither /proc nor the owner shows it, but the kernel does."""
     all_of_proc(public)
     folder, locked = session(public), session(public, 3_999_999)
     free = public.at("/dev/shm") / "psm_0123abcd"

@@ -1,4 +1,4 @@
-"""All kinds of living process and of holder of files, planted together with the dead: the dead go, and nothing else does."""
+"""All kinds of living processes and holders of files, planted together with dead ones: only the dead are removed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEAD_PROCESSES = 8
 
 
 def planted(script: str, user: str) -> dict[str, Any]:
-    """The outcome of a script of `tests/support` that plants one of each kind in namespaces of its own, and cleans up."""
+    """Result of a script of `tests/support` that plants one of each kind in private namespaces and cleans up."""
     if subprocess.run([*OWN, "true"], capture_output=True, check=False).returncode:
         cannot_run("this user may not make a namespace of processes")
     seed = random.SystemRandom().randrange(2**32)

@@ -1,6 +1,6 @@
-"""Jobs, killed and alive, tied to each other at random: all that is left over is ended, and nothing else.
+"""Jobs, killed and alive, with random ties: exactly the leftovers are ended.
 
-They are the same in every run; `tests/README.md` has the command for others, and for more.
+Every run is the same; `tests/README.md` has the command for others, and for more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OWN = ["unshare", "--fork", "--pid", "--mount-proc", "--kill-child"]
 
 
 def namespace() -> list[str]:
-    """How to start a program in a namespace of processes: as root, or as one who is root there alone."""
+    """Command prefix for a private process namespace: as root, or as root of a user namespace."""
     for command in (OWN, [*OWN, "--user", "--map-root-user"]):
         if not subprocess.run([*command, "true"], capture_output=True, check=False).returncode:
             return command

@@ -1,4 +1,4 @@
-"""Which processes count as orphans: over made-up tables, what is left, what is kept and why, and what is not spoken of."""
+"""Orphaned processes in invented tables: what is a leftover, what is kept and why, and what is not reported."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def test_worker_started_through_another_program_has_an_owner() -> None:
     ],
 )
 def test_server_that_any_process_may_call_is_kept(title: str) -> None:
-    """SGLang's own is even what a person has started, with nohup."""
+    """SGLang's own server may even have been started by a person, with nohup."""
     table = row(20, 1, title), row(21, 20, "sglang::scheduler"), row(22, 1, "VLLM::EngineCore")
     found = judged(*table, ties={22: {Tie(20, "a connection")}})
     assert left(found) == []

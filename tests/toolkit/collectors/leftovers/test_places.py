@@ -1,4 +1,4 @@
-"""What the names of leftovers tell."""
+"""Names of leftovers."""
 
 from __future__ import annotations
 

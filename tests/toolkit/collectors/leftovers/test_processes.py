@@ -40,7 +40,7 @@ def look(gpus: Gpus | Unknown = NO_GPU) -> LeftProcesses:
 
 
 def numbers(found: LeftProcesses, among: list[int]) -> list[int]:
-    """Those of these processes that are left over. Other jobs of this machine do not count here."""
+    """Leftovers among these processes. Other jobs of this machine are ignored."""
     removals = [one.removal for one in found.found]
     return [one.pid for one in removals if isinstance(one, EndProcess) and one.pid in among]
 

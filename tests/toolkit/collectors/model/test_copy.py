@@ -1,4 +1,4 @@
-"""Whether the processes of a node wait for the one that copies a model, as verl's own sources say."""
+"""Whether the processes of a node wait for the one that copies a model, according to verl's sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data files: where they are, what is in them, and what verl demands of them."""
+"""Data files: location, content, and verl's demands."""
 
 from __future__ import annotations
 

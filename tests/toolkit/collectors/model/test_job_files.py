@@ -1,4 +1,4 @@
-"""What lies under the paths of a job, told so that two nodes can be compared."""
+"""Content of a job's paths, described so that two nodes can be compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a little of a model against the clock: what is measured, and that the page cache is afterwards as it was."""
+"""Timing reads of parts of a model: what is measured, and that the page cache is unchanged afterwards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MIB = 1024 * 1024
 
 @pytest.fixture
 def files(disk: Path) -> ModelFiles:
-    """Two large files of which nothing is on the disk or cached: the kernel reads holes as it reads everything else."""
+    """Two large sparse files, not cached: the kernel reads holes like data."""
     for name in ("a.safetensors", "b.safetensors"):
         disk.joinpath(name).touch()
         os.truncate(disk / name, 8 * MIB)
@@ -54,7 +54,7 @@ def look(
 
 
 def cached(files: ModelFiles) -> list[int]:
-    """What is cached of each file, in bytes."""
+    """Cached bytes of each file."""
     found = []
     for file in files.files:
         opened = os.open(Path(files.folder, file.name), os.O_RDONLY)
@@ -66,7 +66,7 @@ def cached(files: ModelFiles) -> list[int]:
 
 
 def answering(*answers: Output) -> tuple[Machine, list[Sequence[str]]]:
-    """A machine whose child answers so, and what it was asked."""
+    """A machine whose child has this output, and the commands that it received."""
     commands: list[Sequence[str]] = []
     waiting = iter(answers)
 
@@ -136,7 +136,7 @@ def test_share_that_does_not_respond_is_unknown(files: ModelFiles) -> None:
 
 @pytest.fixture
 def undetermined(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of another user, as a kernel speaks of them."""
+    """Files of another user, as the kernel describes them."""
     monkeypatch.setattr(read_trial, "residency", lambda *_: Unknown("the kernel tells nobody"))
 
 

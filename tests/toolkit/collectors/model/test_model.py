@@ -1,4 +1,4 @@
-"""What a model's folder says, and whether the libraries know it."""
+"""Content of a model folder, and whether the libraries support it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the job reads beside its weights: the chat template, the context, the critic's and the reward model's folder."""
+"""What the job reads besides its weights: chat template, context length, folders of critic and reward model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REWARD = {**TREE, "reward": {"reward_model": {"enable": False, "model_path": "/n
 
 
 def model(folder: Path, **files: object) -> Path:
-    """A model's folder: `tokenizer_config={...}` is tokenizer_config.json, a text stands in a file of that very name."""
+    """A model folder: `tokenizer_config={...}` is tokenizer_config.json; a text is the content of a file of that name."""
     folder.mkdir(exist_ok=True)
     for name, content in files.items():
         if isinstance(content, str):

@@ -1,4 +1,4 @@
-"""What is seen of the paths that a cluster calls its own."""
+"""Observations of the paths that a cluster lists as its sites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where weights lie and what is cached of them: on this machine's own file systems, and on recorded ones."""
+"""Location and cached share of weights, on the file systems of this machine and on recorded ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes of weights beside those that config.json implies."""
+"""Shapes of weights compared with those implied by config.json."""
 
 from __future__ import annotations
 

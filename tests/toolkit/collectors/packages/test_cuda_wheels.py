@@ -1,4 +1,4 @@
-"""NVIDIA's wheels: whose CUDA they are for, and who writes whose files."""
+"""NVIDIA's wheels: their CUDA release, and files written by several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `.gitignore` files leave out, beside what git itself says."""
+"""Files left out by `.gitignore`, compared with git."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_same_files_are_left_out_as_by_git(tree: Path) -> None:
 
 
 def is_left_out(name: str, rules: Ignored) -> bool:
-    """As the walk asks: folder by folder from the top."""
+    """Walk the folders from the top."""
     parts = name.split("/")
     for depth in range(1, len(parts) + 1):
         path = "/".join(parts[:depth])

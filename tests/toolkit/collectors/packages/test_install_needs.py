@@ -1,4 +1,4 @@
-"""What an installation must respect: the job's extras, an engine that breaks, the cluster, the driver, and broken distributions."""
+"""Constraints of an installation: extras of the job, a broken engine, the cluster, the driver, and broken distributions."""
 
 from __future__ import annotations
 

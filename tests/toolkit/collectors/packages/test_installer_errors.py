@@ -1,4 +1,4 @@
-"""What pip and uv of several years say before they fail. The samples are real, shortened, without their colours."""
+"""Errors of pip and uv releases of several years. The samples are real, shortened, without colours."""
 
 # ruff: noqa: RUF001 - uv's own sign
 

@@ -1,4 +1,4 @@
-"""What the journals say about who changed a file."""
+"""Journal entries about who changed a file."""
 
 from __future__ import annotations
 

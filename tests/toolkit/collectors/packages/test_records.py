@@ -1,4 +1,4 @@
-"""Installed files against what their wheels contained."""
+"""Installed files compared with their wheels."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def quick(site: Path) -> Records:
 
 
 def edit_in_place(file: Path, content: bytes) -> None:
-    """Write into the file that is there, as an editor does that keeps hard links."""
+    """Write into an existing file, like an editor that keeps hard links."""
     with file.open("r+b") as stream:
         stream.write(content)
         stream.truncate()

@@ -1,4 +1,4 @@
-"""Walking requirements: what belongs to verl's closure, and what is not met."""
+"""Walking requirements: the closure of verl, and unmet requirements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking an installer for a dry run: what is asked, and how its answers are understood."""
+"""Dry runs of an installer: the request, and how the output is parsed."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_uv_is_used_if_it_created_the_environment(site: Path) -> None:
 
 
 def asked_in(site: Path, home: Path, **environ: str) -> dict[str, str]:
-    """The variables that pip is given when the user's home is this one, and what its configuration says."""
+    """Variables passed to pip for this home, and the content of its configuration."""
     told: dict[str, str] = {}
 
     def pip(_: Sequence[str], given: Mapping[str, str], __: float) -> Output:
@@ -329,7 +329,7 @@ setuptools.setup(name="ray", version="2.0")
 
 @pytest.fixture
 def index(tmp_path: Path) -> Path:
-    """A folder with nothing but an sdist, whose setup leaves a trace."""
+    """A folder with only an sdist, whose setup leaves a trace."""
     setup = written(tmp_path / "ray-2.0" / "setup.py", SETUP.format(ran=tmp_path / "ran"))
     written(tmp_path / "ray-2.0" / "PKG-INFO", "Metadata-Version: 2.1\nName: ray\nVersion: 2.0\n")
     (tmp_path / "index").mkdir()
@@ -454,7 +454,7 @@ def test_conflicting_torch_is_a_preference_and_not_a_pin() -> None:
 
 
 class Index:
-    """An installer that knows what an index has: it refuses what `refused` is part of, and answers the rest with these packages."""
+    """An installer with an index: it rejects requests containing `refused`, and resolves others to these packages."""
 
     def __init__(self, refused: str = "", **packages: str) -> None:
         install = [{"metadata": {"name": name, "version": version}} for name, version in packages.items()]

@@ -1,4 +1,4 @@
-"""What compiled packages were built for."""
+"""Python and CUDA versions for which packages were compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of the raylets that run here, and what never is."""
+"""What is read from running raylets, and what never is."""
 
 from __future__ import annotations
 

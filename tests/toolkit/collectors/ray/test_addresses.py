@@ -1,4 +1,4 @@
-"""Where an address of a Ray cluster is said, in which order Ray takes it, and what came of a connection."""
+"""Sources of a cluster address, Ray's order of precedence, and connection results."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def running(
 
 @pytest.fixture
 def ports() -> Iterator[tuple[int, int]]:
-    """A port on which somebody listens, and one on which nobody does."""
+    """A port with a listener, and one without."""
     with socket.socket() as listening, socket.socket() as bound:
         for each in (listening, bound):
             each.bind(("127.0.0.1", 0))
@@ -118,7 +118,7 @@ def test_launch_script_overrides_the_variables(tmp_path: Path) -> None:
 
 
 def test_undetermined_address_in_the_script_is_not_guessed(tmp_path: Path) -> None:
-    """Neither the shell's address nor the file counts where the script says another one."""
+    """Neither the shell's address nor the file counts if the script sets another one."""
     write_address(tmp_path, "127.0.0.1:1")
     for one in (
         Setting("RAY_ADDRESS", None, "run.sh", 3),

@@ -1,4 +1,4 @@
-"""What becomes of the answers of a GCS, and how the reader is started. A miniature of Ray stands in for the real one."""
+"""Interpretation of GCS responses, and how the reader is started. A miniature represents Ray."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOT_LET_IN = {"refused": "AuthenticationError: RPC error: InvalidAuthToken: miss
 
 
 class Child:
-    """A child that answers what it is told to, and remembers what it was asked."""
+    """A child with given output that records its requests."""
 
     def __init__(self, *answers: dict[str, Any]) -> None:
         self.answers = list(answers)
@@ -130,7 +130,7 @@ def test_addresses_of_the_same_cluster_are_merged() -> None:
 
 
 def test_unqueried_hosts() -> None:
-    """A dead port, a service of Ray's that is no GCS, and what another user runs."""
+    """A dead port, a Ray service that is not a GCS, and a Ray of another user."""
     addresses = RayAddresses(
         (
             place("10.0.0.1:1", reply="refused"),

@@ -1,4 +1,4 @@
-"""What Ray would count, by the files that its source names."""
+"""Ray's count of processors, by the files that its source names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an engine process gets to Ray, told from the sources of verl and vLLM, and which Ray that is in a job's environment."""
+"""How an engine process finds Ray, by the sources of verl and vLLM, and which Ray that is for a job."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ NAME = "RAY_worker_register_timeout_seconds"
 
 
 def plan(job: JobVariables, seconds: float = 60.0) -> list[Change] | Refusal:
-    """What is planned where importing Ray takes so long."""
+    """Plan for slow imports of Ray."""
     changes = more_time_to_register.plan(
         FINDING, RayImport(seconds), COUNTED, LIMITS, Variables(), job, configured()[0]
     )

@@ -1,4 +1,4 @@
-"""What `ray.init()` takes is read from Ray's sources, hidden arguments included."""
+"""Arguments of `ray.init()`, read from Ray's sources, including hidden ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What finished jobs have left in a Ray cluster: over made-up tables, what is left, and why the rest is kept."""
+"""Leftovers of finished jobs in a Ray cluster, in invented tables: what is left, and why the rest is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detached actors and placement groups in a real Ray: kept while somebody may need them, removed afterwards, and nothing else."""
+"""Detached actors and placement groups in a real Ray: kept while a process may need them, then removed."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def driver(ray: Head, *detached: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def look(ray: Head) -> tuple[LeftActors, RayCluster]:
-    """What is left over in this Ray, and all that its GCS tells."""
+    """Leftovers in this Ray, and its whole GCS state."""
     facts = open_session(Options(python=ray.python, ray_address=ray.address)).look()
     left, clusters = facts.get(LeftActors), facts.get(RayClusters)
     assert isinstance(left, LeftActors)

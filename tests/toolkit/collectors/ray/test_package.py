@@ -1,4 +1,4 @@
-"""What Ray would pack: told by a stand-in, and by real Rays, whose own archive has the size that was counted."""
+"""What Ray would upload: from a stand-in, and from real Rays, whose archive has the computed size."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TOLD = {
 
 
 class Child:
-    """Answers as the child would, and keeps what it was asked."""
+    """A child with given output that records its requests."""
 
     def __init__(self, told: Any = TOLD) -> None:
         self.told = told

@@ -1,4 +1,4 @@
-"""Which actors are one worker group, and what has become of each rank."""
+"""Actors of a worker group, and the state of each rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker will see of each variable: whose value it is, and where that is written."""
+"""Value of each variable in a worker, its origin, and where it is written."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Job:
         )
 
     def shell(self, **environ: str) -> Job:
-        """What this shell has."""
+        """Variables of this shell."""
         machine = self.parties.machine
         self.parties = replace(
             self.parties, machine=replace(machine, environ={"RAY_TMPDIR": "/t", **environ})
@@ -84,7 +84,7 @@ class Job:
         return self
 
     def raylet(self, pid: int = 7, at: str = "10.0.0.1:6379", **environ: str) -> Job:
-        """One that runs, and that is said to be the last one that was started."""
+        """A running one, marked as the last that was started."""
         proc = self.folder / "proc" / str(pid)
         proc.mkdir(parents=True)
         proc.joinpath("cmdline").write_text(f"raylet\0--gcs-address={at}\0--node_ip_address=10.0.0.2")
@@ -115,13 +115,13 @@ class Job:
         return self
 
     def row(self, name: str) -> Effective:
-        """What comes out for one variable."""
+        """The row of one variable."""
         found = resolved_environment(self.parties).get(name)
         assert found is not None
         return found
 
     def seen(self, name: str) -> tuple[str | None, str | None, str | None, str]:
-        """Driver, raylet, worker, and who decides."""
+        """Driver, raylet, worker, and the deciding party."""
         row = self.row(name)
         return row.driver.text, row.raylet.text, row.worker.text, row.decided_by
 
@@ -271,7 +271,7 @@ def test_joined_cluster_follows_from_address_settings(
 
 
 def test_ray_address_option_takes_precedence(job: Job) -> None:
-    """--ray-address goes before RAY_ADDRESS, and before a head that the script starts."""
+    """--ray-address takes precedence over RAY_ADDRESS and over a head started by the script."""
     job.script("export RAY_ADDRESS=10.0.0.9:1\nray start --head\npython -m verl.trainer.main_ppo\n")
     job.raylet(NCCL_IB_HCA="x")
     job.parties = replace(job.parties, ray_address="10.0.0.1:6379")
@@ -365,7 +365,7 @@ def test_a_missing_program_is_reported(job: Job) -> None:
 
 
 def test_program_without_ray_is_not_affected_by_raylets(job: Job) -> None:
-    """Supervised fine-tuning is started by torchrun; what its code sets itself is verl's."""
+    """Supervised fine-tuning is started by torchrun; variables set in its code are attributed to verl."""
     program = job.tree.folder / "trainer" / "sft_trainer.py"
     program.write_text("import os\nos.environ['NCCL_DEBUG'] = 'WARN'\n")
     job.raylet(HF_HOME="/old").ray(utils=RAY_SOURCE).shell(HF_HOME="/new", NCCL_DEBUG="INFO")
@@ -417,7 +417,7 @@ def test_ray_keeps_device_variables_of_other_vendors(
 
 
 def test_repair_is_judged_with_a_restarted_raylet(job: Job) -> None:
-    """What becomes of its environment then is for the machine to say; the process itself still has the old one."""
+    """Its future environment follows from the machine; the process itself still has the old one."""
     job.shell(NCCL_IB_HCA="mlx5").raylet(PATH="/bin")
     assert job.seen("NCCL_IB_HCA") == ("mlx5", None, None, "nobody")
     anew = replace(job.parties.machine, as_started=lambda environ: {**environ, "NCCL_IB_HCA": "mlx5"})
@@ -442,7 +442,7 @@ RULES = tuple(
 
 
 def said_about(job: Job) -> list[str]:
-    """What the rules about the table say."""
+    """Findings of the rules about the table."""
     script = job.parties.launch
     facts = (
         resolved_environment(job.parties),

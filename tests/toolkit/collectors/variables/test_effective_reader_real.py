@@ -1,7 +1,4 @@
-"""The table against a real Ray: what a task and an actor have in `os.environ` is what was foretold, row by row.
-
-verl's own `get_ppo_ray_runtime_env` runs in the driver, beside a stand-in for torch, which it asks for a version only.
-"""
+"""The table compared with a real Ray: a task and an actor have the predicted `os.environ`, row by row. verl's own `get_ppo_ray_runtime_env` runs in the driver with a stand-in for torch, of which it reads only the version."""
 
 from __future__ import annotations
 
@@ -54,7 +51,7 @@ print(json.dumps({"task": ray.get(task.remote()), "actor": ray.get(Worker.remote
 
 @dataclass(frozen=True)
 class Environment:
-    """A virtual environment with Ray in it, and verl's tree beside it."""
+    """A virtual environment with Ray, and verl's tree next to it."""
 
     python: Path
     verl: Path
@@ -74,7 +71,7 @@ class Environment:
 
 @pytest.fixture(scope="module")
 def environment(wheel_tree: Callable[[str, str], Path]) -> Environment:
-    """Made once and kept beside the wheels."""
+    """Created once and kept next to the wheels."""
 
     def make(prefix: Path) -> None:
         subprocess.run([sys.executable, "-m", "venv", prefix], check=True, timeout=120)
@@ -102,7 +99,7 @@ def environment(wheel_tree: Callable[[str, str], Path]) -> Environment:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder for Ray whose name is short enough for its sockets; what runs there is ended."""
+    """A folder with a path short enough for Ray's sockets; processes that still use it are ended."""
     path = Path(tempfile.mkdtemp(prefix="vd", dir="/tmp"))
     yield path
     ray_head.end((), path)
@@ -147,7 +144,7 @@ def seen(environment: Environment, environ: Mapping[str, str], address: str) -> 
 def wrong(
     table: EffectiveEnvironment, environ: Mapping[str, str]
 ) -> dict[str, tuple[str | None, str | None]]:
-    """What was foretold and what is there, where that is not the same."""
+    """Differences between predicted and real values."""
     known = {row.name: row.worker for row in table.rows}
     there = set(as_far_as_shown(environ, known).names()) - MARKS
     pairs = {
@@ -217,7 +214,7 @@ def test_job_that_starts_its_own_ray(environment: Environment, folder: Path) -> 
 
 
 def test_ray_rejects_variables_given_by_both_job_and_verl(environment: Environment, folder: Path) -> None:
-    """Why ENV116 is an error: equal values are refused as well. Ray says so before it connects to anything."""
+    """Why ENV116 is an error: equal values are rejected as well. Ray raises it before connecting."""
     job = json.dumps({"runtime_env": {"env_vars": {"NCCL_ALGO": "Ring"}}})
     environ = bare(folder, environment, NCCL_ALGO="Ring", RAY_JOB_CONFIG_JSON_ENV_VAR=job)
     constants = str(environment.verl / "trainer" / "constants_ppo.py")

@@ -1,4 +1,4 @@
-"""What a verl's worker does about AMD's variables."""
+"""Handling of AMD's variables in verl's worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the process that a job starts with will have."""
+"""Variables of the process with which a job starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether there is a key for a tracker, and never what it is."""
+"""Whether a tracker has a key, without reading the key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of variables that vLLM or Ray cannot read, told from a small tree of vLLM's."""
+"""Variable values that vLLM or Ray cannot parse, from a small vLLM tree."""
 
 from __future__ import annotations
 

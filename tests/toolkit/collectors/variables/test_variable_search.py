@@ -1,4 +1,4 @@
-"""Searching packages for who reads a variable: miniatures of vLLM, Ray and their compiled files."""
+"""Searching packages for readers of a variable: miniatures of vLLM, Ray and their compiled files."""
 
 from __future__ import annotations
 

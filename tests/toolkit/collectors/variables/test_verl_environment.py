@@ -1,4 +1,4 @@
-"""What verl gives to the processes of a job: read from a miniature, and from releases beside what they do themselves."""
+"""Variables that verl passes to the processes of a job: from a miniature, and from releases compared with their own code."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ ENVIRONS: tuple[Mapping[str, str], ...] = (
 
 
 def of_release(tree: Path, environ: Mapping[str, str], capability: tuple[int, int]) -> Start:
-    """What the doctor reads in the release's own program, when nothing is asked of the configuration."""
+    """Result of following the release's own program without configuration."""
     torch = tree.parent / "stand-in" / "torch"
     torch.mkdir(parents=True, exist_ok=True)
     torch.joinpath("__init__.py").touch()

@@ -1,4 +1,4 @@
-"""What CUDA makes of CUDA_VISIBLE_DEVICES."""
+"""Interpretation of CUDA_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 

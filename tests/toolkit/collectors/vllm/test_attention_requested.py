@@ -1,4 +1,4 @@
-"""Where an attention backend is asked for."""
+"""Requests for an attention backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a vLLM takes for its engine, read from the sources of two small trees."""
+"""Engine arguments of vLLM, read from the sources of two small trees."""
 
 from __future__ import annotations
 

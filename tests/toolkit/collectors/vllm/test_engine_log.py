@@ -1,4 +1,4 @@
-"""What engines say about their memory, in the words of several releases."""
+"""Memory messages of engines, in the wording of several releases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAKE = "(EngineCore_0 pid=7) INFO 11-21 18:00:05 [abstract.py:325] It took 0.1 s
 
 
 def log_of(text: str, *pids: int) -> EngineLog:
-    """What the log says of the engine with these numbers."""
+    """State of the engines with these process numbers, read from a log."""
     return read_engine_log(text.splitlines(), pids or (7,))
 
 

@@ -1,4 +1,4 @@
-"""What vLLM knows of loading, read from small trees, and from real releases."""
+"""vLLM's loading strategies and formats, from small trees and real releases."""
 
 from __future__ import annotations
 

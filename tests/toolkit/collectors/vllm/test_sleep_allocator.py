@@ -1,4 +1,4 @@
-"""What a vLLM does about expandable segments: miniatures of its allocator, and the releases themselves."""
+"""vLLM's handling of expandable segments: miniatures of its allocator, and the releases."""
 
 from __future__ import annotations
 

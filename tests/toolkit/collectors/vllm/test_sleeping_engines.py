@@ -1,4 +1,4 @@
-"""Engines that sleep: real processes under an engine's name, whose output goes to a log in three ways."""
+"""Sleeping engines: real processes with an engine's name, whose output goes to a log in three ways."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which attention the trainer asks for."""
+"""The attention implementation requested by the trainer."""
 
 from __future__ import annotations
 

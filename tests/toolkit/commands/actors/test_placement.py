@@ -1,4 +1,4 @@
-"""`verl-doctor actors`: processes on GPUs joined with actors, and how that is said."""
+"""`verl-doctor actors`: GPU processes joined with actors, and the rendering."""
 
 from __future__ import annotations
 
@@ -244,6 +244,6 @@ def test_document_matches_its_schema(found: Placement) -> None:
 
 
 def test_the_command(tmp_path, monkeypatch, capfd) -> None:
-    """On whatever machine this is: it answers, in the form that is asked for."""
+    """Works on any machine, in the requested format."""
     done = inside("actors", "--format", "json", cwd=tmp_path, monkeypatch=monkeypatch, capfd=capfd)
     validate(json.loads(done.stdout), schema_text("actors"))

@@ -1,4 +1,4 @@
-"""What a step's witnesses come to, and how the list is shown."""
+"""State of a step from its judgements, and rendering of the list."""
 
 from __future__ import annotations
 

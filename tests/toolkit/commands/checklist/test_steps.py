@@ -1,4 +1,4 @@
-"""What rules say of a step, and what they said on the old cluster already."""
+"""Findings of a step's rules, and those already found on the old cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of the answers of the child that ends actors, and what it is asked."""
+"""Results of the child that ends actors, and its requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ELSEWHERE = Leftover(
 
 
 class Child:
-    """A child that gives this answer, and remembers what it was asked."""
+    """A child with this output that records its requests."""
 
     def __init__(self, told: dict[str, Any] | None) -> None:
         self.told = told
@@ -34,7 +34,7 @@ class Child:
 
 
 def states(told: dict[str, Any] | None, *leftovers: Leftover) -> list[tuple[str, str]]:
-    """What became of each, and why."""
+    """Outcome and reason for each leftover."""
     outcomes: list[Outcome] = list(remove(leftovers, Machine(environ={}, runner=Child(told))))
     assert [one.leftover for one in outcomes] == list(leftovers)
     return [(one.state, one.why) for one in outcomes]

@@ -1,4 +1,4 @@
-"""`verl-doctor clean`: what it says, what it removes, what it writes down."""
+"""`verl-doctor clean`: output, removal and journal."""
 
 from __future__ import annotations
 

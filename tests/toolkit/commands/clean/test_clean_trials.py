@@ -40,7 +40,7 @@ def test_trials_lose_nothing_and_leave_nothing_over(tmp_path):
 
 @pytest.mark.slow
 def test_trials_detect_a_cleanup_without_proofs(tmp_path, monkeypatch):
-    """The trials can fail: without its proofs the clean-up takes what lives."""
+    """The trials can fail: without its proofs the clean-up removes living things."""
     monkeypatch.setattr(path, "_demand_unused", lambda *_: None)
     monkeypatch.setattr(path, "_demand_proof", lambda *_: None)
     found = clean_trials.leftovers

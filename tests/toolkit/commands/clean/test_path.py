@@ -1,4 +1,4 @@
-"""Removing what is proven to be left over, and nothing else, whatever lies in the way."""
+"""Only proven leftovers are removed, whatever is in the way."""
 
 from __future__ import annotations
 

@@ -25,14 +25,14 @@ def tini(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reaper]:
 
 
 def leftover(pid: int) -> Leftover:
-    """What a first look would have found."""
+    """A leftover as an earlier observation would have found it."""
     row = row_of(pid, Machine())
     assert row is not None
     return Leftover("process", ENGINE, ("it was seen",), EndProcess(pid, row.ticks))
 
 
 def outcome(one: Leftover) -> tuple[str, str]:
-    """What becomes of it, and why."""
+    """Outcome of the removal, and the reason."""
     (done,) = remove([one], Machine())
     return done.state, done.why
 

@@ -1,4 +1,4 @@
-"""`clean --run`: the job keeps its output, its signals and its exit code, and what is shown is its own."""
+"""`clean --run`: the job keeps its output, signals and exit code, and only its own leftovers are shown."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ sys.exit(7)
 
 @dataclass(frozen=True)
 class Job:
-    """The job through the doctor, and what it has told of itself."""
+    """A job run through the doctor, and what it reported about itself."""
 
     run: JobStarted
     pid: int
@@ -51,7 +51,7 @@ class Job:
 
 @contextlib.contextmanager
 def started(tmp_path: Path, terminal: int | None = None) -> Iterator[Job]:
-    """Run the job, and take away what it has left."""
+    """Run the job, and remove its leftovers."""
     script = tmp_path / "job.py"
     script.write_text(_JOB)
     with job_started(tmp_path, [sys.executable, script], terminal) as run:
@@ -100,7 +100,7 @@ def test_signal_to_the_doctor_is_forwarded_once(tmp_path):
 
 @pytest.mark.slow
 def test_ctrl_c_reaches_the_job_once(tmp_path):
-    """The terminal sends it to the whole group: the doctor goes on, and does not send it again."""
+    """The terminal sends it to the whole process group: the doctor continues and does not forward it."""
     mine, its = pty.openpty()
     try:
         with started(tmp_path, its) as job:

@@ -1,4 +1,4 @@
-"""The table of variables agrees with the rule about variables that nobody reads."""
+"""The table of variables agrees with the rule about unread variables."""
 
 from __future__ import annotations
 

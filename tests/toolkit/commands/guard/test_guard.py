@@ -1,4 +1,4 @@
-"""`guard`: a gate in front of a job, which judges what was agreed from few and cheap reads."""
+"""`guard`: checks an agreement before a job with few and cheap reads."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PATCHED = (
 
 @pytest.fixture
 def env(tmp_path: Path) -> Path:
-    """An environment with a verl in which somebody has patched a line by hand."""
+    """An environment with a manually patched verl."""
     prefix = tmp_path / "env"
     site = prefix / "lib" / PYTHON / "site-packages"
     site.mkdir(parents=True)
@@ -240,7 +240,7 @@ def test_paths_and_free_space(env: Path, project: Path) -> None:
 
 
 def test_unresponsive_path_is_not_waited_for(env: Path, project: Path, monkeypatch) -> None:
-    """As on a network mount whose server is gone."""
+    """As on a network mount whose server does not respond."""
     over = threading.Event()
     monkeypatch.setattr(path_timeout, "PATH_TIMEOUT", 0.05)
     monkeypatch.setattr(guard.os.path, "exists", lambda _: over.wait(20))
@@ -363,7 +363,7 @@ def test_missing_agreement_is_inconclusive(here: Doctor, env: Path, project: Pat
 
 
 def test_missing_named_lock_is_a_usage_error(here: Doctor, env: Path, project: Path) -> None:
-    """A misspelt name must not start the job, whatever is to happen when nobody can tell."""
+    """A misspelled name must not start the job, whatever the option for doubtful cases."""
     options = ("guard", "--python", env, "--when-unsure", "go", "--lock", "nowhere.lock", "--", "true")
     result = here(*options, cwd=project)
     assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
@@ -380,7 +380,7 @@ def test_pipe_in_place_of_a_lock_does_not_block(here: Doctor, env: Path, project
 
 @pytest.fixture
 def agreed(here: Doctor, env: Path, project: Path) -> Path:
-    """A project whose team has agreed on the environment."""
+    """A project with an agreed environment."""
     result = here("guard", "--agree", "--python", env, cwd=project, NCCL_DEBUG="WARN", HF_TOKEN="hf_secret")
     assert (result.returncode, result.stdout) == (0, "")
     assert "hf_secret" not in (project / NAME).read_text("utf-8")
@@ -456,7 +456,7 @@ def as_strangers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_agreement_of_another_user_is_not_used(
     here: Doctor, env: Path, agreed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A lock in a folder above the job's, whose patches would become the code of this user's verl."""
+    """A lock in a parent folder, whose patches would become code of this user's verl."""
     job = agreed / "job"
     job.mkdir()
     worker(env).write_bytes(UNPATCHED)
@@ -601,7 +601,7 @@ def test_other_ranks_wait_for_the_repairing_one(here: Doctor, env: Path, agreed:
 
 
 def test_repairs_are_verified_without_an_agreement(here: Doctor, env: Path, project: Path) -> None:
-    """The journal alone tells of them."""
+    """Only the journal contains them."""
     from verl_doctor.toolkit.change import NewFile, ReplaceFile
     from verl_doctor.toolkit.changes import apply
 

@@ -1,4 +1,4 @@
-"""Whether a release may be installed beside what is there."""
+"""Whether a release can be installed next to the existing packages."""
 
 from __future__ import annotations
 

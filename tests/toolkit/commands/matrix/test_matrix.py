@@ -1,4 +1,4 @@
-"""The table of releases on miniatures: which start, which fit, what an upgrade breaks; from an index and offline."""
+"""The table of releases on miniatures: which start, which fit, what an upgrade breaks; online and offline."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ RELEASES = [
 
 @dataclass(frozen=True)
 class Done:
-    """What a command said and how it ended."""
+    """Output and exit code of a command."""
 
     returncode: int
     stdout: str

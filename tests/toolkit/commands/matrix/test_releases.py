@@ -1,4 +1,4 @@
-"""Which releases a table has, and which wheel stands for a release."""
+"""Releases in a table, and the wheel that represents a release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What releases declare, in the metadata of a wheel and in the files of a checkout."""
+"""Requirements declared by releases, in wheel metadata and files of a checkout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page as Markdown, as HTML and for a terminal: what others wrote is shown and never obeyed."""
+"""A page as Markdown, HTML and plain text: foreign text is shown and never interpreted."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def markdown(page: Page, limit: int = render_markdown.LIMIT) -> str:
 
 
 def shape(tokens: list[Token]) -> list[tuple[str, str]]:
-    """What blocks there are, and of the markup in lines all but text and code."""
+    """Block structure, and inline markup except text and code."""
     found = []
     for token in tokens:
         found.append((token.type, token.tag))
@@ -52,7 +52,7 @@ PLAIN_ELEMENTS = Elements(render_html.render(page_with("x"))).elements
 
 
 def prose(tokens: list[Token]) -> str:
-    """What stands in the page and is not code."""
+    """Text of the page outside code."""
     blocks = [
         token.children for token in tokens if token.children
     ]  # a cell does not run on into the next one

@@ -1,4 +1,4 @@
-"""What names people and machines has stand-ins; what only looks like it stays."""
+"""Names of people and machines are replaced; similar words are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report holds, and what it must not: all that verl's own script prints, no secret, and no name unless asked for."""
+"""Content of a report: everything printed by verl's own script, no secrets, and names only on request."""
 
 from __future__ import annotations
 

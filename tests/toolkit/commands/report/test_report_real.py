@@ -1,4 +1,4 @@
-"""The report beside the script that verl ships for its issues: what that prints is read from its sources."""
+"""The report compared with verl's script for issues, whose items are read from its sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recipe of the FAST_LOAD variant: what really helps for these packages, and where the weights lie."""
+"""Recipe of the FAST_LOAD variant: what helps for these packages and this storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Variants of scripts as people write them: what changes, and that nothing else does."""
+"""Variants of scripts in common styles: only the intended words change."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def values(launch: Launch) -> list[str | None]:
 def written(
     text: str, path: Path = Path("/home/me/run.sh"), *, changes: tuple[ValueChange, ...] = CHANGES
 ) -> str:
-    """The first draft, which must be the same script but for what was meant."""
+    """The first draft; the script must otherwise be unchanged."""
     launch = read(path, text)
     assert launch.command
     orders = [Order(command, changes) for command in (launch.command, *launch.others)]

@@ -1,4 +1,4 @@
-"""Values of variants are read back as they were meant."""
+"""Values of variants survive a round trip."""
 
 from __future__ import annotations
 

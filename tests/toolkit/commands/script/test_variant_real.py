@@ -1,4 +1,4 @@
-"""Variants for released verl: real bash hands over the overrides, real Hydra composes them, and nothing else is different."""
+"""Variants for released verl: real bash passes the overrides, real Hydra composes them, and only the intended values differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A child of a smoke test: its log, its time limit, who reads along, and that nothing of it stays."""
+"""A child of a smoke test: its log, time limit and watchers, and that it leaves nothing."""
 
 from __future__ import annotations
 

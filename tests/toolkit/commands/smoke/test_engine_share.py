@@ -1,4 +1,4 @@
-"""A trial's engine gets what its model needs, and no more than is free on the GPUs that it will take."""
+"""The engine of a trial gets the memory that its model needs, within what is free on its GPUs."""
 
 from __future__ import annotations
 

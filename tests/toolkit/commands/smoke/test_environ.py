@@ -1,4 +1,4 @@
-"""The children of a smoke test see the variables of the job and the verl that it would import, and nothing that lies beside it."""
+"""Children of a smoke test have the job's variables and the verl that the job imports, and nothing else from its folder."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_path_of_the_launch_script_is_used_and_made_absolute(tmp_path: Path) -> 
 def test_cache_of_another_user_is_used_only_if_the_job_names_it(
     set_by: str, owner: int, counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Anybody may make /tmp/torchinductor_USER, and what lies there is run."""
+    """Any user can create /tmp/torchinductor_USER, and its content is executed."""
     folder = CacheFolder("kernels", "X_CACHE", str(tmp_path), set_by)
     monkeypatch.setattr(subject.os, "geteuid", lambda: tmp_path.stat().st_uid + owner)
     facts = Collection((), {Caches: Caches((folder,))})

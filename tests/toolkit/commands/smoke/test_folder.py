@@ -1,4 +1,4 @@
-"""Nothing of a smoke test stays: processes that hide, shared memory that they held, the folder; whoever is killed meanwhile."""
+"""A smoke test leaves no hidden processes, shared memory or folder, even if processes are killed."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_keeper_cleans_up_after_a_killed_doctor(number: int) -> None:
 
 @pytest.mark.slow
 def test_next_test_cleans_up_after_a_killed_keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a place of its own: any other smoke test on this machine would be the next one."""
+    """In a private place: any other smoke test on this machine would count as the next one."""
     monkeypatch.setattr(smoke_folder, "_PLACES", (str(tmp_path),))
     with subprocess.Popen(
         [sys.executable, "-c", DOCTOR, str(tmp_path)],

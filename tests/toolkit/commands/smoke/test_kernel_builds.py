@@ -1,4 +1,4 @@
-"""Compilers among the processes of a trial are seen, timed, and named with what they compile."""
+"""Compilers among the processes of a trial are detected, timed, and named with their kernels."""
 
 from __future__ import annotations
 

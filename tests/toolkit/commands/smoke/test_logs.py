@@ -1,4 +1,4 @@
-"""The folders of logs: whose climb goes on keeps his, what is empty goes, and where nothing can be written another place is found."""
+"""Log folders: running climbs keep theirs, empty ones are removed, and an unwritable place is replaced."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def climbed(log: str = "it breaks") -> Path:
-    """A climb that keeps such a log, none when that is empty."""
+    """A climb with this log, or without one if it is empty."""
     with log_folder(pytest.fail) as folder:
         (folder / "rung-1").mkdir()
         if log:

@@ -1,4 +1,4 @@
-"""How long the prompts of a job's data are, as far as bytes tell."""
+"""Lengths of a job's prompts, estimated from bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rung is given: children that run as the job would, with everything private that they write."""
+"""Children of a rung run as the job would, with a private place for everything they write."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_child_gets_only_the_remaining_time_of_the_rung(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_running_step_and_compilations_are_reported(tmp_path: Path) -> None:
-    """A Python that calls itself nvcc stands for the compiler."""
+    """A Python process named nvcc represents the compiler."""
     nvcc = [
         "/cuda/bin/nvcc",
         "-c",

@@ -1,4 +1,4 @@
-"""Rungs 1 to 4 on packages of a few lines: the right code and the right cause for each thing that is broken."""
+"""Rungs 1 to 4 on packages of a few lines: the right code and cause for each fault."""
 
 from __future__ import annotations
 

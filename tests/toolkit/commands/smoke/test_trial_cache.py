@@ -1,4 +1,4 @@
-"""Trials count until what they were made in changes."""
+"""Trials count until their conditions change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Warming many nodes: whose turn it is, what each was and is, and nodes that do not answer."""
+"""Warming many nodes: scheduling, results, and unresponsive nodes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_raylets_of_one_machine_and_all_nodes_have_limits() -> None:
 
 
 def test_all_of_a_thousand_nodes_get_their_turn() -> None:
-    """Played through: whoever is through makes room, never more than allowed read from one place, and nobody is forgotten."""
+    """Simulation: finished nodes make room, concurrent reads stay within limits, and no node is forgotten."""
     order = random.Random(7)
     waiting = [*visits(900, NFS), *visits(60, LUSTRE, first=900), *visits(40, first=960)]
     order.shuffle(waiting)

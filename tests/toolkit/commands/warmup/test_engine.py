@@ -1,4 +1,4 @@
-"""Starting the engine once: with the job's settings, in the job's environment, measured by what its caches hold then."""
+"""Starting the engine once with the job's settings and environment, measured by its caches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LLM:
 
 
 class Seen:
-    """The facts of a machine with a GPU; what it was not given is not known."""
+    """Facts of a machine with a GPU; others are unknown."""
 
     def __init__(self, interpreter: Interpreter, caches: object, vllm: object) -> None:
         self._facts = {Interpreter: interpreter, Caches: caches, VllmTree: vllm, Variables: Variables()}

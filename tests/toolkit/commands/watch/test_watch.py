@@ -1,4 +1,4 @@
-"""`verl-doctor watch`: what it looks at, how often, and how it ends."""
+"""`verl-doctor watch`: gauges, sampling, and its end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GROUP = Group("/sys/fs/cgroup/job", pids=1000, pids_used=700, memory=100 * GIB, 
 
 
 def stores(free: float = 100, **variables: str) -> Stores:
-    """A machine: a disk of 200 GiB for Ray and for temporary files, and everything else."""
+    """A machine with a 200 GiB disk for Ray and temporary files, and all other gauges."""
     about = {"size": 200 * GIB, "free": int(free * GIB), "kind": "ext4", "inodes": 1000, "inodes_free": 400}
     folders = (Folder("Ray's sessions", "/tmp/ray", **about), Folder("temporary files", "/tmp", **about))
     return Stores(

@@ -1,4 +1,4 @@
-"""The table of texts: each is found by the quick look as by the slow one, and what it advises exists."""
+"""The table of phase messages: the fast search finds the same as the slow one, and its advice exists."""
 
 from __future__ import annotations
 

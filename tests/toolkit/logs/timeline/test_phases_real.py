@@ -1,4 +1,4 @@
-"""That the texts of the time line are those that released vLLMs say: read from the sources in their wheels."""
+"""Timeline messages exist in the sources of released vLLM wheels."""
 
 from __future__ import annotations
 

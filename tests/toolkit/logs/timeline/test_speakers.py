@@ -1,4 +1,4 @@
-"""Which process speaks in a line, and what the name of a file of Ray's tells."""
+"""Process of a log line, and meaning of Ray's log file names."""
 
 from __future__ import annotations
 

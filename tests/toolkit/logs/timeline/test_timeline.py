@@ -1,4 +1,4 @@
-"""The time line of a start: what lines of vLLM, Ray and verl tell of it, and that nothing is made up where they tell nothing."""
+"""Timeline of a start: facts from lines of vLLM, Ray and verl, and nothing invented."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def timeline_of(*logs: str, sources: tuple[str, ...] = ()) -> Timeline:
 
 
 def phases(line: Timeline, kind: str) -> list[tuple[str, float | None, float | None]]:
-    """What the processes of a kind did: phase, seconds, begin."""
+    """Phases of the processes of a kind: phase, seconds, begin."""
     return [
         (one.phase, one.seconds and round(one.seconds, 2), one.start and round(one.start, 2))
         for worker in line.workers

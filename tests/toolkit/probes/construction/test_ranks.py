@@ -1,4 +1,4 @@
-"""What of a tensor and of a module's units one rank has. The rest needs torch: tests/end_to_end/test_world_real.py."""
+"""A rank's share of a tensor and of a module's units. The rest needs torch: tests/end_to_end/test_world_real.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mangled names: what they name, and what they say in words."""
+"""Mangled names: their subject, and their demangled form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an ELF file needs, wants and exports."""
+"""Requirements, version needs and exports of an ELF file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loader's search order, on small recorded machines, and beside the real loader."""
+"""The loader's search order, on small recorded machines and compared with the real loader."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_missing_program_is_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a compiler")
 def test_real_loader_agrees(tmp_path: Path) -> None:
-    """A library in many folders, and many values of LD_LIBRARY_PATH: what Python loads is what is said."""
+    """A library in many folders, and many values of LD_LIBRARY_PATH: the result matches what Python loads."""
     source = tmp_path / "x.c"
     source.write_text("int x(void) { return 1; }\n")
     build = ["cc", "-shared", "-fPIC", f"-Wl,-soname,{NAME}", "-o", str(tmp_path / NAME), str(source)]

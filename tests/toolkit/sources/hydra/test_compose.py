@@ -1,4 +1,4 @@
-"""Configurations are composed, and overrides applied, as Hydra does it. `test_hydra_real.py` asks Hydra itself."""
+"""Composition and overrides as in Hydra. `test_hydra_real.py` compares with Hydra itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Overrides are taken apart as Hydra does it. `test_hydra_real.py` asks Hydra itself."""
+"""Override grammar as in Hydra. `test_hydra_real.py` compares with Hydra itself."""
 
 from __future__ import annotations
 

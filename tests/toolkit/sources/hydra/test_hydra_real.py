@@ -1,4 +1,4 @@
-"""Real Hydra is asked: the same words, the same configurations of released verl, the same overrides."""
+"""Comparison with real Hydra: the same words, the same configurations of released verl, the same overrides."""
 
 from __future__ import annotations
 

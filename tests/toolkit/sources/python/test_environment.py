@@ -1,4 +1,4 @@
-"""What a source does with a variable."""
+"""Uses of a variable in a source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a small function returns, without running it."""
+"""Results of small functions, without running them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a function does to dictionaries and to the environment, followed without running it."""
+"""Effects of a function on dictionaries and the environment, followed without running it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tree(folder: Path, **modules: str) -> SourceTree:
 
 
 def called(text: str, folder: Path, environ: Mapping[str, Any] | None = None, **modules: str) -> Any:
-    """What `f()` returns, in a module with this text."""
+    """Result of `f()` in a module with this text."""
     table = Table(environ)
     follow = Follow(tree(folder, main=text, **modules), table, lambda *_: UNCLEAR)
     module = follow.module("job.main")

@@ -1,4 +1,4 @@
-"""What validating code refuses is told from its syntax tree, and what is not certain is not told."""
+"""Refusals of validating code, read from its syntax tree; uncertain ones are not reported."""
 
 from __future__ import annotations
 

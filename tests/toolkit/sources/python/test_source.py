@@ -1,4 +1,4 @@
-"""Reading source trees: what is there, what is not, and what cannot be told."""
+"""Reading source trees: existing, missing and unresolved names."""
 
 from __future__ import annotations
 
@@ -354,7 +354,7 @@ def test_no_names_need_no_search(tmp_path):
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, folder: Path, why: int = errno.EACCES) -> None:
-    """Let nobody list a folder or what is below it: root, who runs tests in a container, may read everything."""
+    """Make a folder unlistable for everyone: root, who runs tests in a container, may read everything."""
     real = os.listdir
 
     def listdir(path: Path) -> list[str]:

@@ -34,7 +34,7 @@ NEEDS_QUEUE = {"trainer/main_ppo.py": FILES["trainer/main_ppo.py"] + "    import
 
 
 class LoggedError(dict[type, Any]):
-    """Facts that are known; one that is not is Unknown."""
+    """Known facts; others are Unknown."""
 
     def get(self, fact: type, _: object = None) -> Any:
         return super().get(fact, Unknown(f"nobody told {fact.__name__}"))
