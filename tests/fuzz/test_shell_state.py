@@ -23,7 +23,7 @@ PIECES = r"""
 export X=% ¦ X=% ¦ Y=% ¦ export Y=$X ¦ X=$Y ¦ X+=% ¦ X="$X-$Y" ¦ unset X ¦ unset E ¦ E=% ¦ export E=%$X ¦ export X ¦ X="$E"
 (\n@\n) ¦ {\n@\n} ¦ {\n@\n} &\nwait ¦ true | {\n@\n} ¦ {\n@\n} | cat ¦ Y=$(\n@\necho %\n) ¦ cat <(\n@\n) ¦ coproc {\n@\n}\nwait
 (export X=%) ¦ export X=% &\nwait ¦ true | export X=% ¦ (unset E) ¦ (set -a) ¦ (readonly X=%) ¦ (set -- g.h=%) ¦ (f() {\nX=%\n})
-(cd sub) ¦ cd sub ¦ cd .. ¦ cd / ¦ X=$PWD ¦ cd sub && X=$PWD ¦ (cd sub && X=%) ¦ cd missing ¦ cd missing || X=% ¦ (shopt -s lastpipe)
+(cd sub) ¦ cd sub ¦ cd .. ¦ cd / ¦ X=$PWD ¦ cd sub && X=$PWD ¦ (cd sub && X=%) ¦ (cd missing) || X=% ¦ (cd /; X=%) ¦ (shopt -s lastpipe)
 if true; then\n@\nfi ¦ if false; then\n@\nelse\n@\nfi ¦ if [ -e sub ]; then\n@\nfi ¦ if [ -e none ]; then\n@\nelse\n@\nfi
 if [ "$X" = 3 ]; then\n@\nfi ¦ [[ -n $Y ]] && X=% ¦ [ -z "$X" ] || Y=% ¦ case "$X" in\n3)\n@\n;;\n*)\n@\n;;\nesac ¦ grep -q b two && X=%
 for i in 1 2; do\n@\ndone ¦ for X in 1 2; do\n@\ndone ¦ for i in 1; do\n@\ndone ¦ for i in; do\n@\ndone ¦ for X in "$@"; do\n@\ndone
@@ -36,7 +36,7 @@ f() {\ndeclare X=%\ndeclare -g Y=%\n} ¦ f() {\nlocal X=%\ndeclare -g X=%\n} ¦ 
 f ¦ f % ¦ X=% f ¦ f & wait ¦ f | cat ¦ true | f ¦ f && X=% ¦ f || X=% ¦ if f; then\n@\nfi ¦ (f) ¦ unset -f f ¦ Y=$(f) ¦ local X=% ¦ export -f f
 true | read X ¦ echo % | read X ¦ shopt -s lastpipe ¦ shopt -u lastpipe ¦ false | true && X=% ¦ false | true || X=% ¦ (exit 1) || X=%
 set -e ¦ set +e ¦ set -u ¦ set -o pipefail ¦ set +o pipefail ¦ set -eo pipefail ¦ set -a ¦ set +a ¦ false ¦ false || X=% ¦ false && X=% ¦ ! false && X=%
-(set -e\nfalse\nX=%) || X=% ¦ { false && true\n} ¦ ! true ¦ (false) ¦ false & ¦ x=$(false) ¦ false | true ¦ true && false ¦ ((i++)) ¦ i=0
+(set -e\nfalse\nX=%) || X=% ¦ { false && true\n} ¦ ! true ¦ (false) ¦ false & ¦ x=$(true) ¦ false | true ¦ true && false ¦ ((i++)) ¦ i=0
 set -- e.f=% ¦ set -- "$@" e.f=% ¦ set -- ¦ shift ¦ X=$# ¦ X=${1:-%} ¦ X="$*" ¦ set -e e.f=% ¦ if [ -e none ]; then\nset -- e.f=%\nfi
 readonly X ¦ readonly Y=% ¦ export -n X ¦ export -n E=% ¦ declare -i X=% ¦ declare -i X ¦ declare -i n=%\nn+=4\nX=$n ¦ declare -x X=% ¦ declare +x X
 declare +i X ¦ declare -r Z=%\nZ=%\nX=$Z ¦ declare -n r=X ¦ r=% ¦ Y=$r ¦ unset -n r ¦ unset r ¦ export r=% ¦ declare -u X=a%b ¦ declare -l X=A%B
@@ -44,7 +44,13 @@ declare -a A=(% %) ¦ A+=(%) ¦ X=${A[0]} ¦ X="${A[*]}" ¦ X=${#A[@]} ¦ declar
 shopt -s expand_aliases ¦ alias f=true ¦ (alias f=true) ¦ unalias -a ¦ eval 'X=%' ¦ eval "export Y=$X" ¦ source ./included ¦ X=% source ./included
 read X < two ¦ read -r X Y < two ¦ printf -v X % ¦ let X+=% ¦ ((X=Y+%)) ¦ X=$((X+1)) ¦ : ${X:=%} ¦ : "${Y=%}" ¦ X=${Y:-%} ¦ X=${Y:+%}
 trap 'X=%' EXIT ¦ trap - EXIT ¦ bash -c 'export X=%' ¦ env X=% true ¦ X=% true ¦ X=% export Y=a"$X" ¦ IFS=, read X Y < two ¦ IFS=- ¦ exec 3>&1
-mapfile A < two ¦ export X=$(echo %) ¦ X=$(echo %) ¦ X=$(basename a/%) ¦ time X=% ¦ X=1% Y=2$X ¦ exit 0 ¦ (exit 0) ¦ command export X=% ¦ builtin unset X
+mapfile A < two ¦ export X=$(echo %) ¦ X=$(echo %) ¦ X=$(basename a/%) ¦ time X=% ¦ X=1% Y=2$X ¦ read X <<< % ¦ set -- $X ¦ X="${@:2}" ¦ X=$1 ¦ X=${X%1} ¦ r=Y\nX=${!r} ¦ unset -v X ¦ export A
+for ((j=0; j<2; j++)); do\n@\ndone ¦ case a in a)\nX=%\n;&\nb)\n@\n;;\nesac ¦ if ! false; then\n@\nfi ¦ while read X; do\n@\ndone < two | cat
+f() {\n[ "$1" = 1 ] || return\nX=%\n} ¦ f() {\n[ -e none ] || return 0\n@\n} ¦ f() {\nfor i in 1 2; do\n@\nreturn\ndone\n} ¦ if (f); then\n@\nfi
+f() {\nlocal -a A=(%)\nA+=(%)\nX=${#A[@]}\n} ¦ f() {\nset -e\nfalse\nX=%\n} ¦ f() {\ncd sub\n} ¦ f() {\nunset X\n} ¦ f() {\nlocal X\nunset X\nX=%\n}
+f() {\nlocal E=%\n@\n} ¦ f() {\nlocal E\nE=%\n@\n} ¦ f() {\nshift\nX=$1\n} ¦ f() {\nreadonly X=%\n} ¦ f() {\nlocal -r X=%\n} ¦ f() {\nexit\n} ¦ f || true
+(return) ¦ (break) ¦ true && X=% || Y=% ¦ false || { X=%\n} ¦ true || { X=%\n} ¦ true && (X=%) ¦ [ -e sub ] && export X=% ¦ [ -e none ] && unset X
+exit 0 ¦ (exit 0) ¦ command export X=% ¦ builtin unset X
 """
 CHOICES = [piece for row in PIECES.strip().splitlines() for piece in row.split(" ¦ ")]
 JOB = 'python3 -m verl.trainer.main_ppo a.b="$X" c.d="$Y" "$@"'
@@ -103,18 +109,18 @@ class Comparison:
         (programs / "f").symlink_to(shutil.which("true") or "true")
         fake = programs / "python3"
         values = " ".join(f'"${{{name}-unset}}"' for name in NAMES)
-        fake.write_text(f"#!/bin/bash\nprintf '%s\\0' {values} \"$@\" > {self.folder}/heard\n")
+        fake.write_text(f"#!/bin/bash\nprintf '%s\\0' {values} \"$@\" > {self.folder}/received\n")
         fake.chmod(0o755)
         self.environ = {"PATH": str(programs), "HOME": str(self.folder), "E": "e"}
         (self.folder / "work/sub").mkdir(parents=True)
         for name, text in FILES.items():
             (self.folder / "work" / name).write_text(text)
 
-    def by_bash(self, text: str) -> list[str] | None:
-        """The variables and words that the job gets; None where it does not start."""
-        heard = self.folder / "heard"
-        heard.unlink(missing_ok=True)
-        subprocess.run(
+    def by_bash(self) -> list[str] | None:
+        """The variables and words that the job gets; None where it does not start, or after an error of arithmetic."""
+        received = self.folder / "received"
+        received.unlink(missing_ok=True)
+        done = subprocess.run(
             ["bash", "run.sh", "x.y=1", "z"],
             cwd=self.folder / "work",
             env=self.environ,
@@ -123,7 +129,11 @@ class Comparison:
             timeout=120,
             check=False,
         )
-        return heard.read_text().split("\0")[:-1] if heard.exists() else None
+        return (
+            received.read_text().split("\0")[:-1]
+            if received.exists() and b"syntax error" not in done.stderr
+            else None
+        )
 
     def differences(self, text: str) -> list[str]:
         """What the reader calls certain and bash does not do."""
@@ -132,7 +142,7 @@ class Comparison:
         reader = Reader(_text, self.environ, str(path.parent))
         reader.is_there, reader.is_empty = os.path.exists, lambda _: True
         reader.script(text, str(path), ["x.y=1", "z"])
-        real, program = self.by_bash(text), reader.training
+        real, program = self.by_bash(), reader.training
         if program is None or any(stop.whole for stop in reader.stops):
             sure = not reader.unread
             self.counts["no job" if sure else "undecided job"] += 1

@@ -60,7 +60,7 @@ def interpreter_of(script: Path, machine: Machine) -> NamedInterpreter | None:
     if script.suffix in {".py", ".yaml", ".yml", ".json", ".toml"} or (text := _text(str(script))) is None:
         return None
     reader = _Reader(machine)
-    scope = Scope(ShellState(machine.environ, cwd=str(machine.cwd)), script=str(script), called=False)
+    scope = Scope(ShellState(machine.environ, called=False, cwd=str(machine.cwd)), script=str(script))
     walk = Walk(scope, reader.load, str(script), BUILTINS)
     walk.script(text)
     called = [found for call in walk.calls if (found := _called(call, machine))]

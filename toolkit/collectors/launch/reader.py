@@ -184,8 +184,8 @@ class Reader:
 
     def script(self, text: str, path: str, arguments: Sequence[str | None]) -> None:
         """Follow a shell script called with these arguments."""
-        state = ShellState(self.environ, arguments=list(arguments), cwd=self.cwd)
-        scope = Scope(state, script=path, called=bool(arguments), is_zsh=_is_zsh((), text))
+        state = ShellState(self.environ, arguments=list(arguments), called=bool(arguments), cwd=self.cwd)
+        scope = Scope(state, script=path, is_zsh=_is_zsh((), text))
         walk = self.walk(scope, path)
         walk.is_there = self.is_there
         exported = _BATCH_EXPORTS.search(text)
@@ -439,7 +439,7 @@ class Reader:
         In a container there are none of this shell's; those that its options name have unknown values.
         """
         state = ShellState(self.environ, cwd=call.folder or self.cwd)
-        state.given, state.limits = list(call.given), list(call.limits)
+        state.given, state.limits, state.forgotten = list(call.given), list(call.limits), call.forgotten
         for given in call.given:
             unsure = given.conditional and not call.conditional
             before, exported = state.value(given.name), state.exports(given.name)

@@ -17,6 +17,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _CD_OPTIONS = frozenset({"-L", "-P", "-e", "-@", "--"})
 _SET_BY_READING = ("REPLY", "MAPFILE", "OPTARG", "OPTIND")
 _ATTRIBUTES = frozenset("ilu")
+_CASES = frozenset("lu")  # each replaces the other
 
 
 def _export(walk: Walk, node: Simple, argv: list[Argument]) -> None:
@@ -73,8 +74,13 @@ def _declare(
     name = state.resolved(name) or name
     before = state.attributes.get(name, "")
     if before is not None:
-        state.attributes[name] = "".join(sorted(({*before} | {*on} & _ATTRIBUTES) - ({*off} & _ATTRIBUTES)))
+        added = _ATTRIBUTES & {*on}
+        lost = (_ATTRIBUTES & {*off}) | (_CASES if added & _CASES else set())
+        state.attributes[name] = "".join(sorted({*before} - lost | added))
     if not isinstance(value, Unset):
+        if "r" in (before or "") and command != "export":
+            state.status = False
+            return
         walk.store(name, value, line, exports="x" in on)
     elif "x" in on:
         walk.export(name, state.value(name), line)
@@ -106,7 +112,6 @@ def _unset(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
             was_set = not isinstance(state.value(name), Unset)
             if not was_set and "v" not in options:
                 state.functions.pop(name, None)
-            state.attributes.pop(name, None)
             walk.unset(state.resolved(name) or name, argument.line)
 
 
@@ -118,7 +123,7 @@ def _shift(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
         walk.state.arguments = arguments[int(count) :]
         walk.state.status = True
     else:
-        walk.state.status = False if walk.scope.called and None not in arguments else None
+        walk.state.status = False if walk.state.called and None not in arguments else None
 
 
 _OPTIONS = {"e": "errexit", "u": "nounset", "a": "allexport"}
@@ -149,11 +154,10 @@ def _source(walk: Walk, node: Simple, argv: list[Argument]) -> None:
         if any(isinstance(word, Written) and word.raw.startswith("<(") for word in node.words):
             walk.forget()
         return
-    # The job may be started in the script's folder, but `cd` is followed from the present one.
-    moved = "OLDPWD" in walk.state.variables
-    for folder in (
-        (walk.state.cwd,) if moved and walk.state.cwd else (walk.state.cwd, str(Path(walk.path).parent))
-    ):
+    folders = [walk.state.cwd, str(Path(walk.path).parent)]  # the job may be started in the script's folder
+    if walk.state.cwd and "OLDPWD" in walk.state.variables:  # `cd` led to the first
+        folders.pop()
+    for folder in folders:
         path = os.path.normpath(Path(folder, name))
         source = walk.load(path)
         if source is not None and walk.has_written(path):
@@ -193,6 +197,7 @@ def _cd(walk: Walk, node: Simple, argv: list[Argument]) -> None:
 
 def _exit(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
     is_return = argv[0].text == "return"
+    walk.state.status = walk.previous
     if len(argv) > 1:
         walk.state.status = None if argv[1].text is None else argv[1].text == "0"
     if is_return and not walk.is_within("function", "source"):

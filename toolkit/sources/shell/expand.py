@@ -11,7 +11,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from verl_doctor.toolkit.sources.shell.arithmetic import assigned_in, evaluate
-from verl_doctor.toolkit.sources.shell.state import UNSET, Either, Element, ShellState, Unset, Value, united
+from verl_doctor.toolkit.sources.shell.state import (
+    UNSET,
+    Either,
+    Element,
+    Reference,
+    ShellState,
+    Unset,
+    Value,
+    united,
+)
 from verl_doctor.toolkit.sources.shell.syntax import (
     Arithmetic,
     Parameter,
@@ -26,6 +35,7 @@ _RANGE = re.compile(r"(?:(-?\d+)\.\.(-?\d+)|([A-Za-z])\.\.([A-Za-z]))(?:\.\.(-?\
 _SLASH = re.compile(r"((?:[^/\\]|\\.)*)/(.*)", re.DOTALL)  # the first that is not escaped
 _SPLITS = " \t\n"  # the IFS of a new shell
 _GLOB = re.compile(r"\*|\?|\[(?!(?:\*|\?|\[)\])")  # but not as `glob.escape` writes them
+_NAMED = re.compile(r"[A-Za-z_]\w*|\d+", re.ASCII)
 _MOST_WORDS = 10_000
 LONGEST = 1_000_000
 """Characters of a text that is still followed. Linux passes at most 131,072 in one word."""
@@ -35,7 +45,7 @@ LONGEST = 1_000_000
 class Scope:
     """What words are expanded with at one place of a script.
 
-    `script` is `$0`; not `called`: the arguments are unknown. `printed` returns a command substitution's output, or None.
+    `script` is `$0`. `printed` returns a command substitution's output, or None.
     `unset` collects unset names that were expanded plainly; those for which `is_empty` holds then count as empty, as in
     bash, all others as unknown. `needed` collects those of `${name:?message}`, with the message, `changed` the names that
     an expansion assigned. `finds` returns whether files match a pattern. `is_zsh`: the text of a variable is not split, a
@@ -44,7 +54,6 @@ class Scope:
 
     state: ShellState = field(default_factory=ShellState)
     script: str = ""
-    called: bool = True
     printed: Callable[[str], str | None] = lambda _: None
     unset: list[str] = field(default_factory=list)
     is_empty: Callable[[str], bool] = lambda _: False
@@ -85,7 +94,7 @@ class Scope:
         if name in ("@", "*"):
             return list(state.arguments)
         if name == "#":
-            return str(len(state.arguments)) if self.called and None not in state.arguments else None
+            return str(len(state.arguments)) if state.called and None not in state.arguments else None
         if name == "0":
             return self.script or None
         if name.isdigit():
@@ -158,7 +167,8 @@ def undecided(word: ShellWord, scope: Scope) -> tuple[str, Either] | None:
     found = {
         part.name: value
         for part in word
-        if isinstance(part, Parameter) and not (part.operator or part.length or part.index is not None)
+        if isinstance(part, Parameter)
+        and not (part.operator or part.length or part.indirect or part.index is not None)
         if isinstance(value := scope.get(part.name), Either)
     }
     return next(iter(found.items())) if len(found) == 1 else None
@@ -228,7 +238,7 @@ def _pieces(values: list[str | None], separators: str | None) -> tuple[list[str 
         whole = separators is not None and not any(
             sign in (value or "") for value in values for sign in separators
         )
-        return (list(values) if whole else [None]), False, False
+        return ([value for value in values if value] if whole else [None]), False, False
     pieces: list[str | None] = []
     for value in values:
         split = [] if value is None else value.split()
@@ -282,6 +292,14 @@ def evaluated(expression: ShellWord, scope: Scope) -> int | None:
 
 
 def _parameter(part: Parameter, scope: Scope) -> list[str | None] | None:
+    if part.indirect:
+        target = scope.state.variables.get(part.name)
+        if isinstance(target, Reference):
+            return [target.name] if not part.operator and part.index is None else None
+        name = scope.single(part.name)
+        if part.index is not None or not isinstance(name, str) or not _NAMED.fullmatch(name):
+            return None
+        part = replace(part, name=name, indirect=False)
     every = _is_every(replace(part, length=False), "@") or _is_every(replace(part, length=False), "*")
     if every or (scope.is_zsh and part.index is None and isinstance(scope.get(part.name), list)):
         value = scope.get(part.name)
@@ -378,6 +396,8 @@ def _with_operator(part: Parameter, value: str | Unset | None, scope: Scope) -> 
             scope.unset.append(part.name)
             if scope.is_empty(part.name):
                 return [""]
+        if isinstance(value, Unset) and part.name.isdigit() and scope.get("#") is not None:
+            return [None if scope.state.option("nounset") is not False else ""]
         return [value if isinstance(value, str) else None]
     kind = operator.lstrip(":")
     if kind in ("-", "=", "?", "+"):

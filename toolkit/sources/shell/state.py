@@ -99,7 +99,7 @@ _UNDECIDED = Local(None, None, None)
 class ShellState:
     """The state of one shell at one place of a script. A subshell has a copy, which is lost with it.
 
-    `variables` hides `environ`; a value of None is set but unknown. `arguments` are `$1`, `$2`...; `cwd` is "" if unknown. `exported` and `options` have
+    `variables` hides `environ`; a value of None is set but unknown. `arguments` are `$1`, `$2`...; not `called`: there may be others; `cwd` is "" if unknown. `exported` and `options` have
     True, False, or None where a condition decides; a variable of the environment is exported unless listed. `attributes` are
     letters of `declare`: `i`, `l`, `r`, `u`; None if undecided. `functions` have several bodies if a condition decides.
     `given` are the changes to the environment, `limits` the words of each `ulimit` that is certain to run. `locals` has what
@@ -110,6 +110,7 @@ class ShellState:
     environ: Mapping[str, str] = field(default_factory=dict)
     variables: dict[str, Stored] = field(default_factory=dict)
     arguments: list[str | None] = field(default_factory=list)
+    called: bool = True
     cwd: str = ""
     exported: dict[str, bool | None] = field(default_factory=dict)
     attributes: dict[str, str | None] = field(default_factory=dict)
@@ -180,6 +181,7 @@ def agreed(ends: Sequence[ShellState]) -> ShellState:
             [end.variables for end in ends], lambda name: first.environ.get(name, UNSET), _either
         ),
         arguments=_arguments([end.arguments for end in ends]),
+        called=all(end.called for end in ends),
         cwd=folders.pop() if len(folders) == 1 else "",
         exported=_merged([end.exported for end in ends], lambda name: name in first.environ, _undecided),
         attributes=_merged([end.attributes for end in ends], lambda _: "", _undecided),

@@ -17,7 +17,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Parameter:
-    """`$name`, `${name[index]}` and `${name<operator>argument}`. `operator` is "#" with `length` for `${#name}`."""
+    """`$name`, `${name[index]}` and `${name<operator>argument}`; with `length`, `${#name}`; `indirect`, `${!name}`."""
 
     name: str
     quoted: bool = False
@@ -25,6 +25,7 @@ class Parameter:
     operator: str = ""
     argument: ShellWord = ()
     length: bool = False
+    indirect: bool = False
 
 
 @dataclass(frozen=True)

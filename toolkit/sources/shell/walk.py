@@ -116,7 +116,7 @@ class Call:
     """A program that is called: `argv[0]` is its name. `given` are the environment changes made until then.
 
     `folder` is where it starts, "" where unknown. `written` are the files that its output goes to, `stdin` is what it reads,
-    `limits` are the words of each `ulimit` until then.
+    `limits` are the words of each `ulimit` until then. `forgotten`: it may have other variables, too.
     """
 
     argv: tuple[Argument, ...]
@@ -126,6 +126,7 @@ class Call:
     written: tuple[str, ...] = ()
     stdin: Lines | None = None
     limits: tuple[tuple[str, ...], ...] = ()
+    forgotten: bool = False
 
 
 @dataclass(frozen=True)
@@ -138,12 +139,12 @@ class Stop:
     whole: bool = True
 
 
-Kind = Literal["loop", "function", "source", "shell"]
+Kind = Literal["loop", "function", "source", "command", "shell"]
 
 
 @dataclass
 class Frame:
-    """A loop, a function, a sourced file or a shell that is being followed. `ends` are the states in which it was left early."""
+    """A loop, a function, a sourced file, a whole command of the script or a shell that is being followed. `ends` are the states in which it was left early."""
 
     kind: Kind
     ends: list[ShellState] = field(default_factory=list)
@@ -156,7 +157,7 @@ class Walk:
     `scope.state` is the state of the shell that is being followed, `frames` what encloses the current command.
     `is_there` returns whether a path leads to a folder or file; None where that is another machine's. `stops` are what bash
     refuses for certain. `tested` counts the enclosing places at which a command's failure is handled, `apart_of` the
-    subshells.
+    subshells. `previous` is whether the command before this one succeeded.
 
     `made` are the paths that redirections and programs may have created, each with the number of calls until then,
     `outputs` those of redirections; `creates` yields those of a program, `texts` are what a command has certainly written to
@@ -179,6 +180,7 @@ class Walk:
     stops: list[Stop] = field(default_factory=list)
     tested: int = 0
     apart_of: int = 0
+    previous: bool | None = None
     is_login: bool = False
     made: list[tuple[int, str]] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
@@ -201,7 +203,8 @@ class Walk:
         self.is_login = self.is_login or _LOGIN.match(source) is not None
         for name in _DESCRIPTOR.findall(source):
             self.state.variables.setdefault(name, None)
-        self.nodes(parse(source, line))
+        for node in parse(source, line):
+            self.until("command", [(node,)])
 
     def nodes(self, nodes: Iterable[Node]) -> None:
         """Follow commands one after the other."""
@@ -217,7 +220,7 @@ class Walk:
         """Follow one command, unless the shell has ended."""
         if self.state.ended:
             return
-        self.state.status = None
+        self.previous, self.state.status = self.state.status, None
         if isinstance(node, Simple):
             self.simple(node)
         elif isinstance(node, Unread):
@@ -317,7 +320,7 @@ class Walk:
 
     def leave(self, kind: Kind) -> None:
         """End the enclosing loops, the function or sourced file, or the shell, where the current state counts again."""
-        ends = {"shell", "function", "source"} if kind == "function" else {"shell"}
+        ends = {"shell", "function", "source"} if kind == "function" else {"shell", kind}
         if kind == "loop":
             frames = list(itertools.takewhile(lambda frame: frame.kind == "loop", reversed(self.frames)))
         else:
@@ -358,6 +361,7 @@ class Walk:
                 self.node(command)
                 likely = _succeeds_mostly(command)
             else:
+                self.state.status = sign == "&&"
                 self.branches([(command,), ()])
                 likely = False
         self.state.status = succeeds
@@ -376,7 +380,7 @@ class Walk:
                 break
         else:
             bodies.append(())
-        self.state.status = True
+        self.state.status = None if any(not condition for condition, _ in node.arms) else True
         self.one_of(bodies)
 
     def case_command(self, node: Case) -> None:
@@ -398,7 +402,7 @@ class Walk:
                 break
         else:
             bodies.append(())
-        self.state.status = True
+        self.state.status = None if any(bodies) else True
         self.one_of(bodies)
 
     def one_of(self, bodies: list[tuple[Node, ...]]) -> None:
@@ -433,17 +437,26 @@ class Walk:
         start = self.state.copy()
         for name in assigned((*node.condition, *node.body)):
             start.variables[start.resolved(name) or name] = None
-        before, self.state = self.state, start
+        before, value = self.state, values[0] if len(values) == 1 else None
         self.conditions += 1
-        if node.name:
-            self.store(node.name, values[0] if len(values) == 1 else None, node.line)
         for _ in range(_MOST_ROUNDS):
-            wider = start.widened(self.trial((*node.body, *node.condition), start))
+            self.state = start.copy()
+            if node.name:
+                self.store(node.name, value, node.line)
+            end = self.trial((*node.body, *node.condition), self.state)
+            wider = start.widened(end)
             if wider == start:
                 break
             start = wider
+        else:
+            self.state = start
+            self.forget()
         self.state = start
+        if node.name:
+            self.store(node.name, value, node.line)
         self.until("loop", [node.body])
+        known = set(self.state.given)
+        self.state.given += [entry for entry in end.given if entry not in known]  # of the condition
         self.conditions -= 1
         self.state = before if self.state.ended else agreed([before, self.state])
         self.state.status = None
@@ -590,7 +603,8 @@ class Walk:
             state.status = None if substitutes or node.written else True
             for assignment in node.assignments:
                 self.store(assignment.name, self.value_of(assignment), assignment.line)
-                if state.status is False:  # a readonly variable: bash omits the rest
+                if state.status is False:  # a readonly variable: bash omits the rest of the whole command
+                    self.leave("shell" if self.exits_on_error else "command")
                     break
             self.unbound(node.line)
             self.writes(node.written)
@@ -643,6 +657,7 @@ class Walk:
                 written,
                 self.read_by(node),
                 tuple(state.limits),
+                state.forgotten,
             )
             printed = self.printed_by(node)
             self.calls.append(call)
@@ -696,7 +711,11 @@ class Walk:
         """Return the source of each word that a written one becomes: itself, or for unknown elements those of an array."""
         whole = Argument(None, self.path, word.line, word.raw)
         part = word.parts[0] if len(word.parts) == 1 else None
-        array = self.scope.get(part.name) if isinstance(part, Parameter) and part.index == _EVERY else None
+        array = (
+            self.scope.get(part.name)
+            if isinstance(part, Parameter) and part.index == _EVERY and not part.indirect
+            else None
+        )
         if not isinstance(array, Array) or len(array) != count:
             return [whole] * count
         return [
@@ -821,14 +840,18 @@ class Walk:
             self.state.given.append(entry if certain else replace(entry, conditional=True))
 
     def unset(self, name: str, line: int) -> None:
-        """Remove a variable."""
-        self.state.variables[name] = UNSET
-        self.unexport(name, line)
+        """Remove a variable, unless it is readonly."""
+        certain = self.state.attributes.get(name, "") is not None
+        self.state.variables[name] = UNSET if certain else None
+        if certain:
+            self.state.attributes.pop(name, None)
+        self.unexport(name, line, certain=certain)
 
-    def unexport(self, name: str, line: int) -> None:
+    def unexport(self, name: str, line: int, *, certain: bool = True) -> None:
         """Pass a variable on no longer."""
-        self.state.exported[name] = False
-        self.state.given.append(replace(self.entry(name, None, line), removed=True))
+        self.state.exported[name] = False if certain else None
+        entry = replace(self.entry(name, None, line), removed=True)
+        self.state.given.append(entry if certain else replace(entry, conditional=True))
 
     def entry(self, name: str, value: Value | Unset, line: int) -> Given:
         """Return a change to the environment."""
@@ -837,14 +860,14 @@ class Walk:
 
     def function(self, name: str | None, argv: list[Argument], given: Sequence[Given] = ()) -> None:
         """Follow a function at its call. `given` are the variables set for it alone."""
-        here, before = self.path, self.state.arguments
+        here, before, called = self.path, self.state.arguments, self.state.called
         self.path, bodies = self.state.functions[name or ""]
-        self.state.arguments = passed(argv[1:])
+        self.state.arguments, self.state.called = passed(argv[1:]), True
         self.piped = None
         self.depth += 1
         self.with_own(given, lambda: self.until("function", list(bodies)))
         self.depth -= 1
-        self.path, self.state.arguments = here, before
+        self.path, self.state.arguments, self.state.called = here, before, called
 
     def with_own(self, given: Sequence[Given], follow: Callable[[], None]) -> None:
         """Follow commands with variables of their own: the given ones, and those that a function makes local."""

@@ -302,13 +302,16 @@ class WordReader(ABC):
         length = self.peek("#") and not self.peek("#}")
         if length:
             self.at += 1
-        elif self.peek("!"):
-            raise NoShellError("`${!name}` is not followed")
+        indirect = re.compile(r"!(?=\w)").match(text, self.at) is not None
+        self.at += indirect
         match = NAME.match(text, self.at) or re.compile(r"\d+|[@*#?$!-]").match(text, self.at)
         if not match:
             raise NoShellError("`${` names no variable")
         self.at = match.end()
         index: ShellWord | None = None
+        if indirect and (self.peek("*}") or self.peek("@}")):  # all names that begin so
+            index = (Text(text[self.at]),)
+            self.at += 1
         if self.peek("["):
             self.at += 1
             index = self.parts(frozenset("]"))
@@ -325,7 +328,7 @@ class WordReader(ABC):
             if _NO_OPERATOR.match(text, match.end()) and index is None:
                 problem.refused = f"{text[start - 2 : self.at]}: bad substitution"
             raise problem
-        return Parameter(match.group(), quoted, index, operator, argument, length)
+        return Parameter(match.group(), quoted, index, operator, argument, length, indirect)
 
     def argument(self, *, quoted: bool) -> ShellWord:
         """Return the word after `${name:-`, in which blanks are plain characters."""
