@@ -12,6 +12,7 @@ import argparse
 import ast
 import contextlib
 import functools
+import os
 import sys
 import tempfile
 import time
@@ -36,6 +37,7 @@ from verl_doctor.toolkit.collectors.installed.packages import Packages
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.leftovers.file_leftovers import FileLeftovers
 from verl_doctor.toolkit.collectors.leftovers.files import LeftFiles
+from verl_doctor.toolkit.collectors.model import data_tables
 from verl_doctor.toolkit.collectors.processes.processes import Processes
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.config import Config
@@ -96,11 +98,12 @@ class Prepared:
 
 
 @contextlib.contextmanager
-def sources_parsed_once() -> Iterator[None]:
+def files_read_once() -> Iterator[None]:
     """Parse each source of verl and Ray once for all cases: a quarter of what a case takes. The reader changes none of their trees.
 
     And read what verl uses of vLLM, which takes 3 s of a processor, once for all models: verl calls the server after the
-    model's path, of which only a slash decides anything.
+    model's path, of which only a slash decides anything. And describe the same tables once: importing pyarrow takes as long as
+    all else that a case needs.
     """
     parse = ast.parse
     kept = functools.lru_cache(maxsize=256)(parse)
@@ -115,7 +118,26 @@ def sources_parsed_once() -> Iterator[None]:
         value = answer(settings, name)
         return "'a/model'" if name.endswith(".served_model_name") and "/" in value else value
 
-    with mock.patch.object(ast, "parse", parsed), mock.patch.object(Settings, "answer", answered):
+    query = data_tables._query
+    described: dict[object, Any] = {}
+
+    def described_once(machine: Machine, python: str, source: str, paths: list[str]) -> Any:
+        if any(machine.cwd.glob("*.py")):  # Python may import them in place of a library
+            return query(machine, python, source, paths)
+        seen = [(status.st_ino, status.st_size, status.st_mtime_ns) for status in map(os.stat, paths)]
+        key = (python, source, *paths, *seen)
+        if key not in described:
+            answer = query(machine, python, source, paths)
+            if isinstance(answer, Unknown):
+                return answer
+            described[key] = answer
+        return described[key]
+
+    with (
+        mock.patch.object(ast, "parse", parsed),
+        mock.patch.object(Settings, "answer", answered),
+        mock.patch.object(data_tables, "_query", described_once),
+    ):
         yield
 
 

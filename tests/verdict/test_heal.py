@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from verdict import case as cases_of
 from verdict.heal import Healer, classes
-from verdict.predict import sources_parsed_once
+from verdict.predict import files_read_once
 
 CASES, CLASSES = cases_of.cases(), classes()
 
@@ -31,7 +31,7 @@ def healer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Healer]:
     with (
         pytest.MonkeyPatch.context() as patch,
         tempfile.TemporaryDirectory(prefix="v") as folder,
-        sources_parsed_once(),
+        files_read_once(),
     ):
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         patch.setenv("XDG_CACHE_HOME", f"{folder}/cache")

@@ -12,7 +12,7 @@ from verdict import log
 from verdict.build import Builder
 from verdict.case import Case, Real
 from verdict.forecast import Forecast, forecasts, made, write
-from verdict.predict import Predictor, sources_parsed_once
+from verdict.predict import Predictor, files_read_once
 from verdict.score import diagnosed, is_phase, logs
 
 CASES, REAL, FIRST = cases_of.cases(), cases_of.real(), cases_of.first()
@@ -99,7 +99,7 @@ def predictor() -> Iterator[Predictor]:
     with (
         tempfile.TemporaryDirectory(prefix="v") as folder,
         pytest.MonkeyPatch.context() as patch,
-        sources_parsed_once(),
+        files_read_once(),
     ):
         patch.setenv("XDG_CACHE_HOME", f"{folder}/cache")
         yield Predictor(Path(folder))

@@ -75,6 +75,8 @@ def unread_keys(
         source = b"" if "config" in parts or not engines.isdisjoint(parts) else read(path)
         if isinstance(source, bytes):
             read_names.update(name.decode() for name in pattern.findall(_IMPORT.sub(b"", source)))
+            if names <= read_names:
+                break
     return tuple(key for key, steps in left.items() if not steps <= read_names)
 
 
