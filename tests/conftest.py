@@ -26,11 +26,11 @@ from verl_doctor.toolkit.cluster import node_parcel
 from verl_doctor.toolkit.engine import registry
 
 # pytest rewrites the assertions of hundreds of files, which takes a core ten seconds: it keeps what it has rewritten, also where the
-# user's shell says PYTHONDONTWRITEBYTECODE.
+# user's shell sets PYTHONDONTWRITEBYTECODE.
 sys.dont_write_bytecode = False
 
 
-_EACH = 2  # seconds that a long test takes, where its mark does not say
+_EACH = 2  # seconds of a long test whose mark has none
 MEMORY = pytest.StashKey[Path]()
 FOLDERS = pytest.StashKey[Folders]()
 

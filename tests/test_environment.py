@@ -1,4 +1,4 @@
-"""Tests see nothing of whoever runs them: neither variables nor shared memory."""
+"""Tests are isolated from the variables and shared memory of their user."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def really_imported(path: Path) -> frozenset[str]:
 
 
 def at_the_top(path: Path) -> frozenset[str]:
-    """Full names of what is imported when a file is."""
+    """Full names imported by a file at its import."""
     tree = parsed(path)
     deeper = {
         node
@@ -80,7 +80,7 @@ def at_the_top(path: Path) -> frozenset[str]:
 
 
 def test_sources_import_no_package_of_the_environment() -> None:
-    """The script of a child may, in a function: whoever imports the script to hand it over does not run that."""
+    """A child's script may import them in a function: importing the script to pass it on does not run that."""
     found = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in SOURCES
@@ -133,7 +133,7 @@ def loaded_by(statement: str) -> set[str]:
 
 
 def test_doctor_starts_without_heavy_modules() -> None:
-    """What a command pays before it begins: no network, no test framework, no patient."""
+    """Imports of a command before it begins: no network module, no test framework, no package of the job."""
     loaded = loaded_by("import verl_doctor.toolkit.commands.check.command")
     assert not loaded & (PATIENT | {"http.client", "urllib.request", "pytest", "numpy"})
 
@@ -200,7 +200,7 @@ _ENTRIES = {"entry", "member"}  # of os.scandir and of an archive, which are ask
 
 
 def test_unreadable_folder_never_raises() -> None:
-    """`Path.is_file` and its like raise where this user may not look (before Python 3.14); those of os.path say no."""
+    """`Path.is_file` and the like raise for unreadable folders before Python 3.14; the functions of os.path return False."""
     found = [
         f"{path.name}:{node.lineno}: say os.path.{_RAISES[node.func.attr]}"
         for path in SOURCES

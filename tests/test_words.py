@@ -23,7 +23,7 @@ _MAY_BIND = re.compile(rf"\b_*(?:{'|'.join(EMPTY_NAMES)})\b\s*(?:[^\w\s.]|in\b|$
 
 
 def bound_names(tree: ast.Module) -> Counter[str]:
-    """The names that a module binds, by how often: variables, parameters and functions, `_told` and `told` alike."""
+    """Names bound by a module, counted: variables, parameters and functions, `_told` and `told` alike."""
     names = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.rule import Check
 from verl_doctor.toolkit.testing import run_check
 
 KNOWN = registry.load()
-# "verl-doctor does" is no command: one stands in backticks, or begins a remedy.
+# "verl-doctor does" is not a command: commands are in backticks, or begin a remedy.
 _COMMAND = re.compile(r"verl-doctor ([a-z]+(?: [a-z]+)?)")
 
 

@@ -33,7 +33,7 @@ from verl_doctor.toolkit.machine import Machine
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
-# 200 MB of objects in a store of 100 MB: half of them are spilled; and shared memory that nobody unlinks.
+# 200 MB of objects in a store of 100 MB: half of them are spilled; and shared memory that is never unlinked.
 _DRIVER = """
 import os, sys, time
 import ray

@@ -21,7 +21,7 @@ from support.running import JobStarted, job_started
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
-# Two actors and a segment that nobody unlinks. It ends by itself only in the first two ways.
+# Two actors and a segment that is never unlinked. It ends by itself only in the first two ways.
 _JOB = """
 import os, sys, time
 from multiprocessing import resource_tracker, shared_memory

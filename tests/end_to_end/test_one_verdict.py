@@ -25,7 +25,7 @@ SPEAKING = [
     for example in check.examples
     if example.expect is not None
 ]
-# What it says depends on the cluster, or nothing of the job is known to strike first.
+# Its findings depend on the cluster, or no part of the job is known to fail first.
 _NO_PHASE = frozenset({"SMOKE111", "SMOKE112"})
 
 

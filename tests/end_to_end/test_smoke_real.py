@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow(seconds=150)]
 
 _LIMIT = 900
 _WHOSE = "WHOSE_TEST"  # in the environment of all that a test starts
-# What stays in a /dev/shm of the test's own is told behind this word.
+# The files left in the private /dev/shm follow this word.
 _LEFT = "left in /dev/shm: "
 _INSIDE = f'mount -t tmpfs tmpfs /dev/shm 2>/dev/null && seen=yes; "$@"; code=$?; [ "$seen" ] && echo "{_LEFT}$(ls -A /dev/shm)" >&2; exit $code'
 

@@ -200,7 +200,7 @@ def test_repaired_file_fits_vllm_on_both_sides_of_the_rename(
 
 
 def test_every_format_has_the_same_content(environment: Path, job: Path) -> None:
-    # Rules about the machine may say something else a moment later.
+    # Rules about the machine may report something else a moment later.
     arguments = ("check", "--python", environment / "bin/python", "--select", "VLLM,API,PKG,PY")
     document = report(*arguments, cwd=job)
     message = result(document, RENAMED)["findings"][0]["message"]

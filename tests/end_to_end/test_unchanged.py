@@ -179,9 +179,7 @@ def test_inputs_of_cached_facts_are_cheap_and_stable() -> None:
     kept = {name for name, collector in collectors.items() if collector.kept}
     needs = {need.reference.name for name in kept for need in collectors[name].needs}
     assert needs & (collectors.keys() - kept) == {"GpuKinds", "Interpreter", "Raylets"}
-    assert {
-        "Listings"
-    } <= kept  # a handle that remembers: whoever shares it must count as its first user does
+    assert {"Listings"} <= kept  # a handle with a cache: every user of it must count like the first
     users = {
         name
         for name, collector in collectors.items()

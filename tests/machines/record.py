@@ -26,7 +26,7 @@ from verl_doctor.toolkit.system.secret import may_hold_secret, suggests_secret
 
 FAMILIES = frozenset({"CUDA", "HOST", "NET", "ENV"})
 
-# What the head of a report says.
+# Text of a report's header.
 _BESIDES = frozenset({"Interpreter", "Packages", "VerlTrees", "VllmTree"})
 # Much, and read by rules of other families alone.
 _NOT_NEEDED = (("Configuration", "before"), ("Configuration", "origins"), ("Configuration", "deprecated"))

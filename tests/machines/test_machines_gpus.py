@@ -55,7 +55,7 @@ def test_machine_without_gpus(states_of: Ask) -> None:
     states = states_of(facts)
     assert {code for code, state in states.items() if state != "not_applicable"} <= {
         "CUDA157"
-    }  # it also asks for the model
+    }  # it also needs the model
 
 
 def test_silent_driver_lets_no_rule_pass(states_of: Ask) -> None:

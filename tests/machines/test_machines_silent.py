@@ -62,7 +62,7 @@ _NOT_JUDGED = {
     },
 }
 _SAID = {
-    # Its job compiled nothing; one whose model takes vLLM's second model runner would.
+    # Its job compiled nothing; a model for vLLM's second model runner would.
     "h200-with-job": {("CUDA130", "info")},
     # No time server reaches that virtual machine.
     "head-node-of-two": {("NET117", "info")},

@@ -29,7 +29,7 @@ _LIMIT = 1800.0  # seconds on a busy machine; it computes for less than a minute
 
 @dataclass(frozen=True)
 class Order:
-    """One job: the request of its construction, and the variables of the process that builds it, None for those of this one."""
+    """One job: its construction request, and the variables of its process, None for those of this one."""
 
     request: Mapping[str, Any]
     environ: Mapping[str, str] | None = None
@@ -45,9 +45,9 @@ def built(python: Path, requests: Mapping[str, Mapping[str, Any]], folder: Path)
 def together(
     python: Path, orders: Mapping[str, Order], folder: Path, environ: Mapping[str, str] | None = None
 ) -> dict[str, Construction]:
-    """Return the construction of each job that finished: a job that hangs or crashes has none.
+    """Return the construction of each finished job; one that hangs or crashes has none.
 
-    `environ` is that of the process that imports.
+    `environ` is that of the importing process.
     """
     from verl_doctor.toolkit.probes import construct
 
@@ -78,7 +78,7 @@ def together(
 
 
 def _read(answer: Path) -> Construction | None:
-    """Return what a process reported; None if it did not finish."""
+    """Return the report of a process; None if it did not finish."""
     from verl_doctor.toolkit.collectors.construction.child import events_of, stages_of
     from verl_doctor.toolkit.collectors.construction.construction import Construction
     from verl_doctor.toolkit.collectors.construction.world import read
@@ -94,7 +94,7 @@ def _read(answer: Path) -> Construction | None:
 
 
 def main() -> None:
-    """Import what takes long, and fork for each job."""
+    """Import slow modules, and fork for each job."""
     order = json.load(sys.stdin)
     sys.path.pop(0)  # the folder of this file has packages called as libraries are
     for name in _PARENTS:
@@ -143,7 +143,7 @@ def _import_all() -> None:
 
 
 def _compose(request: Mapping[str, Any]) -> None:
-    """Compose a configuration once: what the parsers of Hydra and OmegaConf learn of their grammars is kept for the forks."""
+    """Compose a configuration once: the grammar caches of Hydra and OmegaConf are kept for the forks."""
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 

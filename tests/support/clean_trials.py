@@ -135,7 +135,7 @@ class Stage:
         return self.dice.choice([one for one in self.keepers if one not in self.waiting])
 
     def claimed(self) -> Keeper | None:
-        """Return a keeper that does nothing else in this trial; None if too few are left."""
+        """Return a keeper not used otherwise in this trial; None if too few are left."""
         free = [one for one in self.keepers if one not in self.waiting]
         if len(free) < 2:
             return None
@@ -197,7 +197,7 @@ def _clean(machine: Machine, dead: Sequence[Thing], totals: Totals) -> None:
 
 
 def content(path: Path) -> Content:
-    """Everything below a path: types, and what files and links hold."""
+    """Everything below a path: types, and contents of files and links."""
     if not path.is_dir() or path.is_symlink():
         return {"": _content(path)}
     return {str(one.relative_to(path)): _content(one) for one in path.rglob("*")}
@@ -222,7 +222,7 @@ def _compared(thing: Thing, *, came: bool) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _naming(stage: Stage) -> Iterator[None]:
-    """A process that has the names of some things in its command line or its environment."""
+    """A process with some of these names in its command line or environment."""
     half = len(stage.named) // 2
     environ = {f"NAMED_{number}": name for number, name in enumerate(stage.named[half:])}
     with subprocess.Popen(
@@ -319,7 +319,7 @@ def _address(stage: Stage) -> Thing:
 
 @cache
 def _silent() -> socket.socket:
-    """Bound, so that nobody gets its port, and nobody listens at it."""
+    """A bound port without a listener, so that no other process gets it."""
     silent = socket.socket()
     silent.bind(("127.0.0.1", 0))
     return silent

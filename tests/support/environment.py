@@ -1,4 +1,4 @@
-"""The environment of tests: of the variables of whoever starts them, they only get those listed here."""
+"""Variables of tests: of the user's variables, only those listed here are kept."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _ASIDE = "PYTEST_PUT_ASIDE"
 
 
 def is_kept(name: str) -> bool:
-    """Return whether tests get a variable of whoever starts them."""
+    """Return whether tests keep a variable of the user."""
     return name in KEPT or name in FIXED or name.startswith(tuple(KEPT_PREFIXES))
 
 
 def clean(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Drop every variable that is not kept. What only fetching needs and the settings of these tests are put aside."""
+    """Drop every variable that is not kept. Variables for fetching and settings of these tests are put aside."""
     aside = {name: value for name, value in environ.items() if _is_for_support(name)}
     for name in [name for name in environ if not is_kept(name)]:
         del environ[name]

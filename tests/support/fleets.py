@@ -1,4 +1,4 @@
-"""Clusters whose nodes are recorded machines, with what always differs between nodes."""
+"""Clusters of recorded machines, with values that always differ between nodes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def numbered(count: int, begin: int = 1) -> Iterator[str]:
 
 
 class _Opened(dict[str, Any]):
-    """The facts of a node, parsed when they are touched. Facts that are not there, or not known, are empty."""
+    """The facts of a node, parsed on access. Missing or unknown facts are empty."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         super().__init__()

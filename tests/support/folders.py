@@ -20,7 +20,7 @@ class Folders:
     """Folders of the running test."""
 
     def __init__(self, disk: Path, memory: Path | None, short: Path) -> None:
-        """Of one process that runs tests: nobody else makes anything in these three."""
+        """Folders of one test process, used by no other."""
         self._disk, self._memory, self._short = disk, memory or disk, short
         self._numbers = itertools.count()
         self._homes: dict[Path, Path] = {}
@@ -38,7 +38,7 @@ class Folders:
         return folder
 
     def end(self, folder: Path) -> None:
-        """Remove a folder, but move that of a test that failed to the disk, where it stays."""
+        """Remove a folder, but move that of a failed test to the disk, where it stays."""
         if self.failed:
             name = re.sub(r"\W", "_", self.name)[:30]
             shutil.move(folder, self._disk / f"{name}-{folder.name}")

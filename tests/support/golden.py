@@ -86,7 +86,7 @@ COMMANDS: Sequence[tuple[str, str]] = (
 
 @dataclass(frozen=True)
 class Shown:
-    """What one command shows on one terminal."""
+    """Output of one command on one terminal."""
 
     title: str
     stdout: str
@@ -199,7 +199,7 @@ def _fill(folder: Path) -> None:
 
 
 def _facts_file(facts: Facts) -> str:
-    """Return the facts as a file, without the place of the checkout, which stands in what they do not hold."""
+    """Return the facts as a file, without the path of the checkout."""
     return factsfile.dump(facts, known().collectors, "0").replace(str(TESTS), "/recorded")
 
 
@@ -216,7 +216,7 @@ _SAME_LENGTH = (
 
 
 def normal(text: str, folder: Path | None) -> str:
-    """Replace what differs between machines and runs."""
+    """Replace values that differ between machines and runs."""
     own = [(re.escape(sys.executable), "/own/python")]
     if folder is not None:
         own.append((re.escape(str(folder)), "/tmp/vd-golden-00000000"))

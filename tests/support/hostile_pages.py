@@ -1,4 +1,4 @@
-"""Pages in which every text is untrusted, and what parsers make of them."""
+"""Pages in which every text is untrusted, and how parsers read them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ TEXTS = st.one_of(
 
 
 def page_with(said: str, *more: str) -> Page:
-    """A page with each kind of block, and these texts wherever a text can stand."""
+    """A page with each kind of block, and these texts everywhere."""
     a, b, c = (said, *(more or (said, said)))[:3]
     blocks = (
         Paragraph(a),
@@ -105,7 +105,7 @@ def _timeline(a: str, b: str, c: str) -> Timeline:
 
 
 class Elements(HTMLParser):
-    """The elements of a page with the names of their attributes, the comments, and all that is said."""
+    """Elements of a page with their attribute names, comments, and all text."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)

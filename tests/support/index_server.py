@@ -70,7 +70,7 @@ def installable(
 
 
 class IndexServer:
-    """Serves /simple/PROJECT/ and /files/NAME. Its attributes set what it does wrong."""
+    """Serves /simple/PROJECT/ and /files/NAME. Its attributes select faults."""
 
     def __init__(self, wheels: Iterable[tuple[str, bytes]]) -> None:
         self.wheels = dict(wheels)

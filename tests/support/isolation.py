@@ -43,7 +43,7 @@ def memory() -> Path | None:
 
 
 def forget(folder: Path) -> None:
-    """Remove what `memory` has made."""
+    """Remove what `memory` created."""
     with contextlib.suppress(OSError):
         _call("umount2", os.fsencode(folder), _MNT_DETACH)
         folder.rmdir()

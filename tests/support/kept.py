@@ -1,4 +1,4 @@
-"""What tests fetch or build once and keep between runs: by one process at a time, and atomically."""
+"""Files that tests fetch or build once and keep between runs: by one process at a time, and atomically."""
 
 from __future__ import annotations
 

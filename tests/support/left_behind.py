@@ -27,7 +27,7 @@ _UNKNOWN = Unknown("not asked in this test")
 
 
 def machine_in(folder: Path) -> Machine:
-    """A machine whose /tmp and /dev/shm lie in a test's folder."""
+    """A machine with /tmp and /dev/shm in a test's folder."""
     for name in ("tmp", "dev/shm"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "proc").mkdir(exist_ok=True)
@@ -71,7 +71,7 @@ def leftovers(machine: Machine) -> FileLeftovers:
 
 
 def verdict(machine: Machine, name: str) -> Leftover | Kept:
-    """Return the judgement of one thing, by the end of its path."""
+    """Return the judgement of one file, by the end of its path."""
     found = leftovers(machine)
     (one,) = [one for one in (*found.found, *found.kept) if one.name.endswith(name)]
     return one

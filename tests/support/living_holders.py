@@ -92,7 +92,7 @@ def _folder(path: Path) -> Path:
 
 
 def _thread(what: Callable[[], None], own: int) -> None:
-    """Do something in a thread that has folders or descriptors of its own."""
+    """Run something in a thread with its own folders or descriptors."""
     ready = threading.Event()
 
     def run() -> None:
@@ -120,7 +120,7 @@ def _without_its_first_thread(what: Callable[[], None], path: Path) -> None:
 
 
 def _fly(path: Path, flags: int, *, accepted: bool = True) -> None:
-    """Put a descriptor into a message that nobody has received."""
+    """Put a descriptor into a message that is never received."""
     one = os.open(path, flags)
     if accepted:
         sends, receives = socket.socketpair()
@@ -284,7 +284,7 @@ class Stage:
         self.owner, self.dice, self.number = owner, dice, 0
 
     def make(self, what: str) -> Path:
-        """A thing with a name of a leftover."""
+        """A file with the name of a leftover."""
         self.number += 1
         unused = UNUSED + self.number
         path = {

@@ -93,7 +93,7 @@ KINDS: list[Kind] = []
 
 
 def kind(name: str, **fields: object) -> Callable[[Act], Act]:
-    """Add a kind that does what the function does."""
+    """Add a kind that runs the function."""
 
     def add(here: Act) -> Act:
         KINDS.append(Kind(name, here, **fields))  # type: ignore[arg-type]
@@ -266,7 +266,7 @@ plain(
 
 
 def _in_flight() -> tuple[int, int]:
-    """The writer's end is in a message that nobody has received yet."""
+    """The writer's end is in a message that is not received yet."""
     reading, writing = os.pipe()
     sends, receives = socket.socketpair()
     socket.send_fds(sends, [b"x"], [writing])
@@ -686,7 +686,7 @@ def fork(what: Callable[[], None], *, user: int | None = None) -> int:
 
 
 def plant(kind: Kind, stage: Stage) -> tuple[int, list[int]] | None:
-    """Plant one: its number, and those of what lives with it. None where there can be none."""
+    """Plant one: its number, and those of its companions. None if impossible."""
     kept_before = len(_kept)
     own, others = kind.before(stage)
     watched, sentinel = os.pipe()

@@ -45,7 +45,7 @@ def edited(facts: Facts, edits: Edits) -> Facts:
 
 
 def at(path: str, value: Any) -> Any:
-    """An edit of what lies at a path in a fact, as in `devices.0.mig`."""
+    """An edit of the value at a path in a fact, as in `devices.0.mig`."""
     return functools.partial(_changed, steps=tuple(path.split(".")), value=value)
 
 

@@ -115,7 +115,7 @@ def _plus(extension: Extension) -> Any:
 
 @dataclass(frozen=True)
 class Fault:
-    """What is broken, the rule that reports it, and some of its words."""
+    """The fault, the rule that reports it, and some of its words."""
 
     name: str
     code: str

@@ -73,7 +73,7 @@ class Job:
 
 
 class World:
-    """What is running at present."""
+    """The running processes."""
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
@@ -159,7 +159,7 @@ WAYS = (os.pipe, _unix, _tcp)
 
 
 def _fork(what: Callable[[], None], *, detached: bool = False) -> int:
-    """Start something; `detached` by a parent that ends at once, in a session of its own. Gives its number."""
+    """Start something; `detached` by a parent that ends at once, in a new session. Returns its number."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -177,7 +177,7 @@ def _fork(what: Callable[[], None], *, detached: bool = False) -> int:
 
 
 def _run(process: Process) -> None:
-    """Start what is below it, then become it."""
+    """Start its children, then become the process."""
     for child in process.children:
         _fork(lambda one=child: _run(one))  # type: ignore[misc]
     _become(process)
@@ -212,7 +212,7 @@ def look() -> LeftProcesses:
 
 
 def number(leftover: Leftover) -> int:
-    """That of a process."""
+    """Return the number of a process."""
     assert isinstance(leftover.removal, EndProcess)
     return leftover.removal.pid
 
@@ -269,7 +269,7 @@ def trial(world: World) -> list[str]:
 
 
 def _reuse(world: World, found: Collection[Leftover]) -> set[int]:
-    """End one of those that are left over, and give its number to a process that somebody has just started."""
+    """End one of the leftovers, and give its number to a new process."""
     alone = [number(one) for one in found if not _children(number(one))]
     if not alone or (world.count["numbers given away"] and world.dice.random() < 0.5):
         return set()
@@ -291,7 +291,7 @@ def _reuse(world: World, found: Collection[Leftover]) -> set[int]:
 
 
 def _kill_late(world: World, jobs: Collection[Job]) -> Job | None:
-    """Kill a trainer after the look: what it leaves is for the next one."""
+    """Kill a trainer after the scan: its leftovers are for the next one."""
     living = [job for job in jobs if job.fate == "alive"]
     if not living or world.dice.random() < 0.5:
         return None

@@ -113,7 +113,7 @@ def _job(trainer: str, children: list[str], log: str) -> list[int]:
 
 
 def _child(title: str, log: str) -> tuple[int, int]:
-    """Give its number when it has become what it is called, and the parent's end of a pipe to it."""
+    """Return its number once it has its title, and the parent's end of a pipe to it."""
     done, doing = os.pipe()
     watched, sentinel = os.pipe()
     pid = os.fork()

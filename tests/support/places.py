@@ -1,4 +1,4 @@
-"""Where the repository keeps what several tests read."""
+"""Paths of repository files that several tests read."""
 
 from pathlib import Path
 

@@ -119,7 +119,7 @@ def variables(plant: Planter) -> dict[str, str]:
 
 
 def files(plant: Planter, folder: Path) -> None:
-    """Configuration files, a repository and a Ray environment beside the script."""
+    """Configuration files, a repository and a Ray environment next to the script."""
     (folder / "pyproject.toml").write_text(
         f'[tool.uv]\nindex-url = "https://u:{plant.value()}@h/simple"\n[tool.verl-doctor.sites]\n'
         f'model = "https://u:{plant.value()}@h/m"\n'

@@ -28,19 +28,19 @@ _LIMIT = 1200.0  # seconds of one command
 
 
 def python() -> Path:
-    """Return the interpreter of the environment. Shared: run it, never change what it has. Skips, or fails in CI, without it."""
+    """Return the interpreter of the environment. Shared: run it, never change it. Skips, or fails in CI, without it."""
     name = f"environments/rehearsal-{sys.version_info.major}.{sys.version_info.minor}"
     return kept(name, _build) / "bin" / "python"
 
 
 def pictures() -> Path:
-    """A folder for PYTHONPATH with what models that see need beside the environment: it has no torchvision of its own."""
+    """A folder for PYTHONPATH with packages that vision models need: the environment has no torchvision."""
     name = f"environments/rehearsal-pictures-{sys.version_info.major}.{sys.version_info.minor}"
     return kept(name, _add_pictures)
 
 
 def variables() -> dict[str, str]:
-    """What every process of this environment needs: no network, few threads, little memory for vLLM."""
+    """Variables for every process of this environment: no network, few threads, little memory for vLLM."""
     return {
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
@@ -93,7 +93,7 @@ def _add_pictures(folder: Path) -> None:
 
 
 def _run(command: list[str], environ: dict[str, str]) -> str:
-    """What the command printed."""
+    """Output of the command."""
     done = subprocess.run(command, env=environ, check=True, capture_output=True, text=True, timeout=_LIMIT)
     return done.stdout
 

@@ -41,7 +41,7 @@ GIB = 2**30
 
 
 class Known:
-    """Facts that are known; all others are not."""
+    """Known facts; all others are unknown."""
 
     def __init__(self, *facts: object) -> None:
         self._facts: Mapping[type, Any] = {type(fact): fact for fact in facts}

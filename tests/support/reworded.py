@@ -1,4 +1,4 @@
-"""Rules, facts and reports with every sentence replaced by other words: what code decides must not change by that."""
+"""Rules, facts and reports with every sentence reworded: decisions of code must not change."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def finding(one: Finding) -> Finding:
 
 
 def check(one: Check) -> Check:
-    """A rule that finds the same and says it in other words."""
+    """A rule with the same findings in other words."""
     applies = one.applies
     unjudged = one.unjudged
 
@@ -61,7 +61,7 @@ def check(one: Check) -> Check:
 
 
 def fact(value: Any) -> Any:
-    """A fact, or the reason why there is none, with other words where it holds sentences."""
+    """A fact, or the reason for its absence, with reworded sentences."""
     if is_dataclass(value) and not isinstance(value, type):
         changed = {
             field.name: other(inner) if field.name in SENTENCES and isinstance(inner, str) else fact(inner)

@@ -37,7 +37,7 @@ _index: dict[str, bytes] = {}
 
 @contextlib.contextmanager
 def _index_handed_on(folder: Path) -> Iterator[None]:
-    """Keep the index of rules that the first doctor makes for those of other homes: each would import all rules to make its own."""
+    """Keep the rule index of the first doctor for those with other homes: each would import all rules to build its own."""
     with contextlib.suppress(OSError):
         if _index and not folder.parent.exists():
             for made in (folder.parent.parent, folder.parent, folder):
@@ -151,7 +151,7 @@ class JobStarted:
 def job_started(
     folder: Path, command: Sequence[str | Path], terminal: int | None = None, **environ: str
 ) -> Iterator[JobStarted]:
-    """Run a command, in a session of its own: on a terminal, if one is given. The report lies in a folder."""
+    """Run a command in a new session, on a terminal if given. The report is written into a folder."""
     report = folder / "report.json"
     words = [
         sys.executable,

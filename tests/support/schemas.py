@@ -11,7 +11,7 @@ from jsonschema.validators import validator_for
 
 
 def validate(document: Any, schema: str) -> None:
-    """Raise jsonschema.ValidationError unless a document is as a schema, given as JSON, wants it."""
+    """Raise jsonschema.ValidationError unless a document matches a schema, given as JSON."""
     _validator(schema).validate(document)
 
 

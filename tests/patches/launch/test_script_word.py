@@ -99,7 +99,7 @@ def test_repaired_script_has_no_findings(
     after = change.after.decode()
     rows = [row for row in after.split("\n") if "# verl-doctor" not in row]
     wanted = f"{START}" + (f"  {new} \\\n" if new else "") + "  trainer.total_epochs=3\n"
-    if new and new.startswith("data.train_batch_size=128"):  # what is added stands at the end
+    if new and new.startswith("data.train_batch_size=128"):  # additions are at the end
         wanted = f"{START}  data.train_batch_size=128 \\\n  trainer.total_epochs=3 \\\n  {ACTOR}.ppo_mini_batch_size=128\n"
     assert "\n".join(rows) == wanted
     assert look(tmp_path / "after.sh", after, check)[1] == []

@@ -168,7 +168,7 @@ def logged(value: str) -> str:
     return IMPORTS + dedent(value)
 
 
-# Each `start(disable)` must give a thing whose `logs` is `not disable`, on every generation.
+# Each `start(disable)` must return an object whose `logs` is `not disable`, for every generation.
 FORMS = {
     "one line": "def start(disable): return AsyncLLM.from_vllm_config(None, disable_log_requests=disable, stats=True)\n",
     "last of a call": "def start(disable):\n    return AsyncLLM.from_vllm_config(None, disable_log_requests=disable)\n",
@@ -345,7 +345,7 @@ def test_all_other_bytes_are_preserved(tmp_path):
 
 
 START = "def start(disable, ea, make):\n    one = AsyncEngineArgs(disable_log_requests=disable)\n"
-# What is of no plain form, and what is said about it.
+# Unfamiliar forms, and the reasons for their refusal.
 REFUSED = {
     "    make.engine(None, ea.disable_log_requests)\n": "what it means to make.engine by position",
     "    make.engine(None, not ea.disable_log_requests)\n": "what it means to make.engine by position",

@@ -1,6 +1,7 @@
-"""A real browser that shows a page, spoken to through a pair of pipes, without a driver. `browser_here` says which browser.
+"""A real browser that shows a page, controlled through a pair of pipes, without a driver.
 
-It speaks the DevTools protocol (https://chromedevtools.github.io/devtools-protocol/) as JSON with a zero byte behind each message.
+`browser_here` chooses the browser. It uses the DevTools protocol
+(https://chromedevtools.github.io/devtools-protocol/) as JSON with a zero byte after each message.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _PATIENCE = 180  # seconds for one answer
 
 
 class Tab:
-    """One page of a browser. `events` are all that it told so far without being asked."""
+    """One page of a browser. `events` are all events received so far."""
 
     def __init__(self, writing: int, reading: int) -> None:
         self._writing, self._reading = writing, reading
@@ -30,14 +31,14 @@ class Tab:
         self.events: list[dict[str, Any]] = []
 
     def attach(self) -> None:
-        """Open an empty page and listen to what it does."""
+        """Open an empty page and record its events."""
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network", "Audits"):
             self.ask(f"{domain}.enable")
 
     def ask(self, method: str, **given: Any) -> Any:
-        """Have something done, and wait for the answer. Raises RuntimeError when the browser refuses, or says nothing."""
+        """Send a command and wait for the result. Raises RuntimeError if the browser refuses or does not respond."""
         self._last += 1
         message = {"id": self._last, "method": method, "params": given}
         message |= {"sessionId": self._session} if self._session else {}
@@ -71,14 +72,14 @@ class Tab:
         )
 
     def run(self, script: str) -> Any:
-        """What a script in the page comes to."""
+        """Result of a script in the page."""
         done = self.ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in done:
             raise RuntimeError(done["exceptionDetails"]["exception"].get("description", script))
         return done["result"].get("value")
 
     def media(self, kind: str = "", **features: str) -> None:
-        """Show it as on a screen or in print, and to somebody who prefers something: `prefers_color_scheme="dark"`."""
+        """Emulate screen or print, and preferences: `prefers_color_scheme="dark"`."""
         wanted = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
         self.ask("Emulation.setEmulatedMedia", media=kind, features=wanted)
 
@@ -99,13 +100,13 @@ class Tab:
         self.ask("Input.dispatchKeyEvent", type="keyUp", **common)
 
     def told(self, *methods: str) -> Sequence[dict[str, Any]]:
-        """What it told of itself in these ways."""
+        """Parameters of the events with these names."""
         return [one["params"] for one in self.events if one.get("method") in methods]
 
 
 @contextlib.contextmanager
 def browsing(command: Sequence[str]) -> Iterator[Tab]:
-    """What starts a browser, run with a profile of its own; it is ended and removed afterwards."""
+    """Command that starts a browser with a temporary profile; it is ended and removed afterwards."""
     to_browser, from_here = os.pipe()
     to_here, from_browser = os.pipe()
     with tempfile.TemporaryDirectory(

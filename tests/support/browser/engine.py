@@ -23,7 +23,7 @@ _READING, _WRITING = 3, 4
 
 
 class Engine:
-    """One page that nobody sees, and the messages to and from it."""
+    """A hidden page, and the messages to and from it."""
 
     def __init__(self, address: str) -> None:
         self._rest = b""

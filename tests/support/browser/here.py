@@ -1,4 +1,4 @@
-"""The browser that the tests have here: the one that is named, the one that is installed, or else Qt's from the package index."""
+"""The browser used by the tests: the named one, the installed one, or Qt's from the package index."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LIMIT = 600.0  # seconds of one command
 
 
 def command() -> Sequence[str]:
-    """What starts it. `VERL_DOCTOR_TEST_BROWSER` names one; "qt" is Qt's."""
+    """Its start command. `VERL_DOCTOR_TEST_BROWSER` names one; "qt" is Qt's."""
     found = _NAMED or next((path for name in _NAMES if (path := shutil.which(name))), "qt")
     return _qt() if found == "qt" else (found, *_OPTIONS)
 

@@ -1,1 +1,1 @@
-"""Logs for tests: built from parts, behind prefixes, and in the shapes that people paste."""
+"""Logs for tests: built from parts, behind prefixes, and in forms that people paste."""

@@ -1,4 +1,4 @@
-"""Builds logs like those of verl runs from a few parts: noise, workers' prefixes, a fault, and its consequences."""
+"""Builds logs like those of verl runs from a few parts: noise, prefixes of workers, a fault, and its consequences."""
 
 from __future__ import annotations
 

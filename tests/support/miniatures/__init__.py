@@ -1,1 +1,1 @@
-"""Packages of a few lines that stand for verl, vLLM, Ray and torch."""
+"""Packages of a few lines that represent verl, vLLM, Ray and torch."""

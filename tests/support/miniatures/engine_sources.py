@@ -1,4 +1,4 @@
-"""Miniatures of verl's async server, in the forms that releases and copies of it have, and of what vLLM does about RAY_ADDRESS."""
+"""Miniatures of verl's async server, in the forms of releases and copies, and of vLLM's handling of RAY_ADDRESS."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def server(
     imports: str = "import os\nimport ray\n",
     parent: str = _PARENT,
 ) -> str:
-    """A server whose executor is made of these parts."""
+    """A server with an executor made of these parts."""
     body = f"{reads}{dedent(connects)}{looks}{counts}self.workers = [ray.get_actor(one) for one in found]\n"
     executor = f"class RayExecutor(Executor):\n    def _init_executor(self):\n{indent(body, ' ' * 8)}"
     return f"{imports}from vllm import Engine, Executor\n\n\n{executor}{parent}"

@@ -51,7 +51,7 @@ class PatchedTree:
         return run_check(self.check, self.uses(side))
 
     def plans(self, word: str = "verl-doctor") -> list[list[ReplaceFile] | Refusal]:
-        """What the fix would do about each finding, each plan once."""
+        """The fix's plan for each finding, each plan once."""
         uses = self.uses("new")
         asked = [finding for finding in run_check(self.check, uses).findings if finding.fix == self.fix.id]
         assert asked, "no finding asks for this fix"
@@ -70,7 +70,7 @@ class PatchedTree:
         return plan.reason
 
     def repair(self) -> str:
-        """Repair everything, and check what holds for every repair; return the server's text."""
+        """Repair everything, and check the invariants of every repair; return the server's text."""
         before = self.path.read_bytes()
         assert self.judged("old").status == "pass"
         while any(finding.fix == self.fix.id for finding in self.judged("new").findings):
@@ -84,7 +84,7 @@ class PatchedTree:
         return self.path.read_bytes().decode()
 
     def run(self, side: str, more: str = "") -> dict[str, Any]:
-        """Execute the server's text, and more behind it, with a generation of vLLM; return the names it binds."""
+        """Execute the server's text, and more after it, with a generation of vLLM; return the bound names."""
         with importable(Path(self.trees[side].folder).parent):
             names: dict[str, Any] = {"__name__": "server"}
             exec(compile(self.path.read_bytes(), str(self.path), "exec"), names)

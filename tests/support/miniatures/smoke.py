@@ -1,4 +1,4 @@
-"""Packages of a few lines that stand for torch, Ray, vLLM and verl, and a stage on which rungs climb with them in a moment."""
+"""Packages of a few lines that represent torch, Ray, vLLM and verl, and a stage for rungs that finishes quickly."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ WHOLE: Mapping[str, str] = {
 
 
 def packages(folder: Path, **changed: str) -> Path:
-    """Write them; `vllm="raise OSError"` replaces what a package says."""
+    """Write them; `vllm="raise OSError"` replaces the content of a package."""
     for name, text in WHOLE.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

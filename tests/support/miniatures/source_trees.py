@@ -25,7 +25,7 @@ def write(folder: Path, files: dict[str, str]) -> Path:
 
 
 def verl(folder: Path, server: str, **others: str) -> Tree:
-    """A verl whose async server is this text."""
+    """A verl with this async server."""
     files = {
         SERVER: server,
         ROLLOUT: "",

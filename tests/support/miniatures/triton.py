@@ -77,7 +77,7 @@ class build_knobs:
 def write_triton(
     site: Path, *, library: str = "cuda", include: str = "", ldconfig: str = "/bin/true"
 ) -> Path:
-    """Put it into a folder of packages. `ldconfig` is the program that it asks for the loader's cache."""
+    """Write it into a folder of packages. `ldconfig` is the program that it runs for the loader's cache."""
     folder = site / "triton"
     texts = {
         "__init__.py": "raise RuntimeError('it must not be imported')",

@@ -1,4 +1,4 @@
-"""A real Ray of several raylets on this machine, in folders and ports of its own, every process of it ended by number."""
+"""A real Ray of several raylets on this machine, in private folders and ports, every process ended by number."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Cluster:
         return int(done.stdout or 0)
 
     def has(self, nodes: int) -> bool:
-        """Return whether so many nodes are alive, and its address is known."""
+        """Return whether this many nodes are alive and the address is known."""
         self.address = address_in(self.folder)
         return bool(self.address) and len(self.raylets()) >= nodes and self.nodes() == nodes
 

@@ -79,7 +79,7 @@ def head(python: Path, before: str = "", *options: str) -> Iterator[Head]:
 
 
 def until_up(begin: Callable[[], subprocess.Popen[bytes]], is_up: Callable[[], bool]) -> None:
-    """Begin to start a node of Ray until it is up. On a machine that does much else Ray itself gives up now and then."""
+    """Start a node of Ray until it is up. On a busy machine Ray itself sometimes gives up."""
     for _ in range(_TRIES):
         process = begin()
         deadline = time.monotonic() + _STARTING
@@ -91,7 +91,7 @@ def until_up(begin: Callable[[], subprocess.Popen[bytes]], is_up: Callable[[], b
 
 
 def end(started: Sequence[subprocess.Popen[bytes]], folder: Path) -> None:
-    """End what was started, and all that it has started with this folder; then take the folder away."""
+    """End what was started, and everything that it started in this folder; then remove the folder."""
     for process in started:
         process.send_signal(signal.SIGTERM)
     for one in [*below(folder)]:
@@ -105,7 +105,7 @@ def end(started: Sequence[subprocess.Popen[bytes]], folder: Path) -> None:
 
 
 def kill_all(started: Sequence[subprocess.Popen[bytes]], folder: Path) -> None:
-    """Kill what was started and all that has this folder, until nothing has it."""
+    """Kill the started processes and all that use this folder, until none is left."""
     deadline = time.monotonic() + 60
     while (left := [*below(folder)]) and time.monotonic() < deadline:
         for one in left:
@@ -135,7 +135,7 @@ def named(name: str, folder: Path) -> list[psutil.Process]:
 
 
 def address_in(folder: Path) -> str:
-    """Return the address that Ray writes down for others, a moment after the raylet is there; "" until then."""
+    """Return the address that Ray writes into its file, shortly after the raylet starts; "" until then."""
     said = _address_file(folder)
     return said.read_text().strip() if said.exists() else ""
 
@@ -145,7 +145,7 @@ def _address_file(folder: Path) -> Path:
 
 
 def below(folder: Path) -> Iterator[psutil.Process]:
-    """Yield the processes that have this folder, which nobody else has, in their command line or environment."""
+    """Yield the processes with this private folder in their command line or environment."""
     for one in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if one.pid != os.getpid() and (

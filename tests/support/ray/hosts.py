@@ -36,7 +36,7 @@ def sh(command: str) -> None:
 
 
 def inside(host: str, *words: str) -> list[str]:
-    """Return the words as a command in a host's network, which has a mount of /sys and a name of its own."""
+    """Return the words as a command in a host's network, with its own /sys mount and host name."""
     return [
         *("ip", "netns", "exec", host),
         *("unshare", "--uts", "sh", "-c", 'hostname "$1"; shift; exec "$@"', "sh", host, *words),

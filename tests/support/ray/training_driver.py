@@ -29,7 +29,7 @@ ENGINE = "86399"  # seconds that an engine sleeps: the word by which it is found
 
 
 class Settings(dict):
-    """A configuration: what it was not given is None."""
+    """A configuration: missing values are None."""
 
     __getattr__ = dict.get
 

@@ -21,7 +21,7 @@ from verl.single_controller.ray import base
 
 
 class Role(Worker):
-    """What every role has: a process group that it would join."""
+    """Common part of every role: a process group to join."""
 
     def __init__(self, *_, **__):
         super().__init__()

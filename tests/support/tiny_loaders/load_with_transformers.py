@@ -1,4 +1,4 @@
-"""Loads models by their folders with transformers, and says what it found. Runs in an environment of its own."""
+"""Loads models from their folders with transformers and prints the result. Runs in a separate environment."""
 
 from __future__ import annotations
 

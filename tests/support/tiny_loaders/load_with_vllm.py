@@ -1,4 +1,4 @@
-"""Loads models by their folders with vLLM and lets each of them say something. Runs in an environment of its own."""
+"""Loads models from their folders with vLLM and generates with each. Runs in a separate environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads tiny data with verl's own data sets, and says what it found. Runs in an environment of its own."""
+"""Reads tiny data with verl's datasets and prints the result. Runs in a separate environment."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def told(folder: str) -> dict[str, object]:
 
 
 def loaded(path: Path) -> list[str]:
-    """Return the tools that verl finds in the file, and what a call of each gives."""
+    """Return the tools that verl loads from the file, and the result of calling each."""
     if not path.exists():
         return []
     tools = load_all_tools(None, str(path))

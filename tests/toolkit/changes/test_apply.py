@@ -1,4 +1,4 @@
-"""Applying and undoing: what people do, in the orders in which they do it."""
+"""Applying and undoing, in the orders that occur in practice."""
 
 from __future__ import annotations
 
@@ -416,7 +416,7 @@ def test_ctrl_c_reverts_everything(root: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def half_way(root: Path) -> None:
-    """The first of two transactions is whole, the second was killed between its two files."""
+    """The first of two transactions is complete, the second was killed between its two files."""
     put(root, NewFile(root / "first", b""))
     put(
         root,

@@ -1,4 +1,4 @@
-"""What belongs to a file besides its bytes: links, modes, owners, attributes; and places where nothing can be written."""
+"""File metadata: links, modes, owners, attributes; and unwritable places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For any tree and any plans: apply changes exactly what the plan says, and undo is its inverse."""
+"""For any tree and any plans, apply makes exactly the planned changes, and undo is its inverse."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ modes = st.sampled_from([0o644, 0o600, 0o755, 0o444, 0o640])
 def build(
     root: Path, files: dict[str, tuple[bytes, int]], links: dict[str, int], twins: dict[str, int]
 ) -> None:
-    """Make the files that do not stand in each other's way, then symbolic links and hard links to some of them."""
+    """Create the files that do not conflict, then symbolic and hard links to some of them."""
     made = []
     for name, (content, mode) in files.items():
         path = root / name
@@ -41,9 +41,7 @@ def build(
 
 
 def plan(root: Path, wanted: list[tuple[str, bytes]]) -> list[Change]:
-    """Replace what is there, make what is not, a link when its content is to be none; each file once, and no file
-    where another is to have a folder.
-    """
+    """Replace existing files and create missing ones, as links if the content is None; each file once, and none in place of a folder."""
     changes: dict[str, Change] = {}
     for name, content in wanted:
         path = root / name

@@ -1,4 +1,4 @@
-"""Packages installed into a copy of an environment, or in place: what the copy is, and that undo leaves nothing of it."""
+"""Packages installed into a copy of an environment, or in place, and their undo."""
 
 from __future__ import annotations
 

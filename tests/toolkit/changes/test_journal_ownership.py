@@ -1,4 +1,4 @@
-"""A journal that another user could have written, or that speaks of files elsewhere, is refused, and nothing is written."""
+"""A journal that another user could have written, or that names files elsewhere, is refused, and nothing is written."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_journal_of_another_user_is_refused(environment: Path, place: str) -> No
 
 @as_root
 def test_entry_planted_by_another_user_is_refused(environment: Path) -> None:
-    """As on 0.1.0 under umask 000: the folder was open, and root's undo overwrote a file with what stood in it."""
+    """As on 0.1.0 under umask 000: the folder was writable by all, and root's undo overwrote a file with its content."""
     home(environment).chmod(0o777)
     secret = environment.with_name("root.txt")
     secret.write_bytes(b"new\n")
@@ -138,7 +138,7 @@ def test_entry_planted_by_another_user_is_refused(environment: Path) -> None:
 
 
 def forged(environment: Path, state: str, outside: Path) -> None:
-    """A journal that came with the environment, say in an archive: it is ours, and speaks of a file elsewhere."""
+    """A journal shipped with the environment, for instance in an archive: it is ours, and names a file elsewhere."""
     entry = home(environment) / "0001-applied"
     document = json.loads((entry / "entry.json").read_text())
     document["changes"][0] |= {"file": str(outside), "path": str(outside)}

@@ -1,4 +1,4 @@
-"""Environments whose files are links to others: a repair changes this one alone, and undo gives back what was there."""
+"""Environments of linked files: a repair changes this one alone, and undo restores everything."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_through_links_changes_every_environment_and_undo_restores_all(top: Path
 
 
 def linked_package(top: Path, source: Path) -> tuple[Path, Path]:
-    """Two environments whose package is a link to the same folder, which has a folder and a cache in it."""
+    """Two environments whose package is a link to the same folder, with a subfolder and a cache."""
     (source.parent / "inner").mkdir()
     (source.parent / "inner/core.py").write_bytes(b"old\n")
     (source.parent / "__pycache__").mkdir()

@@ -76,7 +76,7 @@ def test_transaction_of_a_running_doctor_is_in_progress(tmp_path: Path) -> None:
 
 
 def test_parallel_doctors_change_every_file_once(tmp_path: Path) -> None:
-    """Eight at once apply the same plan, each also one of its own, and all take everything back in the end."""
+    """Eight processes apply the same plan and one of their own, and undo everything in the end."""
     home = tmp_path / "home"
     shared = tmp_path / "shared.py"
     shared.write_bytes(b"old\n")

@@ -1,4 +1,4 @@
-"""Three hosts with a network of their own, one of which is cut off while it is asked."""
+"""Three hosts on a private network, one of which is disconnected during the query."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ RECORDED = MACHINES / "h200-with-job.json"
 
 @pytest.fixture
 def session() -> Session:
-    """What is on this machine is the recorded one's."""
+    """Facts of this machine, replaced by a recorded one."""
     target = Target(Path(sys.executable), chosen_by="--python")
     return Session(Machine(), target, Config(), known(), Selection(), facts_file=RECORDED)
 

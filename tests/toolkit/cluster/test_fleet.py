@@ -1,4 +1,4 @@
-"""Many nodes judged as one: what is equal is said once, what is odd is named, and the order of answers does not matter."""
+"""Many nodes judged together: equal findings are merged, odd nodes are named, and the order of responses does not matter."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SESSION = Session(
 
 
 def judged(answers: Iterable[NodeResponse]) -> Report:
-    """The report, less what the clock says."""
+    """The report without timings."""
     report = fleet.judge_nodes(answers, SESSION, "a test")
     return replace(report, seconds=0, results=tuple(replace(one, seconds=0) for one in report.results))
 
@@ -53,7 +53,7 @@ def findings(report: Report) -> list[tuple[str, Finding]]:
 
 
 def reported(report: Report) -> list[tuple[str, str, str]]:
-    """Code, message and nodes of all that is said."""
+    """Code, message and nodes of all findings."""
     return [(result.code, one.message, one.node or "") for result, one in report.findings()]
 
 
@@ -190,7 +190,7 @@ DRIFT = {
     "links": 1,
 }
 DRIFT |= {"state": "changed", "sha256": "3f" * 32, "leads_to": "", "markers": [], "installer": "uv"}
-# Rule, what every node has beside the recording, and what is wrong on some.
+# Rule, an edit for every node, and the fault on some.
 DRIFTS: Mapping[str, tuple[Edit, Edit]] = {
     "PKG120": (with_version("vllm", "0.11.0"), with_version("vllm", "0.10.2")),
     "PKG121": (all_have("Records", {"packages": [], "drifts": []}), with_value("Records", "drifts", [DRIFT])),

@@ -1,4 +1,4 @@
-"""Findings of many nodes as few: what is the same is said once, what differs in amount with its range, causes stay apart."""
+"""Findings of many nodes are merged: differing amounts become a range, different causes stay separate."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def finding(message: str, found: str = "", read_from: str = "") -> Finding:
 
 
 def folded_messages(*messages: str) -> list[tuple[str, str | None]]:
-    """What becomes of these messages, the first of node1, the second of node2..."""
+    """Merged findings for these messages, the first of node1, the second of node2..."""
     found: dict[Finding, list[int]] = {}
     for number, message in enumerate(messages):
         found.setdefault(finding(message), []).append(number)

@@ -1,4 +1,4 @@
-"""What travels to a node is whole: it runs in a Python that has nothing but itself."""
+"""The parcel for a node is self-contained: it runs in a bare Python."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_queried_facts_describe_a_node() -> None:
 
 @pytest.mark.slow
 def test_probe_runs_without_any_installed_package(parcel: Parcel, tmp_path: Path) -> None:
-    """An interpreter without site-packages: what lacks psutil there was not seen, and nothing is broken."""
+    """An interpreter without site-packages: facts that need psutil are unknown, and nothing is broken."""
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
     text = Path(node.__file__).read_text("utf-8")
@@ -172,7 +172,7 @@ def test_request_is_json_followed_by_the_parcel(parcel: Parcel) -> None:
     ("heads", "sent"), [((RayNode("n1", "10.0.0.5", head=True),), "10.0.0.5:6379"), ((), "127.0.0.1:6379")]
 )
 def test_named_ray_address_applies_to_all_nodes(heads: tuple[RayNode, ...], sent: str) -> None:
-    """On a node too it is told which Ray is meant; loopback there is another machine than here."""
+    """The named Ray is passed to nodes; loopback there is a different machine."""
     session = open_session(Options(python=Path(sys.executable), ray_address="127.0.0.1:6379"))
     known = RayClusters((RayCluster("127.0.0.1:6379", nodes=heads),), "127.0.0.1:6379")
     output = place_parcel(session, session.look({RayClusters: known})).request["target"]
@@ -180,7 +180,7 @@ def test_named_ray_address_applies_to_all_nodes(heads: tuple[RayNode, ...], sent
 
 
 def test_local_model_folder_is_not_taken_for_a_hub_name_on_other_nodes(tmp_path: Path) -> None:
-    """`models/qwen` is a folder here; on a node that lacks it, it would be taken for a name on the hub, and not be missed."""
+    """`models/qwen` is a local folder; a node that lacks it would take it for a name on the hub and not report it as missing."""
     (tmp_path / "models/qwen").mkdir(parents=True)
     (tmp_path / "run.sh").write_text(
         "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=models/qwen\n"

@@ -1,4 +1,4 @@
-"""Which environments are repaired, in which order, and what is left alone when the first repair does not help."""
+"""Which environments are repaired, in which order, and which are left alone if the first repair fails."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def ended(outcome: Outcome, transaction: str | None = None) -> Repair:
 
 @dataclass
 class Nodes:
-    """Stands for the nodes: where their environments lie, and what becomes of a repair there."""
+    """Simulated nodes: the location of their environments, and the outcome of a repair there."""
 
     places: Sequence[NodeResponse]
     outcomes: dict[str, Outcome] = field(default_factory=dict)
@@ -65,7 +65,7 @@ def run() -> Session:
 def carried_out(
     run: Session, nodes: Nodes, mine: EnvironmentPlace, here: list[Repair], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[list[tuple[str, str]], list[str]]:
-    """What became of the repairs, and which nodes were left."""
+    """Outcome of the repairs, and the nodes left alone."""
     report = Report({}, ())
     monkeypatch.setattr(transport, "way_to", lambda *_: Way("asks", nodes.query))
     monkeypatch.setattr(ReachedNodes, "judge", lambda *_: report)

@@ -1,4 +1,4 @@
-"""`fix --cluster` on a real cluster: two nodes share an environment, a third has one of its own; each is repaired once."""
+"""`fix --cluster` on a real cluster: two nodes share an environment, a third has another; each is repaired once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the doctor understands of what the driver says: names, the dead, who was not heard, and a driver that ends."""
+"""Interpretation of the driver's output: names, dead nodes, missing responses, and a driver that ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def row(node: str, address: str, host: str = "", *, port: int = 1, died: str = "
 def responses_of(
     folder: Path, *lines: dict[str, Any], end: str = "exit 0", budget: float = 120
 ) -> list[NodeResponse]:
-    """The answers when the driver says these lines and then ends."""
+    """Responses for a driver that prints these lines and then ends."""
     script = "".join(f"\nprintf '%s%s\\n' \"$3\" {shlex.quote(json.dumps(line))}" for line in lines)
     driver = folder / "python"
     driver.write_text(f"#!/bin/sh\necho noise{script}\n{end}\n")

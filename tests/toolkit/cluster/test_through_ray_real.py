@@ -1,4 +1,4 @@
-"""The nodes of a real Ray cluster of three raylets: all answer, some die or hang meanwhile, and nothing is left behind."""
+"""The nodes of a real Ray cluster of three raylets: all respond, some die or hang, and nothing is left over."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def parcel(python: Path) -> Parcel:
 
 
 def answers(made: Cluster, parcel: Parcel, budget: float = 180) -> Generator[NodeResponse, None, None]:
-    """Those of all nodes; each has the time that a machine which does much else may need."""
+    """Responses of all nodes, with enough time for a busy machine."""
     driver = RayDriver(str(made.python), made.address, WITHOUT_TOKEN)
     return node_responses(Machine(), driver, parcel, budget, longest=60)
 
@@ -88,7 +88,7 @@ def jobs(made: Cluster) -> int:
 
 
 def left(folder: Path) -> list[str]:
-    """What of the doctor's is in a node's folder, and which processes work there; others may ask other nodes at the same time."""
+    """The doctor's files in a node's folder, and its processes; others may query other nodes at the same time."""
     programs = []
     for one in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -118,7 +118,7 @@ def test_every_node_responds_as_its_workers_see_it(made: Cluster, parcel: Parcel
     assert all(set(parcel.request["facts"]) <= set(answer.facts) for answer in responses)
     variables = [json.loads(answer.facts["Variables"])["is"]["values"] for answer in responses]
     (second,) = [values for values in variables if "NCCL_DEBUG" in values]
-    # Ray hides all GPUs from a task that asks for none; the job's workers get theirs from these.
+    # Ray hides all GPUs from a task that requests none; the job's workers get theirs from these.
     assert second["CUDA_VISIBLE_DEVICES"] == "6,7"
     assert not any("RAY_JOB_ID" in values or "LD_PRELOAD" in values for values in variables)
     clocks = [json.loads(answer.facts["ClockOffset"])["is"] for answer in responses]
@@ -152,7 +152,7 @@ def test_saturated_cluster_still_responds(made: Cluster, parcel: Parcel) -> None
 
 
 def test_nodes_clean_up_after_the_driver_is_killed(made: Cluster, parcel: Parcel, nodes_folder: Path) -> None:
-    """The tasks die with the job. What they had started goes by itself."""
+    """The tasks end with the job. Their children end by themselves."""
     responses: list[str] = []
 
     def kill_the_driver() -> None:
@@ -181,7 +181,7 @@ def test_closing_the_output_stops_the_work(made: Cluster, parcel: Parcel, nodes_
 
 
 def test_paused_control_store_does_not_block_responses(made: Cluster, parcel: Parcel) -> None:
-    """As when its machine swaps: whoever talks to it waits, and the answers of the nodes do not need it."""
+    """As when its machine swaps: its clients wait, and the nodes' responses do not need it."""
     (store,) = head.named("gcs_server", made.folder)
     hearing = answers(made, parcel)
     responses = [next(hearing)]
@@ -253,7 +253,7 @@ def test_nothing_listens_at_the_address(python: Path, parcel: Parcel) -> None:
 
 
 def test_nodes_lost_during_the_check_are_named(python: Path, parcel: Parcel) -> None:
-    """A stopped raylet answers nobody, as a node whose network is cut; Ray notices after half a minute."""
+    """A stopped raylet does not respond, like a disconnected node; Ray notices after half a minute."""
     with cluster(python, 3) as running:
         _, stopped, killed = running.raylets()
         stopped.suspend()

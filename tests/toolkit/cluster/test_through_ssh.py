@@ -1,4 +1,4 @@
-"""Hosts that are asked by ssh or srun: in their place stands a program that runs the command on this machine."""
+"""Hosts queried by ssh or srun, which are replaced by a program that runs the command on this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from verl_doctor.toolkit.cluster.node_response import NodeResponse
 from verl_doctor.toolkit.cluster.through_ssh import command, host_responses, shown
 from verl_doctor.toolkit.machine import Machine
 
-# What ssh does: the words behind the host are one line for the shell there. `gone` is a host that nobody knows.
+# As ssh: the words after the host are one line for the remote shell. `gone` is an unknown host.
 SSH = """#!/bin/sh
 [ "$1 $2 $3 $4" = "-o BatchMode=yes -o ConnectTimeout=10" ] || exit 9
 echo "Welcome to $5" >&2

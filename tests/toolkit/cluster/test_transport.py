@@ -18,7 +18,7 @@ from verl_doctor.toolkit.target import Options
 
 @pytest.fixture
 def limits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
-    """The seconds for all nodes and for each with which they are asked."""
+    """Seconds allowed for all nodes and for each."""
     found: list[tuple[float, float]] = []
 
     def fake_query(

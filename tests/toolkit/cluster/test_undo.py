@@ -1,4 +1,4 @@
-"""`undo` on other nodes: what a node does, who is asked, and what is said."""
+"""`undo` on other nodes: actions of a node, queried nodes, and output."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from verl_doctor.toolkit.target import Options, Target, journal_homes
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Path:
-    """An environment in which two repairs stand, each of which has made a file."""
+    """An environment with two repairs, each of which created a file."""
     prefix = tmp_path / "env"
     venv.EnvBuilder(with_pip=False, symlinks=True).create(prefix)
     home, _ = journal_homes(Target(prefix / "bin" / "python", "--python"))
@@ -64,7 +64,7 @@ def test_later_edits_are_kept_and_reported(environment: Path) -> None:
 
 
 class Nodes:
-    """Nodes that say what they have undone when they are asked, and which were asked."""
+    """Nodes that report what they have undone, and a record of the queried ones."""
 
     def __init__(self, *answers: NodeResponse) -> None:
         self.answers = answers

@@ -144,7 +144,7 @@ def test_fact_needed_only_by_a_costly_rule_is_skipped_in_a_quick_run() -> None:
     rules = [disk_is_full, cable_is_short]
     assert beyond(rules, [cables], Selection().costs) == {Cable}  # the disk is needed by a quick rule too
     assert beyond(rules, [cables], Selection().costs | DEEP) == set()
-    assert beyond([disk_is_full], [cables], Selection().costs) == set()  # a fact for nobody is cheap
+    assert beyond([disk_is_full], [cables], Selection().costs) == set()  # an unused fact costs nothing
 
 
 def test_an_irrelevant_rule_is_not_applicable_with_its_reason() -> None:

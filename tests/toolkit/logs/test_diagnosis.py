@@ -76,13 +76,13 @@ def test_innermost_known_error_of_a_chain_is_taken(
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        # what a worker said, in the words of whoever waited for it
+        # a worker's error, as reported by the process that waited for it
         ([traceback("RuntimeError: Worker failed with error 'CUDA error: no kernel image is available'")], "no kernel image"),
-        # the compiler's own line, before the exception of whoever called it
+        # the compiler's own line, before its caller's exception
         (["/x/a.cuh:2:10: fatal error: cuda_fp8.h: No such file or directory\n", traceback("RuntimeError: Ninja build failed. Ninja output:")], "cuda_fp8.h"),
         # the last warning of NCCL, where the exception gives no reason
         (["n:1:2 [0] misc/a.cc:1 NCCL WARN the cable is broken\n", traceback("RuntimeError: NCCL Error 2: unhandled system error")], "the cable is broken"),
-        # an exception that says that another one tells more
+        # an exception that refers to another one
         (["[E socket.cpp:1] [c10d] The client socket has timed out after 60s while trying to connect to (10.0.0.1, 1).\n", "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has failed. See inner exception for details.\n"], "client socket has timed out"),
     ],
 )  # fmt: skip

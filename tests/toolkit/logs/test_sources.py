@@ -112,7 +112,7 @@ def test_endless_pipe_is_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     os.mkfifo(tmp_path / "pipe")
     with subprocess.Popen(["bash", "-c", f"yes 'ValueError: x' > {tmp_path / 'pipe'}"]) as writer:
         answer = diagnose([Source("pipe", tmp_path / "pipe")])
-        assert writer.wait(60) != 0  # it has nobody who reads
+        assert writer.wait(60) != 0  # it has no reader
     assert answer.notes[0] == "pipe could not be read to its end: only its first 4.0 MiB were read"
     assert answer.unread == ("pipe",)
 

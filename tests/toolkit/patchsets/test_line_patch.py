@@ -37,7 +37,7 @@ def brought(patch: LinePatch, text: str) -> str:
     return "".join(f"{line}\n" for line in applied(patch, place, lines))
 
 
-# What somebody patched, the same text without the patch, and the words that must be named.
+# A patched text, the same text without the patch, and the markers that must be named.
 PATCHED = {
     "at the end": ("a: 1\n# b: auto  # Uky\nb: safetensors  # Uky\nc: 3\n", "a: 1\nb: auto\nc: 3\n", ()),
     "at the start": ("a=1\n# Uky: b=2\nb=3  # Uky\nc=3\n", "a=1\nb=2\nc=3\n", ()),

@@ -56,7 +56,7 @@ def wait_until_gone(pids: list[int]) -> None:
 
 
 ECHO = "import sys, pathlib; asked, told = sys.argv[1:]; pathlib.Path(told).write_text(pathlib.Path(asked).read_text())"
-# A child in a session of its own, as collectors start them, whose number is written beside the parcel's folder.
+# A child in a new session, as started by collectors, whose number is written next to the parcel's folder.
 LEAVES_A_CHILD = (
     "import os, pathlib, subprocess, sys, time\n"
     "child = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"

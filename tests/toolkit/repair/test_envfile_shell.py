@@ -43,7 +43,7 @@ def run(shell: str, script: str, file: Path, environ: dict[str, str]) -> dict[st
     )
     assert done.returncode == 0, done.stderr
     pairs = (os.fsdecode(pair).partition("=") for pair in done.stdout.split(b"\0") if pair)
-    # What shells set of themselves: zsh tells a home and a name, and ksh marks what it exports.
+    # Variables set by the shells themselves: zsh sets home and name, and ksh marks its exports.
     noise = {"PWD", "SHLVL", "_", "OLDPWD", "A__z", *({"HOME", "LOGNAME"} if shell == "zsh" else ())}
     return {name: value for name, _, value in pairs if name not in noise}
 

@@ -64,7 +64,7 @@ def test_process_that_ignores_sigterm_is_killed(started: ExitStack) -> None:
 def test_process_that_reuses_the_number_is_left_alone(started: ExitStack) -> None:
     process = running(started)
     before = replace(removal(process.pid), ticks=removal(process.pid).ticks - 1)
-    assert end_processes([before], Machine()) == {before: ""}  # the one that was meant has ended
+    assert end_processes([before], Machine()) == {before: ""}  # the intended process has ended
     assert process.poll() is None
 
 

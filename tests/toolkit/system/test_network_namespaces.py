@@ -14,7 +14,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 ALONE = ("unshare", "--user", "--map-root-user", "--net", "--mount", "--uts")
-# A machine `node77` with one interface to the outside, whose other end answers for nobody.
+# A machine `node77` with one interface to the outside, whose other end does not respond.
 ETH0 = """
 ip link set lo up
 ip link add eth0 type veth peer name outside

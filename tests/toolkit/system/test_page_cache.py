@@ -23,7 +23,7 @@ from verl_doctor.toolkit.system.page_cache import Residency, residency
 SIZE = 8 * 1024 * 1024
 WHOLE = SIZE + mmap.PAGESIZE  # a file that ends in the middle of a page
 
-# Run where a file system was mounted: prints what is said of a file before and after a part of it is read.
+# Run below a mounted file system: prints the residency of a file before and after reading a part.
 ASK = """
 import json, os, sys
 from verl_doctor.toolkit.system.page_cache import Residency, residency

@@ -489,7 +489,7 @@ def test_leftovers_of_a_killed_command_are_removed_by_the_next_run(
     assert left.exists()
     assert refused.returncode == (2 if there else 3)
     process.kill()
-    os.kill(int((tmp_path / "begun").readlink().name), signal.SIGKILL)  # nobody else ends it now
+    os.kill(int((tmp_path / "begun").readlink().name), signal.SIGKILL)  # no other process ends it now
     process.communicate(timeout=120)
     assert left.exists()
     assert "has no pyarrow" in here(*again, cwd=tmp_path).stderr

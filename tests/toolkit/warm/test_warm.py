@@ -62,7 +62,7 @@ def opened(file: Path) -> int:
 @unless_disturbed
 def test_single_advice_over_a_whole_file_is_insufficient(disk: Path) -> None:
     """The kernel reports success for both; pages beyond the device's read-ahead never arrive."""
-    size = 20 * MIB  # of the read-ahead of a disk 8 MiB are the most that anybody sets
+    size = 20 * MIB  # no disk is configured for a read-ahead of more than 8 MiB
     file = written(disk / "a", size)
     number = opened(file)
     try:
@@ -155,7 +155,7 @@ def test_empty_selection_has_nothing_to_do(disk: Path) -> None:
 def test_limited_room_warms_the_files_that_a_loader_reads_first(disk: Path) -> None:
     files = [written(disk / f"model-{number}.safetensors", MIB) for number in range(1, 5)]
     done = warmed(disk, room=9 * MIB // 4)
-    # The kernel reads ahead of what was asked for, within the file.
+    # The kernel reads ahead of the requested range, within the file.
     assert [cached_share(file) for file in (files[0], files[1], files[3])] == [1, 1, 0]
     assert cached_share(files[2]) >= 0.25
     assert summary_of(Warmed(plan_for(disk, room=9 * MIB // 4))).startswith("PART 2.2 MiB of 4.0 MiB")

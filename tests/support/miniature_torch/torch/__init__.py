@@ -17,7 +17,7 @@ cuda = SimpleNamespace(set_device=lambda _: None, nccl=SimpleNamespace(version=l
 
 
 class Number:
-    """A tensor whose elements are all the same."""
+    """A tensor with equal elements."""
 
     def __init__(self, value: float) -> None:
         self.value = value

@@ -1,4 +1,4 @@
-"""The ways in which forks of verl ask for a release, do without a name, or spell one."""
+"""Ways in which forks of verl test a release, tolerate a missing name, or build one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What vLLM itself takes from transformers, as far as a rollout loads it."""
+"""Names that vLLM itself imports from transformers, as far as a rollout loads it."""
 
 from __future__ import annotations
 

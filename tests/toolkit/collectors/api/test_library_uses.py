@@ -1,4 +1,4 @@
-"""What verl uses of Ray, transformers, tensordict and SGLang, on which path of a job."""
+"""Verl's uses of Ray, transformers, tensordict and SGLang, by path of a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What verl uses of vLLM: found, resolved, and placed on the rollout paths."""
+"""Verl's uses of vLLM: found, resolved, and assigned to rollout paths."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def test_ineffective_guard_is_ignored(tmp_path, server):
     assert [name for _, _, name in lines(tmp_path, server)] == ["vllm.engine:gone"]
 
 
-# How verl 0.2 to 0.9.1 asks for the release of vLLM, each true for 0.12.0 and written as it is there.
+# Tests of vLLM's release in verl 0.2 to 0.9.1, each true for 0.12.0 and quoted verbatim.
 VERSION_TESTS = {
     "parse": "from packaging import version\nimport vllm\nif version.parse(vllm.__version__) >= version.parse('0.11.0'):",
     "a constant": "from packaging import version\nimport vllm\nV = version.parse(vllm.__version__)\nif V > version.parse('0.11.0'):",
@@ -478,7 +478,7 @@ def test_unparsable_module_is_named(tmp_path):
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, *below: Path) -> None:
-    """Let nobody list or open what is below these: root, who runs tests in a container, may read everything."""
+    """Make everything below these folders unreadable: root, who runs tests in a container, may read everything."""
 
     def guarded(real: Callable[..., Any]) -> Callable[..., Any]:
         def act(path: Path, *rest: Any, **more: Any) -> Any:
@@ -645,7 +645,7 @@ def test_unparsable_vllm_file_stops_the_paths_that_import_it(tmp_path):
 @pytest.mark.parametrize("python", ["", "3.99.1"])
 @pytest.mark.parametrize("where", ["verl", "vllm"])
 def test_syntax_of_a_newer_python_is_not_reported_as_damage(tmp_path, python, where):
-    newer = "type X = (int"  # no Python knows it: the doctor's cannot tell
+    newer = "type X = (int"  # invalid in every Python: the doctor's cannot decide
     trees = (
         verl(tmp_path, "import verl.utils.bad\nimport vllm.bad", utils__bad=newer if where == "verl" else ""),
         vllm(tmp_path, {"bad.py": newer if where == "vllm" else ""}),

@@ -1,4 +1,4 @@
-"""Names that verl gives vLLM as strings: what `mock.patch` replaces, and methods that the workers are to run."""
+"""Names passed to vLLM as strings: targets of `mock.patch`, and methods sent to the workers."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_methods_of_worker_wrapper_and_mixin_are_found(tmp_path, how, name):
     ],
 )
 def test_sent_method_that_no_worker_class_defines_is_missing(tmp_path, how, name):
-    """`Engine` of verl has `start`, but nothing says that it is mixed into the workers."""
+    """`Engine` of verl has `start`, but is not mixed into the workers."""
     assert sent(tmp_path, how.format(name)) == [(5, f"Worker.{name}")]
 
 

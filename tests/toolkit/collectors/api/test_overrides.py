@@ -74,7 +74,7 @@ def test_override_that_accepts_and_uses_every_argument_passes(tmp_path, paramete
 
 
 def test_override_is_judged_by_the_calls_that_reach_it(tmp_path):
-    """`Other` is a sibling: what it gives its own rpc() is nothing to us. So is an argument that the base does not take."""
+    """`Other` is a sibling: calls of its own rpc() are ignored, and so is an argument that the base does not accept."""
     found = compare(tmp_path, OWN.format("method, args=()", "return []"), VLLM)
     (use,) = extended(found)
     assert (use.kind, use.name) == ("override", "vllm.executor.Executor.rpc(wait)")

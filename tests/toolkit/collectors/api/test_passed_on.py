@@ -1,4 +1,4 @@
-"""Constructors whose `**kwargs` go to the one above: what that one does not take is refused at the end of the chain."""
+"""Constructors that pass `**kwargs` to their base: an unaccepted argument is rejected at the end of the chain."""
 
 from __future__ import annotations
 

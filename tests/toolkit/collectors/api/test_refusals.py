@@ -1,4 +1,4 @@
-"""What verl itself says against a release of vLLM: found where the two trees decide its question."""
+"""Verl's own refusals of vLLM releases, found where the two trees decide the condition."""
 
 from __future__ import annotations
 

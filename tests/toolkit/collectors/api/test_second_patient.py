@@ -1,4 +1,4 @@
-"""A second patient: OpenRLHF beside vLLM, read by what reads verl. It shows which modules of the reader know how verl is laid out."""
+"""OpenRLHF with vLLM, read by the reader for verl: it shows which of its modules depend on verl's layout."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAYOUT = re.compile(r"\bverl\b|main_ppo|actor_rollout_ref|workers\.rollout|_ROLL
 
 
 def uses(patient: Path, vllm: Path, version: str) -> Iterator[tuple[str, Use]]:
-    """What all modules of a patient use of vLLM."""
+    """Uses of vLLM by all modules of a package."""
     own = SourceTree(patient, patient.name, patient.name, ("vllm",))
     sources = Sources([own, SourceTree(vllm, "vllm")])
     for path in own.files():

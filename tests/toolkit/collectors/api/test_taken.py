@@ -1,4 +1,4 @@
-"""Which paths of verl a job takes, and what becomes of breaks on the others."""
+"""Paths of verl used by a job, and handling of breaks on the others."""
 
 from __future__ import annotations
 

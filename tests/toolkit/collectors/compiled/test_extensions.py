@@ -1,4 +1,4 @@
-"""Compiled packages of a small environment: what each lacks beside the torch that is there."""
+"""Compiled packages of a small environment: what each lacks next to the installed torch."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_linker_scripts_are_not_reported(environment: Environment) -> None:
 def test_module_that_is_not_an_elf_file_is_reported(
     environment: Environment, name: str, body: bytes, problem: str
 ) -> None:
-    """Nor is one that is made for another processor left in its place: the damaged one was meant for this one."""
+    """A build for another processor does not replace the damaged one."""
     sound = (environment.parts / "fits.so").read_bytes()
     files = {f"vllm/{name}": body, f"vllm/{name.replace('.', '_AVX2.', 1)}": sound}
     install(environment.site, "vllm", "1.0", files=files, tag="cp311-cp311-linux_x86_64")
@@ -268,7 +268,7 @@ def test_damaged_torch_library_is_reported_as_damaged(environment: Environment) 
 def test_library_of_another_cuda_before_the_wheels_is_reported(
     environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The versioned symbol that libcusparse of CUDA 12.4 wants, and libnvJitLink of 12.1 does not have."""
+    """The versioned symbol that libcusparse of CUDA 12.4 needs and libnvJitLink of 12.1 lacks."""
     versions = "libnvJitLink.so.12 { global: *; };"
     for folder, name in (("new", "__nvJitLinkComplete_12_4"), ("old", "__nvJitLinkComplete_12_1")):
         build(

@@ -1,4 +1,4 @@
-"""Real wheels: what is said of each compiled file is what the loader says when it really loads it beside the same torch."""
+"""Real wheels: the judgement of each compiled file matches the loader's when loading it next to the same torch."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ except OSError as error:
 
 
 class Environment:
-    """A torch beside the unpacked wheels of other packages."""
+    """A torch next to the unpacked wheels of other packages."""
 
     def __init__(self, *trees: Path) -> None:
         self.interpreter: Interpreter = replace(interpreter(*trees), executable=sys.executable)
@@ -60,7 +60,7 @@ class Environment:
         self.found = found
 
     def truth(self, path: str) -> str:
-        """What the loader says; nothing when it loads the file."""
+        """The loader's error; empty if it loads the file."""
         command = [sys.executable, "-c", LOAD, f"{self.torch.folder}/lib", path]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
         if done.returncode == -signal.SIGILL:  # it was loaded, and is built for a newer processor than this

@@ -1,4 +1,4 @@
-"""Which compiled files belong to whom: by RECORD, beside the sources of an editable installation, or without either."""
+"""Package of each compiled file: by RECORD, in the sources of an editable install, or without either."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a trainer calls the job's estimator, and what it lacks of the batch."""
+"""How a trainer calls the job's estimator, and batch columns that it lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file that a path may have meant."""
+"""The file that a wrong path may refer to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single values of the job: from the command, and behind it from the composed configuration."""
+"""Single values of the job: from the command, then from the composed configuration."""
 
 from __future__ import annotations
 

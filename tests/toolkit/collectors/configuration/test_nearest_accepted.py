@@ -71,7 +71,7 @@ def test_nearest_accepted_value_is_suggested(
 
 
 def test_name_that_the_code_contains_is_not_misspelled(tmp_path: Path) -> None:
-    """The condition around it is what does not fit."""
+    """The condition around it is what fails."""
     source = tmp_path / "check.py"
     source.write_text(SOURCE.replace("mean", "max"))
     there = with_overrides(

@@ -1,4 +1,4 @@
-"""What a user's own file certainly breaks at: nothing that depends on a value, and nothing that something may bring."""
+"""Certain failures in a user's file: nothing that depends on a value or on something defined elsewhere."""
 
 from __future__ import annotations
 

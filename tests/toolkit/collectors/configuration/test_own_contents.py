@@ -1,4 +1,4 @@
-"""What is wrong in files of the user's own, and what is not."""
+"""Faults in the user's files, and correct content."""
 
 from __future__ import annotations
 

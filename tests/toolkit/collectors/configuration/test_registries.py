@@ -1,4 +1,4 @@
-"""Which names a verl tree has for what a setting chooses, by small trees and by released ones."""
+"""Names registered in a verl tree for a setting, in small trees and in released ones."""
 
 from __future__ import annotations
 

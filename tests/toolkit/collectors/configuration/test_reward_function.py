@@ -1,4 +1,4 @@
-"""Whether a reward function's file is there and defines it."""
+"""Whether the file of a reward function exists and defines it."""
 
 from __future__ import annotations
 

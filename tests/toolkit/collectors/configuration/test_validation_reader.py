@@ -1,4 +1,4 @@
-"""What verl's validation, and vLLM's of the values that verl passes on, raise for a configuration."""
+"""Errors raised for a configuration by verl's validation, and by vLLM's checks of the values that verl passes."""
 
 from __future__ import annotations
 

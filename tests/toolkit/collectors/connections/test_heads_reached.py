@@ -1,4 +1,4 @@
-"""Knocking at the heads: what each of the kernel's answers becomes."""
+"""Connections to heads, and the meaning of each kernel error."""
 
 from __future__ import annotations
 

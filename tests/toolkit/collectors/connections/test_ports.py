@@ -1,4 +1,4 @@
-"""Who listens, and which ports a job is told to take."""
+"""Listening processes, and ports configured for a job."""
 
 from __future__ import annotations
 

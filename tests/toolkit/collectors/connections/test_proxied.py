@@ -1,4 +1,4 @@
-"""Which addresses HTTP clients would reach through a proxy: asked of miniatures, and of the real clients."""
+"""Addresses that HTTP clients would reach through a proxy: with miniatures and with the real clients."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def seen(
     return found
 
 
-# One that asks the environment, as the real one does: every host that is not named is proxied.
+# A client that reads the environment, like the real one: every unlisted host is proxied.
 HTTPX = """
 import os
 class URL(str):

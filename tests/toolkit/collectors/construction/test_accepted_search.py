@@ -58,7 +58,7 @@ def built(configuration: Configuration, judge: Judge, until: str = "") -> Constr
 def found(
     words: Iterable[str], judge: Judge, tree: Mapping[str, Any] = TREE
 ) -> tuple[Accepted, list[list[str]]]:
-    """Return what the search finds, and the words that it tried."""
+    """Return the result of the search, and the words that it tried."""
     configuration, texts = job(*words, tree=tree), list(words)
     tried: list[list[str]] = []
 
@@ -177,7 +177,7 @@ def test_repairing_the_stage_is_preferred_to_disabling_it() -> None:
 
 @pytest.mark.parametrize("lost", ["fails", "?"])
 def test_repair_that_breaks_another_stage_is_rejected(lost: str) -> None:
-    """Without the word the fault is gone, and another stage fails or cannot be judged any more."""
+    """Without the word the fault disappears, but another stage fails or can no longer be judged."""
 
     def judge(configuration: Configuration) -> Mapping[str, str]:
         return {"engine": "size is 5"} if configuration.get(SIZE) == 5 else {"composition": lost}

@@ -1,4 +1,4 @@
-"""The construction's child: what breaks, hangs, crashes or reaches out, in a miniature of verl."""
+"""The construction's child in a miniature of verl: failures, hangs, crashes and blocked accesses."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_installed_packages_on_pythonpath_are_not_user_code(
     assert run(tmp_path).own_code == (str(tmp_path / "job" / "reward.py"),)
 
 
-# What the validation does is what the setting says.
+# The validation runs the setting's code.
 _BY_SETTING = (
     "code = config.custom_reward_function.path; config.custom_reward_function.path = 'reward.py'; exec(code)"
 )
@@ -288,7 +288,7 @@ def test_jobs_sharing_a_child_cannot_write_outside(tmp_path: Path) -> None:
 
 
 def test_job_process_ends_with_its_child(tmp_path: Path) -> None:
-    """What it has started is ended too, and nothing is waited for."""
+    """Its children are ended too, and nothing is waited for."""
     leaves = "import subprocess; open(os.environ['HOME'] + '/../output', 'a').write(str(subprocess.Popen(['sleep', '1000']).pid)); raise ValueError(open(os.environ['HOME'] + '/../output').read())"
     write(tmp_path, {VALIDATION: VALIDATE.format(_BY_SETTING)})
     with builder(Machine(), sys.executable, request(tmp_path), 120.0) as child:

@@ -1,4 +1,4 @@
-"""What the collector hands to the child, and what it makes of the answer."""
+"""Request of the collector to the child, and interpretation of its output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PYTHON = Interpreter(sys.executable, "3.11", "CPython", "", "", "", (), (), "Lin
 
 
 class Child:
-    """Stands for the child: answers with these events, and remembers what it was handed."""
+    """A fake child: prints these events, and records its requests."""
 
     def __init__(self, *passes: Sequence[Mapping[str, Any]], code: int = 0) -> None:
         self.passes, self.code = list(passes), code

@@ -1,4 +1,4 @@
-"""What a process hears from the driver's library: real children, and libraries built here in the driver's place."""
+"""Results of the driver's library: real children, and libraries built here in its place."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ int cuGetErrorName(int code, const char **name) { *name = "CUDA_ERROR_IN_TEST"; 
 
 
 def library(folder: Path, here: str) -> Path:
-    """A driver's library whose cuInit does this."""
+    """A driver library with this cuInit."""
     return build(folder, NAME, SOURCE.replace("HERE", here), f"-Wl,-soname,{NAME}")
 
 

@@ -68,7 +68,7 @@ def loaded(root: Path, **environ: str) -> tuple[str, str] | None:
 
 
 def test_compat_library_next_to_the_device_plugin_folder_is_listed(tmp_path: Path) -> None:
-    """As on a real H200 container: nobody points to compat, so it is only told where it lies."""
+    """As on a real H200 container: no path leads to compat, so only its location is reported."""
     gpu_node(tmp_path)
     driver_in(tmp_path, NVIDIA)
     driver_in(tmp_path, COMPAT, "580.95.05")
@@ -153,7 +153,7 @@ def test_wsl(tmp_path: Path) -> None:
 
 
 def test_rpath_of_the_environment_takes_precedence(tmp_path: Path) -> None:
-    """The rpath of conda's Python leads to the libraries of the environment, past everything else."""
+    """The rpath of conda's Python leads to the environment's libraries, before everything else."""
     gpu_node(tmp_path)
     driver_in(tmp_path, NVIDIA)
     place(tmp_path, f"/env/lib/{NAME}", STUB)

@@ -1,4 +1,4 @@
-"""The GPUs as NVML tells them: its numbers, its errors, its silence."""
+"""GPUs as reported by NVML: numbers, errors, and timeouts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from verl_doctor.toolkit.probes import nvml as nvml_probe
 
 
 def machine(root: Path, *, answer: Output | Exception, nodes: int = 1) -> Machine:
-    """One with device files, whose child answers so. `TOKEN` in the answer is the word that it was given."""
+    """A machine with device files and this child output. `TOKEN` in it is replaced by the word passed to the child."""
     (root / "dev").mkdir()
     for number in range(nodes):
         (root / "dev" / f"nvidia{number}").touch()
@@ -38,7 +38,7 @@ def machine(root: Path, *, answer: Output | Exception, nodes: int = 1) -> Machin
 
 
 def seen(root: Path, nvml: Nvml, patience: float = 5.0) -> Gpus:
-    """The fact, with this NVML asked in place of the driver's."""
+    """The fact, with this NVML in place of the driver's."""
     survey = json.dumps(nvml_probe.survey(nvml, patience))
     found = gpus.collect(machine(root, answer=Output(0, f"noise\nTOKEN{survey}\n", "", 0.1)))
     assert isinstance(found, Gpus)
@@ -169,7 +169,7 @@ def test_unreachable_peers_are_reported(tmp_path: Path) -> None:
 
 
 def test_gpu_process_is_looked_up_in_the_process_table(tmp_path: Path) -> None:
-    """This test has no GPU open, so a number that is its own means another process: that of the host."""
+    """This test has no GPU open, so its own process number means another process: one of the host."""
     used = SimpleNamespace(total=100 << 20, used=60 << 20, free=40 << 20, reserved=0)
     processes = [
         SimpleNamespace(pid=os.getpid(), usedGpuMemory=10 << 20),
@@ -185,7 +185,7 @@ def test_gpu_process_is_looked_up_in_the_process_table(tmp_path: Path) -> None:
 
 
 def test_graphics_processes_count_as_holders_of_memory(tmp_path: Path) -> None:
-    """One process may stand in both of NVML's lists."""
+    """A process may be in both of NVML's lists."""
     drawing = [
         SimpleNamespace(pid=1 << 30, usedGpuMemory=5 << 20),
         SimpleNamespace(pid=(1 << 30) + 1, usedGpuMemory=6 << 20),

@@ -1,4 +1,4 @@
-"""Processes that hold a GPU: here a file stands for its device."""
+"""Processes that hold a GPU; a file represents its device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The device files of GPUs, and nothing else that lies beside them."""
+"""Device files of GPUs, without similar files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where packages keep what they compile, on machines that are folders."""
+"""Cache folders of packages, on simulated machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clock, as this kernel tells of it."""
+"""The clock as reported by this kernel."""
 
 from __future__ import annotations
 

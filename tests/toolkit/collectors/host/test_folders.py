@@ -1,4 +1,4 @@
-"""Where Ray's sessions and temporary files would lie, and what kind of place that is."""
+"""Folders of Ray's sessions and temporary files, and their file systems."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_folders_for_spilled_objects_are_inspected(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounts a file system")
 def test_a_real_small_full_disk(tmp_path: Path) -> None:
-    """A file system of 1 MiB with 16 inodes, noexec, in a mount namespace of its own."""
+    """A 1 MiB file system with 16 inodes, noexec, in a private mount namespace."""
     program = f"""
 import sys; sys.path.insert(0, {str(ROOT / ".dev")!r})
 from verl_doctor.toolkit.collectors.host.folders import folders

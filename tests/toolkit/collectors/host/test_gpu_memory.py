@@ -1,4 +1,4 @@
-"""Whose memory a job is judged for."""
+"""The GPU memory for which a job is judged."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def test_a_system_without_proc(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_limits_of_another_real_process_are_read() -> None:
-    """A child with limits of its own, read from outside as a raylet's are."""
+    """A child with its own limits, read from outside like those of a raylet."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     child = subprocess.Popen(["sh", "-c", "ulimit -S -n 123; echo; exec sleep 60"], stdout=subprocess.PIPE)
     try:

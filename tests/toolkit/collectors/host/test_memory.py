@@ -1,4 +1,4 @@
-"""Memory as the kernel tells it."""
+"""Memory as reported by the kernel."""
 
 from __future__ import annotations
 

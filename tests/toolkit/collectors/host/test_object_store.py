@@ -1,4 +1,4 @@
-"""How large Ray's object store would be: from a miniature of Ray's constants, and beside what a real Ray computes here."""
+"""Size of Ray's object store: from a miniature of Ray's constants, and compared with a real Ray."""
 
 from __future__ import annotations
 

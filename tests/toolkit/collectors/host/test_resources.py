@@ -1,4 +1,4 @@
-"""What a machine has for a job."""
+"""Resources of a machine for a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where Ray is told to spill, in Ray's own order."""
+"""Spilling folders configured for Ray, in Ray's order of precedence."""
 
 from __future__ import annotations
 

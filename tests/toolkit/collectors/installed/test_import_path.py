@@ -1,4 +1,4 @@
-"""What lies on an interpreter's path."""
+"""Modules on an interpreter's path."""
 
 from __future__ import annotations
 

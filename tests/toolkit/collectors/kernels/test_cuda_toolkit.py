@@ -149,7 +149,7 @@ def test_toolkit_needs_gpus_and_known_variables() -> None:
 
 def test_headers_missing_from_an_nvcc_only_toolkit_are_listed(root: Path) -> None:
     kernels = H200(headers=("cuda_runtime.h", "curand.h"))
-    assert look(root, kernels).lacks == ()  # the folder of a wrapper says nothing
+    assert look(root, kernels).lacks == ()  # the folder of a wrapper proves nothing
     program(root, "/usr/local/cuda/include/cuda_runtime.h")
     assert look(root, kernels).lacks == ("curand.h",)
     assert look(root, kernels, FLASHINFER_EXTRA_CUDAFLAGS="-I/else").lacks == ()

@@ -34,7 +34,7 @@ float32 = None
 def arange(size, device, dtype): return Numbers(range(size))
 def empty_like(other): return Numbers([0] * len(other))
 """
-# Its kernels are run by Python: `tl` works on whole lists, which stand for pointers too.
+# Its kernels are run by Python: `tl` works on whole lists, which also represent pointers.
 TRITON = """
 import os
 from triton import language

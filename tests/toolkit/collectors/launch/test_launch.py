@@ -153,7 +153,7 @@ def test_words_equal_those_that_bash_passes(name: str, tmp_path: Path) -> None:
     assert not found.unread
 
 
-# Scripts that nobody can follow without running them, beside their files: no word may be another than bash's.
+# Scripts that are hard to follow without running them, with their files: every word must equal bash's.
 CUNNING: dict[str, tuple[str, dict[str, str]]] = {
     "files": ("{} a=1 *.yaml f=$(echo *.yaml)", {"x.yaml": "", "y.yaml": ""}),
     "files in an array": ("F=(*.yaml)\n{} n=${{#F[@]}} f=${{F[1]}} ${{F[@]:1}}", {"x.yaml": "", "y.yaml": ""}),

@@ -122,7 +122,7 @@ def test_index_is_compared_with_the_shards(tmp_path: Path) -> None:
     index(tmp_path, a="1.safetensors", b="1.safetensors", c="1.safetensors", d="2.safetensors")
     found = look(tmp_path)
     assert found.indexed == ("1.safetensors", "2.safetensors")
-    # c is in another shard than the index says: whoever reads all shards finds it.
+    # c is in another shard than in the index: a reader of all shards finds it.
     assert (found.lost, found.lost_count) == ((("d", "2.safetensors"),), 1)
     assert (found.twice, found.twice_count) == ((("b", "1.safetensors"),), 1)
 

@@ -317,7 +317,7 @@ def test_real_pip_examines_an_environment_without_pip(bare: Path) -> None:
     assert (found.outcome, found.not_offered) == ("unsatisfiable", "ray")
 
 
-# An sdist says what it requires only by running its own code, so nobody builds one for a question.
+# The requirements of an sdist are known only by running its code, so a dry run does not build it.
 
 SETUP = """
 import pathlib, setuptools
@@ -410,7 +410,7 @@ def test_url_sources_are_not_fetched_in_a_dry_run(site: Path, requirement: str, 
     )
 
 
-# What is asked for is composed by a pure function.
+# The request is composed by a pure function.
 
 
 def composed(*unmet: Unmet, installed: tuple[str, ...] = ("verl 0.9.1", "torch 2.11.0")) -> InstallRequest:

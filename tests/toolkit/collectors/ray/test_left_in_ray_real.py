@@ -95,7 +95,7 @@ def look(ray: Head) -> tuple[LeftActors, RayCluster]:
     assert isinstance(left, LeftActors)
     assert isinstance(clusters, RayClusters)
     (cluster,) = [one for one in clusters.clusters if one.address == ray.address]
-    # Another Ray of this machine is none of this test's business.
+    # Another Ray of this machine is ignored.
     found = [one for one in left.found if getattr(one.removal, "address", "") == ray.address]
     kept = [one for one in left.kept if one.name.startswith(REWARD)]
     return LeftActors(tuple(found), tuple(kept)), cluster

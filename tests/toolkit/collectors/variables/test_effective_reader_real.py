@@ -25,7 +25,7 @@ from verl_doctor.toolkit.target import Options, Target, discover
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 RAY, VERL = "2.60.0", "0.9.1"
-# Marks that Ray leaves for its own processes: nobody decides them.
+# Variables that Ray sets for its own processes.
 MARKS = {"RAY_CLIENT_MODE", "RAY_JOB_ID", "RAY_LD_PRELOAD_ON_WORKERS", "RAY_RAYLET_PID"}
 DRIVER = """
 import importlib.util, json, os, sys, types

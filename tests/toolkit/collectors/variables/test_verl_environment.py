@@ -104,7 +104,7 @@ def test_variables_set_by_running_workers_are_found(job: Job) -> None:
     assert found == [("LATER", "1", "launch"), ("GONE", None, "launch")]
 
 
-# What releases do themselves, with a stand-in for the device, whose answer is the first argument.
+# Results of the releases' own code, with a stand-in for the device, whose capability is the first argument.
 ORACLE = """
 import importlib.util, json, sys, types
 capability = json.loads(sys.argv[1])

@@ -46,7 +46,7 @@ class TopKTopPSampler(nn.Module):
         else:
             self.forward = self.forward_native
 """
-# A function of its own answers, and a second model runner asks it too.
+# A separate function decides, and a second model runner calls it too.
 FUNCTION = """
 def flashinfer_sampler_supported():
     if not current_platform.is_cuda():
@@ -151,7 +151,7 @@ def test_vllm_without_the_sampler(tmp_path: Path) -> None:
         ("0.8.5", [False, False, False], False),  # switched off for FlashInfer 0.2.3 and later
         ("0.9.2", [True, False, True], False),
         ("0.11.0", [True, False, True], False),
-        ("0.12.0", [False, False, True], False),  # to be asked for
+        ("0.12.0", [False, False, True], False),  # to be requested
         ("0.18.1", [False, False, True], False),
         ("0.24.0", [True, False, True], True),
         ("0.31.0", [True, False, True], True),

@@ -21,7 +21,7 @@ from verl_doctor.toolkit.commands.clean.job import MARK, Traces
 from verl_doctor.toolkit.commands.explain.schemas import schema_text
 from verl_doctor.toolkit.machine import Machine
 
-# It leaves a spill folder, a segment that nobody unlinks, and a daemon; and notes each SIGINT and SIGTERM that reaches it.
+# It leaves a spill folder, a segment that is never unlinked, and a daemon; and records each SIGINT and SIGTERM.
 _JOB = """
 import os, pathlib, signal, subprocess, sys, time
 from multiprocessing import resource_tracker, shared_memory

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 _LONG = (
     " /a/path/that/has/no/place/to/break/it/anywhere_because_it_is_one_word_of_many_letters_and_goes_on/x.py"
 )
-# The contrast of two colours as WCAG 2.2 computes it, for all text that is seen, on what stands behind it.
+# The contrast of two colours by WCAG 2.2, for all visible text on its background.
 _CONTRASTS = """
 (() => {
   const canvas = new OffscreenCanvas(1, 1).getContext('2d', {willReadFrequently: true});

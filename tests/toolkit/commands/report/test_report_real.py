@@ -15,7 +15,7 @@ from verl_doctor.toolkit.machine import Machine
 
 pytestmark = pytest.mark.real
 
-# What stands under another name with us, or only while something goes wrong there.
+# Items with another name in our report, or printed only on errors there.
 _CALLED = {"GPU Type": "GPU 0-7 Type", "GPU Memory": "GPU 0-7 Memory"}
 _FAULTS = re.compile(r"[Ee]rror|not found|Did not find|No |Could not|not available|Failed|very likely")
 

@@ -26,7 +26,7 @@ env = {"PATH": os.environ["PATH"]}
 hidden = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env=env, start_new_session=True)
 print(hidden.pid, flush=True)
 """
-# Children whose parent is gone at once, in sessions and with an environment that nobody knows.
+# Children whose parent ends at once, in new sessions and without the marked environment.
 ESCAPES = """
 import os, shutil, time
 sleep = shutil.which("sleep")

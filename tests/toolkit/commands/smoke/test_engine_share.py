@@ -12,7 +12,7 @@ from verl_doctor.toolkit.commands.smoke.engine_share import engine_share
 from verl_doctor.toolkit.engine.collect import Collection
 
 GIB = 1 << 30
-EMPTY = Memory(143_771, 600, 142_500, 671)  # MiB, as NVML tells them of an H200
+EMPTY = Memory(143_771, 600, 142_500, 671)  # MiB, as NVML reports them for an H200
 H200 = tuple(Device(number, "NVIDIA H200", memory=EMPTY) for number in range(2))
 TAKEN = replace(H200[0], memory=Memory(143_771, 125_000, 18_100, 671))
 

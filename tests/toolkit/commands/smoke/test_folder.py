@@ -27,7 +27,7 @@ os.close(held)
 print("holds", flush=True)
 time.sleep(600)
 """
-# Stands for the doctor: it makes a folder, starts a process that leaves it, and waits.
+# Represents the doctor: it creates a folder, starts a process that escapes, and waits.
 DOCTOR = """
 import os, subprocess, sys, time
 from verl_doctor.toolkit.commands.smoke import folder as smoke_folder

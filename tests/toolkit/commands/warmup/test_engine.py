@@ -18,7 +18,7 @@ from verl_doctor.toolkit.commands.warmup.engine import compile_kernels, engine_a
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
 
-# A vLLM that compiles one kernel where its variable says, as the real one does, and writes down how it was started.
+# A vLLM that compiles one kernel into the folder of its variable, like the real one, and records how it was started.
 VLLM = """
 import json, os, pathlib
 class SamplingParams:
