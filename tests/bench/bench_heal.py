@@ -33,6 +33,7 @@ _AT_FIRST = (
     "does not have."
 )
 _ENVIRONMENTS = "## Environments"
+_NEAREST = "## The nearest configuration that construction accepts"  # written by hand from what bench_nearest.py prints
 _ENVIRONMENTS_AT_FIRST = (
     "At the first attempt 13 of 16 healable ones were healed; then three things changed: requirements of an engine that goes no longer count, what pip "
     "had moved away and left is cleared, and the fix is offered for an engine that a command line chooses. Of 14 healable ones that were added later "
@@ -52,7 +53,9 @@ def main() -> None:
     options = parser.parse_args()
     if options.environments and not options.rows:
         page = options.write.read_text(encoding="utf-8") if options.write else ""
+        _, kept, nearest = page.partition(f"\n{_NEAREST}\n")
         section = "\n".join(_environments(environments.recorded(options.environments))) + "\n"
+        section += kept + nearest
         print(section)
         if options.write:
             before = page.partition(f"\n{_ENVIRONMENTS}\n")[0].rstrip("\n")

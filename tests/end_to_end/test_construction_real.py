@@ -16,11 +16,13 @@ from support import machine_facts, rehearsal_environment
 from support.built_together import built
 
 from verl_doctor.toolkit.collectors.construction.accepted import Accepted, Setting
+from verl_doctor.toolkit.collectors.construction.accepted_collector import accepted
 from verl_doctor.toolkit.collectors.construction.construction import BAD, Construction
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter, interpreter
 from verl_doctor.toolkit.engine.config import Config
 from verl_doctor.toolkit.engine.judge import Selection
 from verl_doctor.toolkit.engine.session import Session
+from verl_doctor.toolkit.facts import Unknown, arguments_from
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Target
 from verl_doctor.toolkit.tiny.tiny import Tiny, make
@@ -172,9 +174,12 @@ def script_of(case: Case, tiny: Tiny, folder: Path) -> Path:
     return script
 
 
-def test_the_nearest_settings_that_are_accepted_are_found(
-    jobs: dict[str, Construction], tiny: Tiny, tmp_path: Path
+def test_nearest_accepted_settings_are_found(
+    jobs: dict[str, Construction], tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Within what a busy machine needs: the limits of users are shorter."""
+    for limit in ("_LIMIT", "_OF_ONE"):
+        monkeypatch.setattr(f"verl_doctor.toolkit.collectors.construction.accepted_collector.{limit}", 600.0)
     name = "sampling in validation"
     script = script_of(CASES[name], tiny, tmp_path)
     machine = Machine({**os.environ, **rehearsal_environment.variables()}, tmp_path)
@@ -182,7 +187,9 @@ def test_the_nearest_settings_that_are_accepted_are_found(
     look = Session(machine, target, Config(), machine_facts.known(), Selection()).look(
         {Construction: jobs[name]}
     )
-    found = look.get(Accepted)
+    facts = arguments_from(accepted.needs, look.get)
+    assert not isinstance(facts, Unknown), facts
+    found = accepted.collect(**facts)
     assert isinstance(found, Accepted), found
     assert found.settings == (Setting(f"{ROLLOUT}.val_kwargs.top_p", left_out=True),)
     assert found.tried < 10
