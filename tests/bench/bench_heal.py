@@ -51,9 +51,9 @@ def main() -> None:
     parser.add_argument("--environments", type=Path, nargs="+", default=[])
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
+    page = options.write.read_text(encoding="utf-8") if options.write and options.write.exists() else ""
+    _, kept, nearest = page.partition(f"\n{_NEAREST}\n")
     if options.environments and not options.rows:
-        page = options.write.read_text(encoding="utf-8") if options.write else ""
-        _, kept, nearest = page.partition(f"\n{_NEAREST}\n")
         section = "\n".join(_environments(environments.recorded(options.environments))) + "\n"
         section += kept + nearest
         print(section)
@@ -65,9 +65,15 @@ def main() -> None:
     rows = recorded(options.rows) or list(healed([*known.healable, *known.not_healable]))
     text = "\n".join(_measured(rows)) + "\n"
     if options.environments:
-        text += "\n" + "\n".join(_environments(environments.recorded(options.environments))) + "\n"
-    elif options.write and options.write.exists():
-        _, heading, section = options.write.read_text(encoding="utf-8").partition(f"\n{_ENVIRONMENTS}\n")
+        text += (
+            "\n"
+            + "\n".join(_environments(environments.recorded(options.environments)))
+            + "\n"
+            + kept
+            + nearest
+        )
+    else:
+        _, heading, section = page.partition(f"\n{_ENVIRONMENTS}\n")
         text += heading + section
     print(text)
     if options.write:

@@ -477,9 +477,9 @@ class _Comparison:
 def _has_remedy(
     session: Session, collection: Collection, code: str, finding: Finding, *, unsafe: bool
 ) -> bool:
-    """Return whether a fix that this run may apply has a plan for the finding."""
+    """Return whether a fix that this run may apply has a plan for the finding. A last resort counts as none: its plan takes minutes."""
     fix = session.registry.fix(finding.fix)
-    if fix is None:
+    if fix is None or fix.last_resort:
         return False
     plan = plan_of(fix, code, finding, collection)
     return not plan.refusal and (plan.safety == "safe" or (plan.safety == "unsafe" and unsafe))
