@@ -20,6 +20,7 @@ from verl_doctor.toolkit.text import counted
 
 _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
+_TENSOR = f"{_ROLLOUT}.tensor_model_parallel_size"
 _LOG_PROBS = f"{_ROLLOUT}.log_prob_use_dynamic_bsz"
 _GROUPS = "rollout groups"
 # When these demands are made, if not in validation.
@@ -192,13 +193,22 @@ def _correction(configuration: Configuration, broken: _Broken, here: int) -> Cor
 
 
 def _broken(configuration: Configuration) -> Iterator[_Broken]:
-    dynamic = configuration.get(f"{_ACTOR}.use_dynamic_bsz")
-    gpus = _product(configuration, *_GPUS)
-    if dynamic is False:
-        yield from _whole_batch(configuration, gpus)
+    """Yield the demands that are not met, apart from those on dynamic batches."""
+    for unmet in (_fixed_batches, _kind_of_batches, _rollout_groups, _padding, _temperature, _raw_chat):
+        yield from unmet(configuration)
+
+
+def _fixed_batches(configuration: Configuration) -> Iterator[_Broken]:
+    """Yield what is wrong with batches that are measured in samples."""
+    if configuration.get(f"{_ACTOR}.use_dynamic_bsz") is False:
+        yield from _whole_batch(configuration)
         yield from _micro_batches(configuration)
         if configuration.get(f"{_ACTOR}.strategy") in ("fsdp", "fsdp2"):
-            yield from _mini_batch(configuration, gpus)
+            yield from _mini_batch(configuration)
+
+
+def _kind_of_batches(configuration: Configuration) -> Iterator[_Broken]:
+    dynamic = configuration.get(f"{_ACTOR}.use_dynamic_bsz")
     if isinstance(dynamic, bool) and configuration.get(_LOG_PROBS) is (not dynamic):
         yield _Broken(
             "same kind of batches",
@@ -208,33 +218,33 @@ def _broken(configuration: Configuration) -> Iterator[_Broken]:
             values={_LOG_PROBS: dynamic},
             why="log probabilities are computed in the same kind of batches as the update",
         )
-    tensor = configuration.number(f"{_ROLLOUT}.tensor_model_parallel_size")
-    hybrid = configuration.get("actor_rollout_ref.hybrid_engine") is not False
-    if gpus and tensor and gpus % tensor == 0 and hybrid:
+
+
+def _rollout_groups(configuration: Configuration) -> Iterator[_Broken]:
+    gpus = _product(configuration, *_GPUS)
+    tensor = configuration.number(_TENSOR)
+    if not gpus or not tensor or configuration.get("actor_rollout_ref.hybrid_engine") is False:
+        return
+    if gpus % tensor == 0:
         yield from _wide_groups(configuration, gpus, tensor)
-    if gpus and tensor and gpus % tensor and hybrid:
-        yield _Broken(
-            _GROUPS,
-            f"{counted(int(gpus), 'GPU')} cannot be divided into rollout groups of {tensor:g}",
-            (*_GPUS, f"{_ROLLOUT}.tensor_model_parallel_size"),
-            "choose a tensor_model_parallel_size that divides the number of GPUs",
-            values={
-                f"{_ROLLOUT}.tensor_model_parallel_size": (groups := _nearest_divisor(int(gpus), int(tensor)))
-            },
-            why=f"{counted(int(gpus), 'GPU')} = {counted(int(gpus / groups), 'group')} of {groups}",
-            others=tuple(
-                {f"{_ROLLOUT}.tensor_model_parallel_size": size}
-                for size in _divisors_by_distance(int(gpus), int(tensor))[1:4]
-            ),
-        )
+        return
+    groups = _nearest_divisor(int(gpus), int(tensor))
+    yield _Broken(
+        _GROUPS,
+        f"{counted(int(gpus), 'GPU')} cannot be divided into rollout groups of {tensor:g}",
+        (*_GPUS, _TENSOR),
+        "choose a tensor_model_parallel_size that divides the number of GPUs",
+        values={_TENSOR: groups},
+        why=f"{counted(int(gpus), 'GPU')} = {counted(int(gpus / groups), 'group')} of {groups}",
+        others=tuple({_TENSOR: size} for size in _divisors_by_distance(int(gpus), int(tensor))[1:4]),
+    )
+
+
+def _padding(configuration: Configuration) -> Iterator[_Broken]:
     sequence = configuration.number(f"{_ACTOR}.ulysses_sequence_parallel_size")
     padding = "actor_rollout_ref.model.use_remove_padding"
-    if (
-        sequence
-        and sequence > 1
-        and configuration.get(padding) is False
-        and configuration.get(f"{_ACTOR}.strategy") == "fsdp"
-    ):
+    is_padded = configuration.get(padding) is False and configuration.get(f"{_ACTOR}.strategy") == "fsdp"
+    if sequence and sequence > 1 and is_padded:
         yield _Broken(
             "remove padding",
             f"sequence parallelism ({sequence:g}) needs {padding}=True",
@@ -243,18 +253,22 @@ def _broken(configuration: Configuration) -> Iterator[_Broken]:
             values={padding: True},
             why="sequences are split only where rows have no padding",
         )
-    if (
-        configuration.get(f"{_ROLLOUT}.val_kwargs.do_sample") is True
-        and configuration.number(f"{_ROLLOUT}.temperature") == 0
-    ):
+
+
+def _temperature(configuration: Configuration) -> Iterator[_Broken]:
+    samples = f"{_ROLLOUT}.val_kwargs.do_sample"
+    if configuration.get(samples) is True and configuration.number(f"{_ROLLOUT}.temperature") == 0:
         yield _Broken(
             "temperature",
             f"validation samples, but {_ROLLOUT}.temperature is 0",
-            (f"{_ROLLOUT}.val_kwargs.do_sample", f"{_ROLLOUT}.temperature"),
-            f"set {_ROLLOUT}.val_kwargs.do_sample=False, or a temperature above 0",
-            values={f"{_ROLLOUT}.val_kwargs.do_sample": False},
+            (samples, f"{_ROLLOUT}.temperature"),
+            f"set {samples}=False, or a temperature above 0",
+            values={samples: False},
             why="at temperature 0 nothing is sampled",
         )
+
+
+def _raw_chat(configuration: Configuration) -> Iterator[_Broken]:
     if (
         configuration.get(f"{_ROLLOUT}.mode") == "async"
         and configuration.get("data.return_raw_chat") is False
@@ -309,14 +323,15 @@ def _wide_groups(configuration: Configuration, gpus: float, tensor: float) -> It
         yield _Broken(
             _GROUPS,
             f"{counted(int(gpus), 'GPU')} cannot be divided into rollout groups of {size:g}",
-            (*wide, f"{_ROLLOUT}.tensor_model_parallel_size", *_GPUS),
+            (*wide, _TENSOR, *_GPUS),
             f"set {wide[0]}=1, or choose sizes whose product divides the number of GPUs",
             values=dict.fromkeys(wide, 1),
             why="each group is one engine on as many GPUs as it has parts",
         )
 
 
-def _whole_batch(configuration: Configuration, gpus: float | None) -> Iterator[_Broken]:
+def _whole_batch(configuration: Configuration) -> Iterator[_Broken]:
+    gpus = _product(configuration, *_GPUS)
     batch, samples = configuration.number("data.train_batch_size"), configuration.number(f"{_ROLLOUT}.n")
     mini = configuration.number(f"{_ACTOR}.ppo_mini_batch_size")
     if (
@@ -392,8 +407,9 @@ def _micro_batches(configuration: Configuration) -> Iterator[_Broken]:
             )
 
 
-def _mini_batch(configuration: Configuration, gpus: float | None) -> Iterator[_Broken]:
-    """Check the part of a mini batch on one GPU, as FSDP workers compute it."""
+def _mini_batch(configuration: Configuration) -> Iterator[_Broken]:
+    """Yield what is wrong with the part of a mini batch on one GPU, as FSDP workers compute it."""
+    gpus = _product(configuration, *_GPUS)
     mini, samples = (
         configuration.number(f"{_ACTOR}.ppo_mini_batch_size"),
         configuration.number(f"{_ROLLOUT}.n"),

@@ -10,12 +10,12 @@ import contextlib
 import functools
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from verl_doctor.toolkit.collectors.configuration.advantage import Estimator, read_estimator
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
@@ -105,6 +105,14 @@ _ANYTHING = ClassNode(ast.ClassDef("object", [], [], [], []), "")
 Step = tuple[Callable[[Follower], object], Phase]
 
 
+class _Step(NamedTuple):
+    """Code to follow, and where the job is then. If it is `needed`, what it raises stops any job."""
+
+    follow: Callable[[Follower], object]
+    phase: Phase
+    needed: bool
+
+
 def read_validation(
     configuration: Configuration,
     trees: VerlTrees,
@@ -126,60 +134,72 @@ def read_validation(
     tree = parsed(program)
     if module is None or tree is None:
         return Validation()
+    run = _Run(tree, module, verl, sources, processes, configuration)
     refusals: dict[Raised, Judge] = {}
-    modules: Modules = {}
-    before = list(_steps(tree, module, configuration))
-
-    @functools.cache  # many configurations are tried
-    def estimators(name: str, *trainers: str) -> Estimator | None:
-        definitions = Definitions([verl], None, lambda *_: UNCLEAR)
-        return read_estimator(name, trainers, verl.folder / _ALGORITHMS_FILE, definitions)
-
-    later = partial(_later, tree, module, verl, estimators)
-    removed = frozenset(
-        word.key for word in configuration.overrides if word.sign == "~" and word.fate == "applied"
-    )
-
-    def followed(
-        changed: Configuration, step: Callable[[Follower], object], phase: Phase, *, needed: bool
-    ) -> Raised | None:
-        world = _world(changed, processes)
-        calls = dict.fromkeys(_WORLD, world) if world else {}
-        follower = Follower(
-            sources, changed.get, loops=not needed, modules=modules, calls=calls, removed=removed
-        )
-        return _raised(follower, step, phase, needed=needed)
-
-    def places(changed: Configuration) -> frozenset[str]:
-        """Every place that refuses a configuration."""
-        steps = [
-            *((step, phase, True) for step, phase in _steps(tree, module, changed)),
-            *((step, phase, False) for step, phase in later(changed)),
-        ]
-        every = (followed(changed, step, phase, needed=needed) for step, phase, needed in steps)
-        return frozenset(raised.read_from for raised in every if raised is not None)
-
-    for place, (step, phase) in enumerate([*before, *later(configuration)]):
-
-        def judge(
-            changed: Configuration,
-            step: Callable[[Follower], object] = step,
-            phase: Phase = phase,
-            needed: bool = place < len(before),
-        ) -> Raised | None:
-            return followed(changed, step, phase, needed=needed)
-
-        raised = judge(configuration)
+    for step in run.steps(configuration):
+        raised = run.raised(configuration, step)
         if raised is not None:
             raised = replace(raised, library=_library(raised, sources[1:]))
         if raised is not None and raised not in refusals:
-            refusals[raised] = judge
-    before_change = frozenset(raised.read_from for raised in refusals)
+            refusals[raised] = partial(run.raised, step=step)
+    known = frozenset(raised.read_from for raised in refusals)
     nearest = {
-        raised: with_nearest(raised, configuration, judge, lambda changed: places(changed) <= before_change)
+        raised: with_nearest(raised, configuration, judge, lambda changed: run.places(changed) <= known)
         for raised, judge in refusals.items()
     }
     return Validation(tuple(nearest.values()))
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The program with its sources, through which configurations are followed: the job's own, and changed ones."""
+
+    tree: ast.Module
+    module: str
+    verl: SourceTree
+    sources: Sequence[SourceTree]
+    processes: JobProcesses | Unknown
+    configuration: Configuration
+    modules: Modules = field(default_factory=dict)
+
+    def steps(self, configuration: Configuration) -> Iterator[_Step]:
+        """Yield the steps of the program itself, then what is called once the configuration has been validated."""
+        for follow, phase in _steps(self.tree, self.module, configuration):
+            yield _Step(follow, phase, needed=True)
+        for follow, phase in _later(self.tree, self.module, self.verl, self.estimator, configuration):
+            yield _Step(follow, phase, needed=False)
+
+    def raised(self, changed: Configuration, step: _Step) -> Raised | None:
+        """Return what a step raises with a configuration."""
+        world = _world(changed, self.processes)
+        follower = Follower(
+            self.sources,
+            changed.get,
+            loops=not step.needed,
+            modules=self.modules,
+            calls=dict.fromkeys(_WORLD, world) if world else {},
+            removed=self.removed,
+        )
+        return _raised(follower, step.follow, step.phase, needed=step.needed)
+
+    def places(self, changed: Configuration) -> frozenset[str]:
+        """Return every place that refuses a configuration."""
+        every = (self.raised(changed, step) for step in self.steps(changed))
+        return frozenset(raised.read_from for raised in every if raised is not None)
+
+    @cached_property
+    def removed(self) -> frozenset[str]:
+        """The keys that the job removes."""
+        return frozenset(
+            word.key for word in self.configuration.overrides if word.sign == "~" and word.fate == "applied"
+        )
+
+    @cached_property
+    def estimator(self) -> Callable[..., Estimator | None]:
+        """The reader of an estimator by its name, as these trainers call it. It reads each once: many configurations are tried."""
+        definitions = Definitions([self.verl], None, lambda *_: UNCLEAR)
+        file = self.verl.folder / _ALGORITHMS_FILE
+        return functools.cache(lambda name, *trainers: read_estimator(name, trainers, file, definitions))
 
 
 def _library(raised: Raised, others: Iterable[SourceTree]) -> str:
