@@ -13,7 +13,7 @@ import math
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -166,82 +166,142 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
 
     `trains_from` is the line in which the first step begins, infinite for none; by default the lines are searched for it.
     """
-    total = len(lines)
-    lines = unprefixed(lines)
-    lines, after_end = parted(without_quotations(lines if loud_errors(lines) else unrelayed(lines)))
-    steps = Steps(lines)
-    every = loud_errors(lines)
-    in_lines = list(_in_lines(lines, every, source))
-    finished = finished_at(lines) is not None
-    complaints = (
-        *(raised.line.number for raised in every),
-        *(line.number for line in in_lines if line.is_complaint),
-        *(raised.line.number for raised in (bare_errors(lines) if steps.last else ())),
-    )
-    last_complaint = max(complaints, default=0)
-    life = life_of(lines, last_complaint if last_complaint and steps.continued_after(last_complaint) else 0)
-    loud, survived = _fatal_exceptions(every, in_lines, steps, life)
-    errors = [_of_chain(raised, lines, source) for raised in loud]
-    all_errors = sorted((*errors, *in_lines), key=lambda error: error.number)
-    over = {each.line for raised in survived for each in raised.chain}
-    fatal_lines = [line for line in lines if not life.has(line.number) and line not in over]
-    fatal = _fatal(loud, errors, fatal_lines, lines, source)
-    if not finished:
-        fatal = _ending(fatal, in_lines, steps)
-    elif fatal is not None and fatal.kind == "ended":  # the ended process had finished its work
-        fatal = None
+    log = _Log(lines, source)
+    fatal = log.fatal()
     consequences = [
-        words for words in all_errors if words.kind == "consequence" and not life.has(words.number)
+        error for error in log.reports if error.kind == "consequence" and not log.life.has(error.number)
     ]
-    failed = (fatal is not None and fatal.kind != "ended") or bool(consequences)
-    survived_reports = {id(error) for error in _survived_reports(in_lines, steps, SURE if failed else 1)}
-    survived_reports |= {id(words) for words in in_lines if life.has(words.number)}
-    last = fatal.number if fatal in in_lines and fatal is not None else math.inf
-    candidates = [error for error in all_errors if id(error) not in survived_reports and error.number <= last]
-    candidates = _without_aborts(candidates)
-    first, error = _choose(fatal, _began(errors), candidates, late=0 if loud else _LATE)
-    beside = [_of_chain(raised, lines, source) for raised in survived]
-    beside += [_of_chain(loud_error, after_end, source) for loud_error in loud_errors(after_end)]
-    quiet = [error for error in all_errors if error.kind in {"hint", "note"} or id(error) in survived_reports]
+    survived = log.survived(failed=(fatal is not None and fatal.kind != "ended") or bool(consequences))
+    candidates = log.candidates(fatal, survived)
+    first, error = _choose(fatal, _began(log.errors), candidates, late=0 if log.loud else _LATE)
+    quiet = [error for error in log.reports if error.kind in {"hint", "note"} or id(error) in survived]
+    beside = log.beside()
     hints = _distinct((*quiet, *beside))
-    before = [] if first is None else [hint for hint in hints if _leads_to(hint, first)]
-    named = _distinct((*before[:1], *([_with_address(first, all_errors)] if first else [])))
-    rest = _distinct(
-        sorted(
-            (candidate for candidate in candidates if candidate.kind in {"cause", "weak"}),
-            key=lambda candidate: not candidate.is_strong,
-        )
-    )
-    also = tuple(error for error in rest if not any(_code(error) == _code(other) for other in named))
-    if not named and not finished and not steps.count_after(0) and (error is None or _only_follows(error)):
-        error = _complained(lines, source, ended=error) or error
+    named = () if first is None else _after_hint(_with_address(first, log.reports), hints)
+    also = _others(candidates, named)
+    if not named and not log.finished and not log.steps.count_after(0) and _is_unexplained(error):
+        error = _complained(log.lines, source, ended=error) or error
     if not named and error is not None and error.kind == "consequence":
-        notes = [note for note in quiet if _leads_to_failure(note, error)]
-        if notes:
-            last_note = notes[-1]
-            before = [hint for hint in hints if _leads_to(hint, last_note)]
-            if last_note.kind == "hint":  # it reports a state, which begins with its first occurrence
-                last_note = next(note for note in notes if _code(note) == _code(last_note))
-            named, error = _distinct((*before[:1], last_note)), None
+        named = _explaining(quiet, hints, error)
+        error = None if named else error
     reward = next((each for each in (*hints, *also) if _is_of_reward(each)), None)
-    if reward is not None and steps.score_nothing and (error is None or _only_follows(error)):
+    if reward is not None and log.steps.score_nothing and _is_unexplained(error):
         named, error = _distinct((reward, *named)), None
     if not named and error is not None and error.kind == "ended" and error.is_coded:
         named, error = (error,), None
     if not named and error is None and not consequences:
-        known = [*quiet, *beside, *(error for error in all_errors if error.kind == "ended")]
-        error = _failed(lines, source, steps, known, finished=finished)
-    traits = traits_of(lines) if named else frozenset()
-    where = _Where(every, loud, lines, steps, trains_from)
+        known = [*quiet, *beside, *(error for error in log.reports if error.kind == "ended")]
+        error = _failed(log.lines, source, log.steps, known, finished=log.finished)
+    traits = traits_of(log.lines) if named else frozenset()
+    where = _Where(log.exceptions, log.loud, log.lines, log.steps, trains_from)
     return Reading(
-        tuple(replace(where.named(_dated(error, lines)), traits=traits) for error in named),
-        None if error is None else where.judged(_dated(error, lines), finished=finished),
+        tuple(replace(where.named(_dated(error, log.lines)), traits=traits) for error in named),
+        None if error is None else where.judged(_dated(error, log.lines), finished=log.finished),
         also,
         _distinct(consequences),
         tuple(hint for hint in hints if hint not in named),
-        total,
-        finished,
+        len(lines),
+        log.finished,
     )
+
+
+class _Log:
+    """What a log reports: `reports` are all errors in its order, `errors` those of the exceptions that may have ended the run.
+
+    `lines` are those of the run, `after_end` those after its end. `loud` are the exceptions that may have ended it.
+    """
+
+    def __init__(self, lines: Sequence[Line], source: str) -> None:
+        self.source = source
+        lines = unprefixed(lines)
+        self.lines, self.after_end = parted(
+            without_quotations(lines if loud_errors(lines) else unrelayed(lines))
+        )
+        self.steps = Steps(self.lines)
+        self.exceptions = loud_errors(self.lines)
+        self.in_lines = list(_in_lines(self.lines, self.exceptions, source))
+        self.finished = finished_at(self.lines) is not None
+        last = self._last_complaint()
+        self.life = life_of(self.lines, last if last and self.steps.continued_after(last) else 0)
+        self.loud, self._survived = _fatal_exceptions(self.exceptions, self.in_lines, self.steps, self.life)
+        self.errors = [_of_chain(raised, self.lines, source) for raised in self.loud]
+        self.reports = sorted((*self.errors, *self.in_lines), key=lambda error: error.number)
+
+    def _last_complaint(self) -> int:
+        """Return the last line that reports a failure; 0 if there is none."""
+        return max(
+            (
+                *(raised.line.number for raised in self.exceptions),
+                *(error.number for error in self.in_lines if error.is_complaint),
+                *(raised.line.number for raised in (bare_errors(self.lines) if self.steps.last else ())),
+            ),
+            default=0,
+        )
+
+    def fatal(self) -> LoggedError | None:
+        """Return the error that ended the run; None if it finished, or nothing shows what ended it."""
+        over = {each.line for raised in self._survived for each in raised.chain}
+        lines = [line for line in self.lines if not self.life.has(line.number) and line not in over]
+        fatal = _fatal(self.loud, self.errors, lines, self.lines, self.source)
+        if not self.finished:
+            return _ending(fatal, self.in_lines, self.steps)
+        # A process that was ended had finished its work.
+        return None if fatal is not None and fatal.kind == "ended" else fatal
+
+    def survived(self, *, failed: bool) -> set[int]:
+        """Return the ids of the reports that the run survived. If it `failed`, only certain ones."""
+        survived = {
+            id(error) for error in _survived_reports(self.in_lines, self.steps, SURE if failed else 1)
+        }
+        return survived | {id(error) for error in self.in_lines if self.life.has(error.number)}
+
+    def candidates(self, fatal: LoggedError | None, survived: Collection[int]) -> list[LoggedError]:
+        """Return the reports that may be the cause. Those after a line that reports the run's end are not."""
+        last = fatal.number if fatal is not None and fatal in self.in_lines else math.inf
+        return _without_aborts(
+            [error for error in self.reports if id(error) not in survived and error.number <= last]
+        )
+
+    def beside(self) -> list[LoggedError]:
+        """Return the exceptions that the run survived, and those after its end."""
+        return [
+            *(_of_chain(raised, self.lines, self.source) for raised in self._survived),
+            *(_of_chain(raised, self.after_end, self.source) for raised in loud_errors(self.after_end)),
+        ]
+
+
+def _after_hint(fault: LoggedError, hints: Sequence[LoggedError]) -> tuple[LoggedError, ...]:
+    """Return a fault, after the first hint that leads to it."""
+    before = [hint for hint in hints if _leads_to(hint, fault)]
+    return _distinct((*before[:1], fault))
+
+
+def _others(candidates: Sequence[LoggedError], named: Sequence[LoggedError]) -> tuple[LoggedError, ...]:
+    """Return the other faults that were logged, those that are causes by themselves first."""
+    faults = [error for error in candidates if error.kind in {"cause", "weak"}]
+    return tuple(
+        error
+        for error in _distinct(sorted(faults, key=lambda error: not error.is_strong))
+        if not any(_code(error) == _code(other) for other in named)
+    )
+
+
+def _explaining(
+    notes: Sequence[LoggedError], hints: Sequence[LoggedError], failure: LoggedError
+) -> tuple[LoggedError, ...]:
+    """Return the last note that explains a failure, after the first hint that leads to it; nothing if there is none."""
+    explaining = [note for note in notes if _leads_to_failure(note, failure)]
+    if not explaining:
+        return ()
+    *before, last = _after_hint(explaining[-1], hints)
+    if last.kind == "hint":  # it reports a state, which begins with its first occurrence
+        last = next(note for note in explaining if _code(note) == _code(last))
+    return (*before, last)
+
+
+def _is_unexplained(error: LoggedError | None) -> bool:
+    """Return whether no error, or only a consequence, shows why the run failed."""
+    return error is None or _only_follows(error)
 
 
 def _complained(lines: Sequence[Line], source: str, ended: LoggedError | None) -> LoggedError | None:
