@@ -11,7 +11,7 @@ from typing import Any, Literal
 from verl_doctor.toolkit.change import Safety
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.rule import EVERY_JOB, PHASES, Finding, Phase, Unjudged
-from verl_doctor.toolkit.verdict import CODES, PathState, Verdict
+from verl_doctor.toolkit.verdict import EXIT_CODES, PathState, Verdict
 
 Status = Literal["pass", "warn", "fail", "skipped", "not_applicable", "error"]
 Outcome = Literal["planned", "repaired", "still failing", "made worse, undone", "refused", "not attempted"]
@@ -173,7 +173,7 @@ class Unchanged:
 class Report:
     """Everything found in one run.
 
-    `not_asked` names for each path the rules that would judge it but were not selected. `unexamined` is why there is no verl
+    `not_selected` names for each path the rules that would judge it but were not selected. `unexamined` is why there is no verl
     to judge, "" where there is a verl or where rules were selected by name. `repairs` is None for a check; `applied` is
     whether they were carried out; `environment` are the requested files. `nodes` is None when one machine was judged.
     `unchanged` are the results of an earlier run. `forecasts` are the verdicts after a plan.
@@ -183,7 +183,7 @@ class Report:
     results: tuple[CheckResult, ...]
     seconds: float = 0.0
     fix_safety: Mapping[str, Safety] = field(default_factory=dict)
-    not_asked: Mapping[str, Iterable[str]] = field(default_factory=dict)
+    not_selected: Mapping[str, Iterable[str]] = field(default_factory=dict)
     unexamined: str = ""
     repairs: tuple[Repair, ...] | None = None
     applied: bool = False
@@ -238,7 +238,7 @@ class Report:
         """0 no fault was found, 1 the job will fail (with `strict`: warnings too), 3 it could not be checked."""
         if strict and self.verdict == "warnings":
             return ExitCode.FAILED
-        return CODES[self.verdict]
+        return EXIT_CODES[self.verdict]
 
     def findings(self) -> list[tuple[CheckResult, Finding]]:
         """Return every finding with the result that it belongs to, in the order in which they strike."""
@@ -276,7 +276,7 @@ def _path_verdict(path: str, report: Report) -> PathVerdict:
         result.code for result in report.results if path in result.paths and result.status == "skipped"
     )
     state: PathState = "not_checked" if blind or report.could_not_check else "no_fault_found"
-    not_judged = _codes((*left_out, *report.not_asked.get(path, ())))
+    not_judged = _codes((*left_out, *report.not_selected.get(path, ())))
     return PathVerdict(path, state, None, blind, not_judged, may_stop)
 
 

@@ -23,7 +23,7 @@ WORDS: Final[Mapping[Verdict, str]] = {
 }
 """Its name on the screen: WILL FAIL, NOT CHECKED or NO FAULT FOUND, and nothing else."""
 
-CODES: Final[Mapping[Verdict, ExitCode]] = {
+EXIT_CODES: Final[Mapping[Verdict, ExitCode]] = {
     "ok": ExitCode.OK,
     "warnings": ExitCode.OK,
     "failures": ExitCode.FAILED,

@@ -44,7 +44,7 @@ _NO_GPU = (Gpus, Absent("there is no NVIDIA GPU here"))
         Example("nothing is left over", (LeftProcesses(), _GPUS)),
         Example(
             "a doubtful process is kept",
-            (LeftProcesses(kept=(Kept("process", "VLLM::EngineCore (process 7)", "it may still be asked"),)), _GPUS),
+            (LeftProcesses(kept=(Kept("process", "VLLM::EngineCore (process 7)", "it may still serve requests"),)), _GPUS),
         ),
         Example(
             "an engine whose job was killed",

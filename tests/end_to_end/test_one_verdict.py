@@ -12,7 +12,7 @@ from verl_doctor.toolkit.engine import registry
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.rule import EVERY_JOB, PHASES, Check, Example
 from verl_doctor.toolkit.testing import run_check
-from verl_doctor.toolkit.verdict import CODES, STATES
+from verl_doctor.toolkit.verdict import EXIT_CODES, STATES
 
 MACHINES = [
     path
@@ -63,7 +63,7 @@ def test_recorded_machine_has_a_single_verdict(facts: Path, here: Doctor, tmp_pa
         if finding["severity"] == "error"
     ]
     states = {path["state"] for path in report["paths"]}
-    assert done.returncode == CODES[report["verdict"]]
+    assert done.returncode == EXIT_CODES[report["verdict"]]
     assert STATES[report["verdict"]] in states
     assert ("will_fail" in states) == bool(errors)
     assert all(path["codes"] for path in report["paths"] if path["state"] == "will_fail")

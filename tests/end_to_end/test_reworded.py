@@ -146,7 +146,7 @@ def reported(name: str, selection: Selection, *, in_other_words: bool) -> Report
     return Report(
         {"python": "", "python_version": "", "verl": None, "vllm": None, "arguments": [], "chosen_by": ""},
         results,
-        not_asked=not_selected(checks, collection, results),
+        not_selected=not_selected(checks, collection, results),
     )
 
 
@@ -157,10 +157,10 @@ def test_verdict_does_not_depend_on_wording(name: str) -> None:
     for selection in (Selection(costs=frozenset({"instant"}) | DEEP), Selection(ignores=until)):
         first, second = (reported(name, selection, in_other_words=other) for other in (False, True))
         assert list(map(decisive, first.results)) == list(map(decisive, second.results))
-        assert (first.verdict, first.paths, first.not_asked) == (
+        assert (first.verdict, first.paths, first.not_selected) == (
             second.verdict,
             second.paths,
-            second.not_asked,
+            second.not_selected,
         )
         for strict in (False, True):
             assert first.exit_code(strict=strict) == second.exit_code(strict=strict)

@@ -24,7 +24,7 @@ from verl_doctor.toolkit.commands.smoke import render
 from verl_doctor.toolkit.commands.smoke.answer import SmokeAnswer
 from verl_doctor.toolkit.result import CheckResult, Report
 from verl_doctor.toolkit.rule import Evidence, Finding
-from verl_doctor.toolkit.verdict import CODES, STATES, Verdict
+from verl_doctor.toolkit.verdict import EXIT_CODES, STATES, Verdict
 
 FINE = SmokeRung(1, "imports and files", "passed", 4.2, steps=(Step("import torch", 2.5, 2.4),))
 BROKEN = SmokeRung(
@@ -87,7 +87,7 @@ NOTHING = replace(REPORT, results=())
 )
 def test_the_verdict(rungs: tuple[SmokeRung, ...], report: Report, verdict: Verdict, word: str) -> None:
     run = SmokeRun("cpu", "--cpu", rungs)
-    assert SmokeAnswer(run, report).exit_code() == CODES[verdict]
+    assert SmokeAnswer(run, report).exit_code() == EXIT_CODES[verdict]
     assert str(next(render.text_lines(run, report, 200))).startswith(word)
     document = smoke_document.document(run, report)
     assert (document["verdict"], document["paths"][0]["state"]) == (verdict, STATES[verdict])

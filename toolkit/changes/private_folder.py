@@ -109,7 +109,7 @@ def remove(record: FileRecord) -> None:
     safe_write.sync_folder(Path(record.file).parent)
 
 
-def foreign(record: FileRecord, known: Collection[str]) -> list[str]:
+def added_by_others(record: FileRecord, known: Collection[str]) -> list[str]:
     """Return what was added to the folders of a record, except for the `known` files. Raises OSError."""
     found = (entry for folder in record.folders for entry in _entries(Path(folder)))
     return [

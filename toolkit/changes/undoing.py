@@ -44,22 +44,17 @@ def undo(
     Refused, with the difference, if someone else has changed a file since; the transaction then stays as it was. With
     `everything`, the others are undone anyway, and those that only ran commands are skipped.
     """
-    with sentences("nothing was undone"):
-        if not journal.is_journal(home):
-            raise Refused(f"nothing to undo: {home} has no journal, or an empty one")
-        journal.demand_own(home)
-        with lock.exclusive(home, patience):
-            recovered = recover_locked(home)
-            entries = journal.entries(home)
-            if everything:
-                return recovered + _undo_all(home, entries)
-            if recovered and identifier is None:
-                return recovered
-            chosen = _chosen(entries, identifier)
-            if again := [done for done in recovered if done.id == chosen.id]:
-                return again
-            _demand_undoable(chosen, entries)
-            return [_over(_undo(chosen, entries), entries)]
+    with _locked([home], patience) as journals:
+        recovered, entries = journals[home]
+        if everything:
+            return recovered + _undo_all(home, entries)
+        if recovered and identifier is None:
+            return recovered
+        chosen = _chosen(entries, identifier)
+        if again := [done for done in recovered if done.id == chosen.id]:
+            return again
+        _demand_undoable(chosen, entries)
+        return [_over(_undo(chosen, entries), entries)]
 
 
 def undo_together(
@@ -76,13 +71,7 @@ def undo_together(
     Raises Refused, after redoing what was already undone. Effects of commands remain.
     """
     requested = list(dict.fromkeys(names))
-    with sentences("nothing was undone"), ExitStack() as held:
-        for home in sorted({home for home, _ in requested}):
-            if not journal.is_journal(home):
-                raise Refused(f"nothing to undo: {home} has no journal, or an empty one")
-            journal.demand_own(home)
-            held.enter_context(lock.exclusive(home, patience))
-        journals = {home: (recover_locked(home, named), journal.entries(home)) for home, _ in requested}
+    with _locked([home for home, _ in requested], patience, named) as journals:
         parts = [(_chosen(journals[home][1], number), home) for home, number in requested]
         recovered = [
             transaction
@@ -101,6 +90,21 @@ def undo_together(
             alone=len(parts) == 1,
             keep_edits=keep_edits,
         )
+
+
+@contextlib.contextmanager
+def _locked(
+    homes: Iterable[Path], patience: float, named: Sequence[Path] = ()
+) -> Iterator[Mapping[Path, tuple[list[Transaction], Sequence[Entry]]]]:
+    """Lock journals. Provide for each what was left unfinished and is undone now, and its entries. Raises Refused."""
+    homes = list(dict.fromkeys(homes))
+    with sentences("nothing was undone"), ExitStack() as held:
+        for home in sorted(homes):
+            if not journal.is_journal(home):
+                raise Refused(f"nothing to undo: {home} has no journal, or an empty one")
+            journal.demand_own(home)
+            held.enter_context(lock.exclusive(home, patience))
+        yield {home: (recover_locked(home, named), journal.entries(home)) for home in homes}
 
 
 def _undo_parts(
@@ -196,9 +200,9 @@ def recover_locked(home: Path, named: Sequence[Path] = ()) -> list[Transaction]:
             announce(f"{about}, and was not touched: {why}")
             continue
         paths = listed([record.path for _, record in entry.files()], 4)
-        if foreign := _revert(entry, _our_folders(entries)):
+        if changed := _revert(entry, _our_folders(entries)):
             announce(
-                f"{about} and was undone, except for {', '.join(foreign)}, which was changed by someone else since; to "
+                f"{about} and was undone, except for {', '.join(changed)}, which was changed by someone else since; to "
                 f"settle this with that change: verl-doctor undo {shlex.quote(f'{entry.home}/{entry.id}')} --keep-edits"
             )
             continue
@@ -334,7 +338,7 @@ def _demand_undoable(
             known = {place for record in own for place in (record.file, *record.folders)}
             problems += [
                 f"{path} is not the doctor's; move it away, then try again"
-                for path in private_folder.foreign(record, known)
+                for path in private_folder.added_by_others(record, known)
             ]
     for index, change in enumerate(entry.changes):
         if isinstance(change, InstallRecord):

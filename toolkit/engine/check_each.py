@@ -127,4 +127,4 @@ def _merged(reports: Sequence[Report]) -> Report:
         for found in results_by_code.values()
     )
     seconds = sum(report.seconds for report in reports)
-    return replace(reports[0], results=tuple(results), seconds=seconds, not_asked={})
+    return replace(reports[0], results=tuple(results), seconds=seconds, not_selected={})

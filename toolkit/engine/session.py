@@ -83,7 +83,7 @@ class Session:
         return Report(
             target=self._described(collection),
             results=results,
-            not_asked=not_selected(self.registry.checks, collection, results),
+            not_selected=not_selected(self.registry.checks, collection, results),
             unexamined=self._unexamined(collection, results),
             seconds=time.perf_counter() - started,
             fix_safety={fix.id: fix.safety for fix in self.registry.fixes},

@@ -18,7 +18,7 @@ from verl_doctor.toolkit.rule import Phase
 
 Fault = Literal["configuration", "code", "launch", "program"]
 
-CODES: dict[Fault, str] = {
+_CODES: dict[Fault, str] = {
     "configuration": "LOG160",
     "code": "LOG161",
     "launch": "LOG162",
@@ -133,7 +133,7 @@ class Blame:
     @property
     def code(self) -> str:
         """The code of its page."""
-        return CODES[self.fault]
+        return _CODES[self.fault]
 
     @property
     def title(self) -> str:

@@ -314,7 +314,7 @@ def _last_words(report: Report, repairs: tuple[Repair, ...], width: int | None) 
     for forecast in report.forecasts:
         command = f"fix --apply{' --unsafe' if forecast.unsafe else ''}"
         left = f": {', '.join(forecast.left)}" if forecast.left else ""
-        left += " (of the selected rules)" if report.not_asked else ""
+        left += " (of the selected rules)" if report.not_selected else ""
         first, *more = lines(f"After {command}: {WORDS[forecast.verdict]}{left}", width, indent=2, first="")
         first.stylize(_STYLES[forecast.verdict], len(f"After {command}: "))
         yield from (first, *more)

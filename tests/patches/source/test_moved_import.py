@@ -32,7 +32,7 @@ def tree(folder: Path, server: str, **others: str) -> PatchedTree:
     return PatchedTree(folder, dedent(server), OLD, NEW, vllm_import_missing, moved_import, others)
 
 
-# Each binds `Parser` or `uri`, or the name given, at the module's level or through `f()`.
+# Each binds those of `Parser` and `uri` that it mentions, at the module's level.
 FORMS = {
     "one name": "from vllm.utils import Parser\n",
     "two names that went to two places": "from vllm.utils import Parser, uri\n",
@@ -58,9 +58,11 @@ def test_repaired_file_works_on_both_sides(tmp_path, form):
     assert one.judged("new").status == "pass"
     for side in ("old", "new"):
         names = one.run(side)
-        assert "Parser" in names or "uri" in names
-        assert names.get("Parser") is None or names["Parser"].side == side
-        assert "uri" not in names or names["uri"]() == side
+        sides = {
+            "Parser": names["Parser"].side if "Parser" in names else None,
+            "uri": names["uri"]() if "uri" in names else None,
+        }
+        assert sides == {name: side if name in FORMS[form] else None for name in sides}
     assert text.count("\r\n") == (text.count("\n") if "\r" in FORMS[form] else 0)
 
 

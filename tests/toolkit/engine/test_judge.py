@@ -365,7 +365,7 @@ def test_deselected_rule_about_a_path_is_named() -> None:
     other = check("HOST907", paths=training)(disk_is_full.judge)
     collection = Collection([], {Disk: Disk(5)})
     judged = judge([disk_is_full, other], collection, Selection(select=("HOST901",)), today=TODAY)
-    report = Report({}, judged, not_asked=not_selected([disk_is_full, other], collection, judged))
+    report = Report({}, judged, not_selected=not_selected([disk_is_full, other], collection, judged))
     assert (report.paths[0].state, report.paths[0].not_judged) == ("no_fault_found", ("HOST907",))
 
 

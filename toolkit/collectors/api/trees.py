@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 
 from verl_doctor.toolkit.collectors.api.demand import Demand
 from verl_doctor.toolkit.collectors.api.helpers import Helpers
+from verl_doctor.toolkit.collectors.api.imports import read_imports
 from verl_doctor.toolkit.collectors.api.inside import misses_inside
 from verl_doctor.toolkit.collectors.api.job_entries import (
     BACKENDS,
@@ -22,7 +23,7 @@ from verl_doctor.toolkit.collectors.api.job_entries import (
 )
 from verl_doctor.toolkit.collectors.api.job_paths import Reach, condition_of, reach, unmet
 from verl_doctor.toolkit.collectors.api.module_uses import read_uses
-from verl_doctor.toolkit.collectors.api.use import Import, Use, Uses
+from verl_doctor.toolkit.collectors.api.use import Use, Uses
 from verl_doctor.toolkit.collectors.api.uses import ApiUse, ApiUses, LibraryUses, Unread
 from verl_doctor.toolkit.collectors.api.value import Surroundings
 from verl_doctor.toolkit.collectors.api.values import Reader
@@ -35,63 +36,13 @@ from verl_doctor.toolkit.sources.python.source import (
     ModuleFile,
     SourceTree,
     Unreadable,
-    dotted,
     parse,
     read,
     walk,
 )
 from verl_doctor.toolkit.sources.python.summary import absolute
-from verl_doctor.toolkit.sources.python.summary_class import is_type_checking
 from verl_doctor.toolkit.sources.python.symbols import Module
 from verl_doctor.toolkit.system.secret import may_hold_secret
-
-
-def read_imports(tree: ast.Module, file: ModuleFile, own: SourceTree) -> Uses:
-    """Read the imports at any depth. Expressions are skipped, which makes this cheap."""
-    found = Uses(file.name, str(file.path))
-    package = file.name if file.kind == "package" else file.name.rpartition(".")[0]
-
-    def block(body: Iterable[ast.stmt], unit: str, *, conditional: bool) -> None:
-        for node in body:
-            match node:
-                case ast.Import(names=names):
-                    for alias in names:
-                        add(alias.name, "", node.lineno, unit, conditional=conditional)
-                case ast.ImportFrom(names=names):
-                    for alias in names:
-                        add(absolute(node, package), alias.name, node.lineno, unit, conditional=conditional)
-                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                    block(node.body, unit or name, conditional=conditional)
-                case ast.With(items=items):
-                    block(node.body, unit, conditional=conditional or any(map(_suppresses, items)))
-                case ast.ClassDef() | ast.AsyncWith():
-                    block(node.body, unit, conditional=conditional)
-                case ast.If(test=test) if is_type_checking(test):
-                    block(node.orelse, unit, conditional=conditional)
-                case _:
-                    for part in ("body", "orelse", "finalbody"):
-                        block(getattr(node, part, []), unit, conditional=True)
-                    for inner in [*getattr(node, "handlers", []), *getattr(node, "cases", [])]:
-                        block(inner.body, unit, conditional=True)
-
-    def add(source: str, name: str, line: int, unit: str, *, conditional: bool) -> None:
-        module = own.own_name(source)
-        if module is not None:
-            inner = own.locate(f"{module}.{name}") if name else None
-            is_module = inner is not None and inner.kind in {"module", "package", "hidden"}
-            target = f"{module}.{name}" if is_module else module
-            lacked = "" if is_module or name == "*" else name
-            found.imports.append(Import(target, unit, conditional, line=line, name=lacked))
-
-    block(tree.body, "", conditional=False)
-    return found
-
-
-def _suppresses(item: ast.withitem) -> bool:
-    """Return whether `with suppress(...)` lets a failure pass."""
-    call = item.context_expr
-    return isinstance(call, ast.Call) and dotted(call.func).rpartition(".")[2] == "suppress"
-
 
 _Answer = TypeVar("_Answer", bound=ApiUses)
 _STRATEGY = "actor_rollout_ref.actor.strategy"

@@ -130,13 +130,7 @@ def _messages(found: Sequence[Signature]) -> Iterator[str]:
 
 def pattern_text(parts: Sequence[str | Limit]) -> str:
     """Return a pattern in readable form: `...` for anything within a line, and limits in words."""
-    return "".join(_text(part) for part in _starred(parts))
-
-
-def _starred(parts: Sequence[str | Limit]) -> Iterator[str | Limit]:
-    for at, part in enumerate(parts):
-        yield from ["..."] if at else []
-        yield part
+    return "...".join(map(_text, parts))
 
 
 def _text(part: str | Limit) -> str:

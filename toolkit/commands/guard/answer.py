@@ -10,7 +10,7 @@ from verl_doctor.toolkit.commands.guard import guard
 from verl_doctor.toolkit.commands.guard.guard import Term, Verdict
 from verl_doctor.toolkit.console.answer import Answer
 from verl_doctor.toolkit.exit_code import ExitCode
-from verl_doctor.toolkit.verdict import CODES
+from verl_doctor.toolkit.verdict import EXIT_CODES
 
 
 @dataclass(frozen=True)
@@ -42,4 +42,4 @@ class GuardAnswer(Answer):
     def exit_code(self) -> ExitCode:
         """Return 0 if the job may start, 1 if it may not, 3 if this could not be judged."""
         verdict = self.verdict
-        return ExitCode.OK if verdict == "could_not_check" and self.goes_when_unsure else CODES[verdict]
+        return ExitCode.OK if verdict == "could_not_check" and self.goes_when_unsure else EXIT_CODES[verdict]

@@ -18,7 +18,7 @@ from verl_doctor.toolkit.commands.report.seen import Seen
 from verl_doctor.toolkit.engine.collect import Facts
 from verl_doctor.toolkit.engine.examination import HERE
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.logs.timeline.phases import PHASES
+from verl_doctor.toolkit.logs.timeline.phases import LOG_PHASES
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.node_names import expand
 
@@ -52,7 +52,7 @@ def names_in(seen: Seen, machine: Machine, texts: Iterable[str]) -> Names:
             for distribution in installed
             for word in (distribution.name, distribution.name.replace("-", "_"))
         )
-        | PHASES.keys(),
+        | LOG_PHASES.keys(),
         versions=frozenset(distribution.version for distribution in installed),
     )
 
@@ -65,7 +65,7 @@ def _words(seen: Seen, installed: Iterable[Distribution]) -> Iterator[str]:
         (distribution.name for distribution in installed),
         keys,
         (result.title for result in seen.report.results),
-        PHASES,
+        LOG_PHASES,
     )
     for text in texts:
         lower = text.lower()

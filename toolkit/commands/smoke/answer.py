@@ -13,7 +13,7 @@ from verl_doctor.toolkit.commands.smoke import document, render
 from verl_doctor.toolkit.console.answer import Answer
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.result import Report
-from verl_doctor.toolkit.verdict import CODES
+from verl_doctor.toolkit.verdict import EXIT_CODES
 
 
 @dataclass(frozen=True)
@@ -37,4 +37,4 @@ class SmokeAnswer(Answer):
 
     def exit_code(self) -> ExitCode:
         """Return 0 if all applicable rungs hold, 1 if one breaks or `check` finds an error in the script, 3 if some were not tried."""
-        return CODES[document.verdict(self.run, self.report)]
+        return EXIT_CODES[document.verdict(self.run, self.report)]

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.commands.watch import document, render
 from verl_doctor.toolkit.commands.watch.forecast import Forecast
 from verl_doctor.toolkit.console.answer import Answer
 from verl_doctor.toolkit.exit_code import ExitCode
-from verl_doctor.toolkit.verdict import CODES
+from verl_doctor.toolkit.verdict import EXIT_CODES
 
 
 @dataclass(frozen=True)
@@ -38,4 +38,4 @@ class WatchAnswer(Answer):
 
     def exit_code(self) -> ExitCode:
         """Return 0 if nothing runs out, 1 if something does, 3 if there were too few samples for a forecast."""
-        return CODES[document.verdict(self.forecasts, self.within)]
+        return EXIT_CODES[document.verdict(self.forecasts, self.within)]

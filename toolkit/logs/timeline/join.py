@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from verl_doctor.toolkit.logs.timeline.phases import PHASES
+from verl_doctor.toolkit.logs.timeline.phases import LOG_PHASES
 from verl_doctor.toolkit.logs.timeline.process import Process
 from verl_doctor.toolkit.logs.timeline.reader import TimelineReader
 from verl_doctor.toolkit.logs.timeline.speakers import Key, is_nameless
@@ -96,7 +96,7 @@ def _is_small(span: Span, end: float | None) -> bool:
 
 
 def _workers(processes: dict[Key, Process], spans: dict[Key, list[Span]]) -> tuple[Worker, ...]:
-    order = {phase: at for at, phase in enumerate(PHASES)}
+    order = {phase: at for at, phase in enumerate(LOG_PHASES)}
     every = [
         Worker(
             processes[key].name,

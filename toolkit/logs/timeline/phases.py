@@ -24,7 +24,7 @@ class Phase:
     helps: str = ""
 
 
-PHASES = {
+LOG_PHASES = {
     "ray": Phase("Ray starts", "r", 7),
     "start": Phase(
         "process starts, imports",

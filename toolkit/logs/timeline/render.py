@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from verl_doctor.toolkit.console.markdown_text import escaped
 from verl_doctor.toolkit.logs.lines import shown
-from verl_doctor.toolkit.logs.timeline.phases import PHASES
+from verl_doctor.toolkit.logs.timeline.phases import LOG_PHASES
 from verl_doctor.toolkit.logs.timeline.timeline import Span, Timeline, Worker
 from verl_doctor.toolkit.text import harmless, listed, wrapped
 
@@ -28,7 +28,7 @@ def summary(timeline: Timeline) -> str:
     worker, span = timeline.longest
     whole = f"start-up took {seconds_of(timeline.seconds)}" if timeline.seconds is not None else "start-up"
     until = " to the end of the first step" if timeline.has_step and timeline.seconds is not None else ""
-    return f"{whole}{until}; longest: {named(worker)}, {PHASES[span.phase].title}, {duration_text(span)}"
+    return f"{whole}{until}; longest: {named(worker)}, {LOG_PHASES[span.phase].title}, {duration_text(span)}"
 
 
 def text_lines(timeline: Timeline, width: int | None) -> Iterator[str]:
@@ -57,7 +57,7 @@ def chart(timeline: Timeline, width: int | None) -> Iterator[str]:
     if len(rows) > _ROWS:
         yield f"  and {len(rows) - _ROWS} more kinds of process"
     letters = dict.fromkeys(
-        f"{PHASES[phase].letter} {PHASES[phase].title}" for phase in PHASES if phase in used
+        f"{LOG_PHASES[phase].letter} {LOG_PHASES[phase].title}" for phase in LOG_PHASES if phase in used
     )
     yield from wrapped(f"  {'; '.join(letters)}", columns, hanging="  ")
 
@@ -84,7 +84,7 @@ def table(timeline: Timeline) -> Iterator[tuple[str, ...]]:
         for span in worker.spans:
             name = shown(worker.name) + (f" (the slowest of {count})" if count > 1 else "")
             begins = "" if span.start is None else f"{span.start:.1f}"
-            yield name, PHASES[span.phase].title, duration_text(span), begins, proof_of(span)
+            yield name, LOG_PHASES[span.phase].title, duration_text(span), begins, proof_of(span)
 
 
 def headline(timeline: Timeline) -> str:
@@ -114,13 +114,13 @@ def below(timeline: Timeline) -> Iterator[str]:
     """Yield further information: the longest phase, the total of each, and what would shorten it."""
     if timeline.longest is not None:
         worker, span = timeline.longest
-        yield f"longest: {shown(worker.name)}, {PHASES[span.phase].title}, {duration_text(span)} ({proof_of(span)})"
-    totals = {phase: timeline.together(phase) for phase in PHASES}
+        yield f"longest: {shown(worker.name)}, {LOG_PHASES[span.phase].title}, {duration_text(span)} ({proof_of(span)})"
+    totals = {phase: timeline.together(phase) for phase in LOG_PHASES}
     large = sorted((phase for phase in totals if totals[phase] >= 1), key=lambda phase: -totals[phase])
     if large:
         whole = timeline.seconds
         yield "in total, with simultaneous work counted once: " + ", ".join(
-            f"{PHASES[phase].title} {seconds_of(totals[phase])}"
+            f"{LOG_PHASES[phase].title} {seconds_of(totals[phase])}"
             + (f" ({totals[phase] / whole:.0%})" if whole else "")
             for phase in large
         )
@@ -129,7 +129,7 @@ def below(timeline: Timeline) -> Iterator[str]:
     ]:
         yield ", ".join(moments[:_MOMENTS])
     unknown = dict.fromkeys(
-        f"{PHASES[span.phase].title} ({shown(worker.kind)})"
+        f"{LOG_PHASES[span.phase].title} ({shown(worker.kind)})"
         for worker in timeline.workers
         for span in worker.spans
         if span.seconds is None
@@ -139,8 +139,8 @@ def below(timeline: Timeline) -> Iterator[str]:
     for worker in timeline.workers:
         yield from (_step(span) for span in worker.spans if span.parts)
     for phase in large:
-        if PHASES[phase].helps and totals[phase] >= max(_LONG, _MUCH * (timeline.seconds or 0)):
-            yield f"what may shorten it, {PHASES[phase].helps}"
+        if LOG_PHASES[phase].helps and totals[phase] >= max(_LONG, _MUCH * (timeline.seconds or 0)):
+            yield f"what may shorten it, {LOG_PHASES[phase].helps}"
     yield from (f"note: {note}" for note in timeline.notes)
 
 
@@ -195,7 +195,7 @@ def _bar(worker: Worker, timeline: Timeline, columns: int) -> str:
             continue
         begin = min(int(max(span.start, 0) / whole * columns), columns - 1)
         end = min(max(round(span.end / whole * columns), begin + 1), columns)
-        cells[begin:end] = PHASES[span.phase].letter * (end - begin)
+        cells[begin:end] = LOG_PHASES[span.phase].letter * (end - begin)
     return "".join(cells)
 
 
@@ -203,7 +203,7 @@ def _phases(worker: Worker, columns: int) -> str:
     """Return its phases with their seconds, the longest first, as many as fit."""
     sums: dict[str, float] = {}
     for span in worker.outer:
-        sums[PHASES[span.phase].letter] = sums.get(PHASES[span.phase].letter, 0) + (span.seconds or 0)
+        sums[LOG_PHASES[span.phase].letter] = sums.get(LOG_PHASES[span.phase].letter, 0) + (span.seconds or 0)
     text = ""
     for letter, length in sorted(sums.items(), key=lambda pair: -pair[1]):
         more = f" {letter} {seconds_of(length)}"

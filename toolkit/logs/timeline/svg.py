@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from verl_doctor.toolkit.console import svg
-from verl_doctor.toolkit.logs.timeline.phases import PHASES
+from verl_doctor.toolkit.logs.timeline.phases import LOG_PHASES
 from verl_doctor.toolkit.logs.timeline.render import (
     SHORT,
     below,
@@ -31,7 +31,7 @@ def picture(timeline: Timeline, name: str = "start-up") -> str:
     """Draw the whole picture. `name` sets it apart from other pictures in a page."""
     rows = kinds(timeline)[:_MOST]
     drawn = {span.phase for worker, _ in rows for span in worker.spans if (span.seconds or 0) >= SHORT}
-    used = [phase for phase in PHASES if phase in drawn]
+    used = [phase for phase in LOG_PHASES if phase in drawn]
     legend = list(_legend(used, _TOP + len(rows) * _ROW + 40))
     height = _TOP + len(rows) * _ROW + 40 + 18 * (1 + (len(used) - 1) // 4) + 6
     content = (
@@ -98,14 +98,14 @@ def _boxes(worker: Worker, timeline: Timeline, y: float) -> Iterator[str]:
             continue
         x, end = _x(start, timeline), _x(start + span.seconds, timeline)
         is_part = span not in outer
-        title = f"{named(worker)}: {PHASES[span.phase].title}, {duration_text(span)} ({proof_of(span)})"
+        title = f"{named(worker)}: {LOG_PHASES[span.phase].title}, {duration_text(span)} ({proof_of(span)})"
         height = _BOX * _PART if is_part else _BOX
         yield svg.rect(
             x,
             y + 3 + _BOX - height,
             max(end - x, 1),
             height,
-            PHASES[span.phase].colour,
+            LOG_PHASES[span.phase].colour,
             title,
             is_open=span.is_open or span.phase == "silence",
         )
@@ -121,5 +121,5 @@ def _boxes(worker: Worker, timeline: Timeline, y: float) -> Iterator[str]:
 def _legend(used: Sequence[str], y: float) -> Iterator[str]:
     for at, phase in enumerate(used):
         x, line = 8 + at % 4 * (_WIDTH - 16) / 4, y + at // 4 * 18
-        yield svg.rect(x, line - 9, 10, 10, PHASES[phase].colour, is_open=phase == "silence")
-        yield svg.text(x + 15, line, PHASES[phase].title, size=10)
+        yield svg.rect(x, line - 9, 10, 10, LOG_PHASES[phase].colour, is_open=phase == "silence")
+        yield svg.text(x + 15, line, LOG_PHASES[phase].title, size=10)

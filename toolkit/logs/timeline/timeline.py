@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from verl_doctor.toolkit.logs.timeline.phases import PHASES
+from verl_doctor.toolkit.logs.timeline.phases import LOG_PHASES
 from verl_doctor.toolkit.logs.timeline.speakers import kind_of
 
 How = Literal["told", "between", "silence"]
@@ -69,7 +69,7 @@ class Worker:
     def outer(self) -> tuple[Span, ...]:
         """Its phases, except for those that are parts of others."""
         timed = {span.phase for span in self.spans if span.seconds is not None}
-        return tuple(span for span in self.spans if not timed.intersection(PHASES[span.phase].within))
+        return tuple(span for span in self.spans if not timed.intersection(LOG_PHASES[span.phase].within))
 
     @property
     def seconds(self) -> float:

@@ -17,7 +17,7 @@ from verl_doctor.toolkit.logs.timeline.phases import (
     BREAKS,
     DURATIONS,
     ENDS,
-    PHASES,
+    LOG_PHASES,
     phase_report_offsets,
     phase_reports,
 )
@@ -43,15 +43,15 @@ def test_each_phase_message_is_recognised(kind: str, phase: str, text: str) -> N
 
 
 def test_phases_are_consistent() -> None:
-    assert {phase for _, phase, _ in TEXTS} | {"start", "step", "silence"} == set(PHASES)
-    for phase in PHASES.values():
-        assert set(phase.within) <= set(PHASES)
+    assert {phase for _, phase, _ in TEXTS} | {"start", "step", "silence"} == set(LOG_PHASES)
+    for phase in LOG_PHASES.values():
+        assert set(phase.within) <= set(LOG_PHASES)
         assert len(phase.letter) == 1
         assert 1 <= phase.colour <= svg.COLOURS
 
 
 def test_advised_codes_and_options_exist(here: Doctor, tmp_path: Path) -> None:
-    advice = " ".join(phase.helps for phase in PHASES.values())
+    advice = " ".join(phase.helps for phase in LOG_PHASES.values())
     codes = {check.code for check in registry.load().checks}
     named = re.findall(r"\b[A-Z]{2,5}\d{2,3}\b|(?<=--select )[A-Z]+\b", advice)
     assert named

@@ -13,7 +13,7 @@ from support.running import Doctor
 from verl_doctor.toolkit.logs.timeline import reader as timeline_reader
 from verl_doctor.toolkit.logs.timeline import render, svg
 from verl_doctor.toolkit.logs.timeline.join import timeline
-from verl_doctor.toolkit.logs.timeline.phases import PHASES
+from verl_doctor.toolkit.logs.timeline.phases import LOG_PHASES
 from verl_doctor.toolkit.logs.timeline.reader import TimelineReader
 from verl_doctor.toolkit.logs.timeline.timeline import Timeline
 
@@ -383,7 +383,7 @@ def test_times_are_consistent_for_any_log(seed: int) -> None:
     for worker in line.workers:
         assert worker.spans
         for one in worker.spans:
-            assert one.phase in PHASES
+            assert one.phase in LOG_PHASES
             assert one.seconds is None or 0 <= one.seconds < 1e10
             assert one.proof
             assert all(1 <= proof.number <= log.count("\n") + 1 for proof in one.proof)
