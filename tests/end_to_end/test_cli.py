@@ -259,7 +259,7 @@ def test_output_is_written_to_the_named_file(here: Doctor, tmp_path: Path) -> No
     assert json.loads((tmp_path / "said.json").read_text())["verdict"]
 
 
-def test_the_schema_is_json(here: Doctor, tmp_path: Path) -> None:
+def test_schema_is_json(here: Doctor, tmp_path: Path) -> None:
     assert json.loads(here("explain", "--schema", cwd=tmp_path).stdout)["title"]
 
 

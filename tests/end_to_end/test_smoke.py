@@ -85,7 +85,9 @@ NOTHING = replace(REPORT, results=())
         ((NOT_HERE,), NOTHING, "could_not_check", "NOT CHECKED"),
     ],
 )
-def test_the_verdict(rungs: tuple[SmokeRung, ...], report: Report, verdict: Verdict, word: str) -> None:
+def test_verdict_follows_from_the_rungs(
+    rungs: tuple[SmokeRung, ...], report: Report, verdict: Verdict, word: str
+) -> None:
     run = SmokeRun("cpu", "--cpu", rungs)
     assert SmokeAnswer(run, report).exit_code() == EXIT_CODES[verdict]
     assert str(next(render.text_lines(run, report, 200))).startswith(word)
@@ -125,7 +127,7 @@ def test_markdown_has_a_row_for_each_rung() -> None:
     assert "* log: `/state/ray.log`" in lines
 
 
-def test_the_schema_is_printed(here: Doctor, tmp_path: Path) -> None:
+def test_schema_is_printed(here: Doctor, tmp_path: Path) -> None:
     assert json.loads(here("schema", "smoke", cwd=tmp_path).stdout) == json.loads(schema_text("smoke"))
 
 

@@ -160,7 +160,7 @@ def test_changes_of_every_observed_path_are_noticed(
 
 
 @pytest.mark.slow
-def test_other_options(checked: Callable[..., tuple[dict[str, Any], int]]) -> None:
+def test_other_options_give_a_separate_result(checked: Callable[..., tuple[dict[str, Any], int]]) -> None:
     while not records():
         checked()
     for arguments, environ in [

@@ -194,6 +194,6 @@ def compared(folder: Path, seeds: Sequence[int]) -> list[str]:
     return found
 
 
-def test_what_is_certain_is_what_bash_does(tmp_path: Path) -> None:
+def test_certain_values_equal_those_of_bash(tmp_path: Path) -> None:
     found = compared(tmp_path, range(1000 * SEED, 1000 * SEED + cases(200)))
     assert not found, f"{len(found)} differences\n" + "\n".join(found[:20])

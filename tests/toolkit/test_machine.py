@@ -92,7 +92,7 @@ def test_removed_working_folder_is_replaced_by_the_root(
     assert Machine(environ={}).cwd == Path("/")
 
 
-def test_a_user_site_package_is_found_by_the_child(tmp_path: Path) -> None:
+def test_user_site_package_is_found_by_the_child(tmp_path: Path) -> None:
     home = tmp_path / "home"
     where = "import site; print(site.getusersitepackages())"
     base = Machine(environ={"HOME": str(home)}).run([sys.executable, "-c", where], timeout=120).stdout.strip()

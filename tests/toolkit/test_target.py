@@ -71,7 +71,7 @@ def found(machine: Machine, python: Interpreter | Unknown, target: Target = TARG
     return trees
 
 
-def test_the_option_wins_over_the_active_environment(tmp_path: Path) -> None:
+def test_option_wins_over_the_active_environment(tmp_path: Path) -> None:
     target = discover(Options(python=Path(sys.executable)), machine_in(tmp_path, VIRTUAL_ENV=str(tmp_path)))
     assert target.chosen_by == "--python"
     assert target.python == Path(sys.executable)
@@ -261,12 +261,12 @@ def test_empty_package_named_verl_is_not_a_tree(tmp_path: Path) -> None:
     assert isinstance(verl_trees.collect(machine_in(tmp_path), TARGET, python_of()), Absent)
 
 
-def test_no_verl_and_a_broken_interpreter_is_unknown_rather_than_absent(tmp_path: Path) -> None:
+def test_missing_verl_with_a_broken_interpreter_is_unknown(tmp_path: Path) -> None:
     answer = verl_trees.collect(machine_in(tmp_path), TARGET, Unknown("python did not answer"))
     assert type(answer) is Unknown
 
 
-def test_an_installed_vllm_reports_its_distribution_and_version(tmp_path: Path) -> None:
+def test_installed_vllm_reports_its_distribution_and_version(tmp_path: Path) -> None:
     folder = tmp_path / "site" / "vllm"
     folder.mkdir(parents=True)
     (folder / "__init__.py").touch()
@@ -285,7 +285,7 @@ def test_an_installed_vllm_reports_its_distribution_and_version(tmp_path: Path) 
     assert isinstance(vllm_tree.collect(TARGET, python_of()), Absent)
 
 
-def test_the_real_interpreter_is_queried(tmp_path: Path) -> None:
+def test_real_interpreter_is_queried(tmp_path: Path) -> None:
     answer = interpreter.collect(machine_in(tmp_path), TARGET)
     assert isinstance(answer, Interpreter)
     assert answer.version == ".".join(map(str, sys.version_info[:3]))

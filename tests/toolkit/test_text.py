@@ -24,7 +24,7 @@ def test_consecutive_numbers_are_shown_as_ranges(numbers: list[int], expected: s
 
 
 @pytest.mark.parametrize(("words", "expected"), [("12345678", "12345678"), ("123456789", "12345...")])
-def test_a_truncated_text_ends_with_a_mark(words: str, expected: str) -> None:
+def test_truncated_text_ends_with_a_mark(words: str, expected: str) -> None:
     assert clipped(words, 8) == expected
 
 

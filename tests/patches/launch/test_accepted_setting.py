@@ -50,7 +50,7 @@ def plan(script: Path, *settings: Setting) -> list[Change] | Refusal:
         (Setting(f"{ACTOR}.options", {"amsgrad": False}), "{momentum: 0.9, amsgrad: False}", "{amsgrad:False}"),
     ],
 )  # fmt: skip
-def test_the_line_is_edited_in_the_users_style_and_the_old_one_kept(
+def test_line_is_edited_in_the_style_of_the_user_and_the_old_one_kept(
     setting: Setting, old: str, new: str, tmp_path: Path
 ) -> None:
     script = tmp_path / "run.sh"
@@ -65,7 +65,7 @@ def test_the_line_is_edited_in_the_users_style_and_the_old_one_kept(
     assert "this changes the training" in change.why
 
 
-def test_where_nothing_was_found_the_line_to_edit_is_named(tmp_path: Path) -> None:
+def test_line_to_edit_is_named_if_nothing_was_found(tmp_path: Path) -> None:
     refused = plan(tmp_path / "run.sh")
     assert isinstance(refused, Refusal)
     assert refused.reason == (
@@ -73,5 +73,5 @@ def test_where_nothing_was_found_the_line_to_edit_is_named(tmp_path: Path) -> No
     )
 
 
-def test_it_is_unsafe_and_tried_last() -> None:
+def test_fix_is_unsafe_and_tried_last() -> None:
     assert (accepted_setting.safety, accepted_setting.last_resort) == ("unsafe", True)

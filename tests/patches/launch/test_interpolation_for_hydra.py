@@ -49,7 +49,7 @@ def test_bash_passes_the_interpolation_unchanged(tmp_path: Path, written: str, g
     assert (ran.returncode, ran.stdout.strip()) == (0, given)
 
 
-def test_the_second_of_two_backslashes_continues_no_command(tmp_path: Path) -> None:
+def test_second_of_two_backslashes_continues_no_command(tmp_path: Path) -> None:
     text = after(tmp_path / "run.sh", f"echo {INTERPOLATION} \\\\\necho {INTERPOLATION}\n", 2)
     assert isinstance(text, str)
     assert text.splitlines()[0] == f"echo {INTERPOLATION} \\\\"

@@ -132,7 +132,7 @@ def test_new_file_does_not_overwrite_an_existing_one(root: Path) -> None:
         put(root, NewFile(root / ENGINE, b"mine"))
 
 
-def test_a_missing_file_cannot_be_replaced(root: Path) -> None:
+def test_missing_file_cannot_be_replaced(root: Path) -> None:
     with pytest.raises(Refused, match=r"gone.py no longer exists"):
         put(root, ReplaceFile(root / "gone.py", b"old\n", b"new\n"))
 
@@ -293,7 +293,7 @@ def test_undo_in_any_order_removes_folders_that_apply_created(root: Path) -> Non
     assert not (root / "new").exists()
 
 
-def test_a_second_undo_is_reported(root: Path) -> None:
+def test_second_undo_is_reported(root: Path) -> None:
     put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
     undo(root / HOME)
     with pytest.raises(Refused, match="nothing to undo: everything is already undone"):
@@ -311,7 +311,7 @@ def test_undo_without_a_journal_is_refused_and_creates_none(root: Path) -> None:
 
 
 @pytest.mark.parametrize("identifier", ["2", "0009", "x", "", "-1", "٣", "9" * 5000])
-def test_an_unknown_transaction_is_named(root: Path, identifier: str) -> None:
+def test_unknown_transaction_is_named(root: Path, identifier: str) -> None:
     put(root, ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
     with pytest.raises(Refused, match="no transaction"):
         undo(root / HOME, identifier)
@@ -350,7 +350,7 @@ def test_undo_all_continues_after_a_refusal(root: Path) -> None:
     assert (root / WORKER).read_bytes() == b"theirs\n"
 
 
-def test_a_repair_can_be_applied_again_after_its_undo(root: Path) -> None:
+def test_repair_can_be_applied_again_after_its_undo(root: Path) -> None:
     change = ReplaceFile(root / ENGINE, b"old\n", b"new\n")
     put(root, change)
     undo(root / HOME)
@@ -396,7 +396,7 @@ def test_nonexistent_command_is_refused_before_anything_changes(root: Path) -> N
     assert not (root / HOME).exists()
 
 
-def test_the_files_around_a_command_are_undone(root: Path) -> None:
+def test_files_around_a_command_are_undone(root: Path) -> None:
     put(root, RunCommand(("true",), "why"), ReplaceFile(root / ENGINE, b"old\n", b"new\n"))
     (undone,) = undo(root / HOME)
     assert [change.now for change in undone.changes] == ["cannot be undone", "restored"]

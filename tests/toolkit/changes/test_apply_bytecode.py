@@ -196,7 +196,7 @@ def test_interpreter_that_takes_too_long_is_stopped(root: Path, monkeypatch: pyt
     assert names(root) == before
 
 
-def test_a_damaged_manifest_is_refused(root: Path) -> None:
+def test_damaged_manifest_is_refused(root: Path) -> None:
     warm(root)
     home = root / ".verl-doctor"
     for damage in (b"", b"\x1f\x8b", b"not gzip"):

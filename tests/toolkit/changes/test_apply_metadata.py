@@ -174,7 +174,7 @@ def test_journal_is_unreadable_to_other_users(root: Path) -> None:
 
 
 @as_root
-def test_an_immutable_file_is_refused(root: Path) -> None:
+def test_immutable_file_is_refused(root: Path) -> None:
     (root / "a.py").write_bytes(b"old\n")
     if (
         shutil.which("chattr") is None

@@ -135,7 +135,7 @@ def test_install_leaves_the_environment_unchanged_and_undo_removes_the_copy(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["env", "journal"]
 
 
-def test_a_copy_of_a_read_only_environment_can_be_changed_and_removed(prefix: Path, tmp_path: Path) -> None:
+def test_copy_of_a_read_only_environment_can_be_changed_and_removed(prefix: Path, tmp_path: Path) -> None:
     (prefix / SITE).chmod(0o2555)
     change = install(prefix)
     home = applied(change, tmp_path)
@@ -219,7 +219,7 @@ def test_undo_keeps_a_copy_that_was_changed_later(prefix: Path, tmp_path: Path) 
     assert (change.copy / SITE / "torch.py").read_text() == "mine"
 
 
-def test_a_copy_in_use_is_not_removed(prefix: Path, tmp_path: Path) -> None:
+def test_copy_in_use_is_not_removed(prefix: Path, tmp_path: Path) -> None:
     change = install(prefix)
     home = applied(change, tmp_path)
     with subprocess.Popen([change.copy / "bin/python", "-S", "-c", "input()"], stdin=subprocess.PIPE) as user:

@@ -70,7 +70,7 @@ DAMAGES: dict[str, bytes | str] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_entry_is_refused(root: Path, damage: str) -> None:
+def test_damaged_entry_is_refused(root: Path, damage: str) -> None:
     content = DAMAGES[damage]
     entry_of(root).write_bytes(content if isinstance(content, bytes) else content.encode())
     for use in every_use(root):
@@ -185,7 +185,7 @@ def test_journal_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
         history(tmp_path / "home")
 
 
-def test_an_entry_moved_elsewhere_is_forgotten(root: Path) -> None:
+def test_entry_moved_elsewhere_is_forgotten(root: Path) -> None:
     entry_of(root).write_text("")
     shutil.move(root / "home/0001-applied", root / "elsewhere")
     assert history(root / "home") == ()

@@ -52,7 +52,7 @@ def every_use(prefix: Path) -> list[Callable[[], object]]:
 
 
 @pytest.mark.parametrize("umask", [0, 0o002, 0o077, 0o777])
-def test_the_journal_is_private_under_every_umask(environment: Path, umask: int) -> None:
+def test_journal_is_private_under_every_umask(environment: Path, umask: int) -> None:
     other = environment.with_name("other")
     other.mkdir()
     (other / "a.py").write_bytes(b"old\n")

@@ -143,7 +143,7 @@ def test_linked_package_becomes_a_folder_of_links_and_undo_restores_it(top: Path
     assert (a / MODULE).parent.parent.stat().st_mtime_ns == folder
 
 
-def test_a_later_repair_reaches_deeper_into_a_linked_package(top: Path, source: Path) -> None:
+def test_later_repair_reaches_deeper_into_a_linked_package(top: Path, source: Path) -> None:
     a, _ = linked_package(top, source)
     before = everything(top)
     put(a)
@@ -239,7 +239,7 @@ def test_copy_keeps_the_times_where_the_original_cannot_be_kept(
     assert after[:5] + after[6:] == before[:5] + before[6:]
 
 
-def test_a_plan_reports_links(top: Path, source: Path) -> None:
+def test_plan_reports_links(top: Path, source: Path) -> None:
     a, b = environment(top, "a"), environment(top, "b")
     for prefix in (a, b):
         (prefix / MODULE).symlink_to(source)

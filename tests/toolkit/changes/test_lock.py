@@ -47,7 +47,7 @@ def wait_until_held(home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_second_doctor_waits_for_the_first(tmp_path: Path) -> None:
+def test_second_doctor_waits_for_the_first(tmp_path: Path) -> None:
     first = child(lambda: hold_for(tmp_path, 0.3))
     wait_until_held(tmp_path)
     with lock.exclusive(tmp_path, 60):

@@ -344,7 +344,7 @@ def test_lost_nodes_are_errors_in_junit() -> None:
     assert suite.get("errors") == "1"
 
 
-def test_a_report_of_many_nodes_fits_80_columns() -> None:
+def test_report_of_many_nodes_fits_80_columns() -> None:
     report = judged([*HEALTHY, dead("node9"), node("node8", with_version("vllm", "0.10.2"))])
     lines = [line.plain for line in render_text.render(report, width=80)]
     assert max(map(len, lines)) <= 80

@@ -108,7 +108,7 @@ def test_all_findings_of_a_single_node_are_reported() -> None:
     assert len(found) == 16
 
 
-def test_the_order_does_not_matter() -> None:
+def test_order_does_not_matter() -> None:
     chance = random.Random(3)
     pairs = [(finding(f"{number % 7} GiB free on disk{number % 3}"), [number]) for number in range(40)]
     results = set()

@@ -43,7 +43,7 @@ def parcel() -> Parcel:
     return parcel_for(session, session.look())
 
 
-def test_the_queried_facts_describe_a_node() -> None:
+def test_queried_facts_describe_a_node() -> None:
     queried = {collector.fact for collector in node_collectors(registry.load())}
     assert {Clock, Network, Packages} <= queried
     assert not queried & {VllmUses, RayClusters, TreeManifest}  # whole source trees, and the cluster's store

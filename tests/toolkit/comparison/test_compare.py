@@ -16,7 +16,7 @@ from verl_doctor.toolkit.patchsets.patchset import Patch
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot
 
 
-def test_a_lost_variable_is_reported() -> None:
+def test_lost_variable_is_reported() -> None:
     facts = machine("h200-with-job")
     variables = facts[Variables]
     old = {**facts, Variables: replace(variables, values={**variables.values, "NCCL_IB_HCA": "mlx5_0"})}

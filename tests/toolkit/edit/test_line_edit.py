@@ -157,7 +157,7 @@ def test_ambiguous_runtime_env_is_refused(text: str) -> None:
         edit(text, LineEdit(line, "X"), syntax="runtime_env")
 
 
-def test_a_dockerfile() -> None:
+def test_dockerfile() -> None:
     text = "FROM a\nENV X=1\nENV A=1 \\\n    B=2\n"
     after = edit(text, LineEdit(2, "X"), LineEdit(4, "B", "C"), syntax="Dockerfile")
     assert after == f"FROM a\n# ENV X=1  {MARK}\n# B=2  {MARK}\nENV A=1 \\\n    C=2\n"

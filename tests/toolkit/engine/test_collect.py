@@ -107,5 +107,5 @@ def test_error_that_cannot_be_printed_is_reported_as_broken() -> None:
     assert found.reason == "reading Disk broke: Speechless: it cannot be shown"
 
 
-def test_a_fact_without_a_collector_is_a_result() -> None:
+def test_fact_without_a_collector_is_a_result() -> None:
     assert answer(Collection([], {}), Disk) == Unknown("nothing here collects Disk")

@@ -34,7 +34,7 @@ def test_pyproject_above_is_found_and_one_without_our_table_is_skipped(tmp_path:
     assert (config.select, config.sites) == (("VLLM",), (Site("model", "/m"),))
 
 
-def test_a_broken_pyproject_without_our_section_is_ignored(tmp_path: Path) -> None:
+def test_broken_pyproject_without_our_section_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[[[")
     assert load(tmp_path) == Config()
 
@@ -42,7 +42,7 @@ def test_a_broken_pyproject_without_our_section_is_ignored(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "head"), [("verl-doctor.toml", ""), ("pyproject.toml", "[tool.verl-doctor]\n")]
 )
-def test_a_world_writable_file_is_skipped_and_reported_once(
+def test_world_writable_file_is_skipped_and_reported_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, head: str
 ) -> None:
     """The next one above counts: another user's file must not hide it."""

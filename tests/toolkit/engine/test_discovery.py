@@ -79,7 +79,7 @@ def test_world_writable_venv_is_not_run(tmp_path: Path) -> None:
         "conda run -n train python -m verl.trainer.main_ppo",
     ],
 )
-def test_the_launch_script_names_the_environment(tmp_path: Path, line: str) -> None:
+def test_launch_script_names_the_environment(tmp_path: Path, line: str) -> None:
     python = environment(tmp_path / "envs" / "train", "verl")
     (python.parent / "python3").symlink_to(sys.executable)
     (tmp_path / ".conda").mkdir()

@@ -85,7 +85,7 @@ def test_observing_does_not_judge(session: Session) -> None:
     assert observe(Request(silent)).get(Word) == Word("bad")
 
 
-def test_a_facts_file_is_examined_instead_of_the_machine(session: Session, tmp_path: Path) -> None:
+def test_facts_file_is_examined_instead_of_the_machine(session: Session, tmp_path: Path) -> None:
     file = tmp_path / "facts.json"
     entry = {"Word": {"is": {"word": "good", "launch": ""}}}
     file.write_text(json.dumps({"schema_version": 1, "facts": entry}))
@@ -118,7 +118,7 @@ def _given(verl: VerlTrees) -> Collector:
     return trees
 
 
-def test_a_bare_tree_is_examined_without_being_installed(tmp_path: Path) -> None:
+def test_bare_tree_is_examined_without_being_installed(tmp_path: Path) -> None:
     tree = tmp_path / "vllm"
     tree.mkdir()
     (tree / "__init__.py").write_text("")

@@ -127,7 +127,7 @@ def test_every_portable_fact_survives_a_round_trip(
 
 
 @pytest.mark.parametrize("answer", [Unknown("dark"), Absent("none"), Broken("it broke")])
-def test_an_unknown_keeps_its_kind(answer: Unknown, tmp_path: Path) -> None:
+def test_unknown_keeps_its_kind(answer: Unknown, tmp_path: Path) -> None:
     assert reread(shelf, answer, tmp_path) == answer
 
 

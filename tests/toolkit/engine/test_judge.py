@@ -147,7 +147,7 @@ def test_fact_needed_only_by_a_costly_rule_is_skipped_in_a_quick_run() -> None:
     assert beyond([disk_is_full], [cables], Selection().costs) == set()  # an unused fact costs nothing
 
 
-def test_an_irrelevant_rule_is_not_applicable_with_its_reason() -> None:
+def test_irrelevant_rule_is_not_applicable_with_its_reason() -> None:
     result = results(unused, given={Disk: Disk(5)})["NET902"]
     assert (result.status, result.reason) == ("not_applicable", "this disk needs no cable")
     assert results(unused, given={Disk: Disk(0)})["NET902"].status == "fail"

@@ -293,7 +293,7 @@ def test_clock(place: Path, monkeypatch: pytest.MonkeyPatch, hours: int) -> None
     assert judged(here)[1] is None
 
 
-def test_a_moment_ago(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recent_changes_are_not_relied_on(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file just written may be written again within a clock tick."""
     monkeypatch.setattr(looks, "_TICKS", dict.fromkeys(looks._TICKS, 2.0))
     here = session(place)

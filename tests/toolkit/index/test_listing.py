@@ -127,7 +127,7 @@ def test_failing_index_is_named_next_to_the_others(index: IndexServer) -> None:
     assert found.silent == (f"{broken.url}/vllm/ responds with 500: internal server error",)
 
 
-def test_an_earlier_response_is_used_if_the_index_is_unreachable_or_offline(index: IndexServer) -> None:
+def test_earlier_response_is_used_if_the_index_is_unreachable_or_offline(index: IndexServer) -> None:
     url = index.url
     listing(url)
     requests = len(index.asked)

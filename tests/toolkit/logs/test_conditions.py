@@ -52,7 +52,7 @@ def test_other_logs_do_not_contradict_a_remedy() -> None:
             assert not any(contradicts(part, traits) for part in remedy_of(one).split("; ")), log
 
 
-def test_an_empty_remedy_is_reported() -> None:
+def test_empty_remedy_is_reported() -> None:
     assert fitting("nvidia-smi on the host; ask for another node", {"amd"}) == "ask for another node"
     assert "do not apply to this machine" in fitting("nvidia-smi on the host", {"npu"})
     assert fitting("torch for cu128 on Blackwell", {"nvidia", "old GPU"}) != "torch for cu128 on Blackwell"

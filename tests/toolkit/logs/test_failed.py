@@ -63,7 +63,7 @@ def test_failure_message_is_never_success(words: str) -> None:
         "2026-11-20 10:00:01,100 - __main__ - INFO - ERROR lines: none",
     ],
 )
-def test_a_clean_log_is_ok(words: str) -> None:
+def test_clean_log_is_ok(words: str) -> None:
     answer = answered(f"{STARTED}{words}\n")
     assert (headline(answer)[0], answer.verdict, answer.exit_code) == ("OK", "ok", 0)
 

@@ -75,7 +75,7 @@ def test_first_cause_comes_first_in_the_document(here: Doctor, tmp_path: Path) -
         (traceback("KeyboardInterrupt"), 3, "NOT DETERMINED", "ended the run"),
     ],
 )
-def test_without_a_cause_the_verdict_is_ok_or_not_determined(
+def test_verdict_without_a_cause_is_ok_or_not_determined(
     here: Doctor, tmp_path: Path, text: str, code: int, verdict: str, words: str
 ) -> None:
     path = written(tmp_path, "run.log", text)
@@ -163,7 +163,7 @@ def test_readable_part_of_a_truncated_gzip_counts(here: Doctor, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("said", ["", "OSError: [Errno 24] Too many open files\n"])
-def test_a_truncated_log_is_not_reported_as_fine(here: Doctor, tmp_path: Path, said: str) -> None:
+def test_truncated_log_is_not_reported_as_fine(here: Doctor, tmp_path: Path, said: str) -> None:
     noise = "".join(f"{random.Random(at).random()}\n" for at in range(5000))
     packed = gzip.compress((noise + said + noise).encode())
     written(tmp_path, "run.log.gz", packed[: len(packed) // 3])
@@ -174,7 +174,7 @@ def test_a_truncated_log_is_not_reported_as_fine(here: Doctor, tmp_path: Path, s
     assert here("logs", "whole.log", cwd=tmp_path).returncode == bool(said)
 
 
-def test_an_empty_log_is_not_reported_as_fine(
+def test_empty_log_is_not_reported_as_fine(
     here: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(tmp_path, "run.log", "")

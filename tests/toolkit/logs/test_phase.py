@@ -93,7 +93,7 @@ def test_failure_after_the_first_step_is_not_at_the_start(here: Doctor, tmp_path
         assert found["results"][0]["findings"][0]["phase"] == phase
 
 
-def test_the_schema_contains_every_phase() -> None:
+def test_schema_contains_every_phase() -> None:
     schema = json.loads(schema_text("logs"))
     assert schema["$defs"]["FindingDocument"]["properties"]["phase"]["enum"] == [*PHASES, None]
     assert WHEN.keys() == set(PHASES)

@@ -33,7 +33,7 @@ def test_folder_is_abandoned_only_after_its_owner_has_ended(tmp_path: Path) -> N
     assert found(tmp_path / "nowhere") == []
 
 
-def test_a_reader_has_exclusive_access(tmp_path: Path) -> None:
+def test_reader_has_exclusive_access(tmp_path: Path) -> None:
     folder = left(tmp_path)
     for one in abandoned(tmp_path, "vds-"):
         assert one == folder

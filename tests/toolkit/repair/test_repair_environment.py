@@ -555,7 +555,7 @@ def test_only_variables_read_by_installed_packages_are_written(job: Job) -> None
     assert only(replace(job, fixes=(alone,)).run({})).outcome == "refused"
 
 
-def test_the_report_describes_the_files(job: Job) -> None:
+def test_report_describes_the_files(job: Job) -> None:
     report = job.run({"SIZE": "1"})
     message = document(report)["environment"]
     assert (message["shell"], message["runtime_env"]) == (str(job.env / SHELL_FILE), str(job.env / RAY_FILE))

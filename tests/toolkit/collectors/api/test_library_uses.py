@@ -126,7 +126,7 @@ def test_installed_sglang_has_separate_paths(tmp_path: Path) -> None:
     assert [(use.last, use.paths) for use in broken(found)] == [("Gone", ("async rollout with SGLang",))]
 
 
-def test_without_sglang_its_rollout_is_optional(tmp_path: Path) -> None:
+def test_rollout_is_optional_without_sglang(tmp_path: Path) -> None:
     files = {"workers/rollout/sglang_rollout/async_sglang_server.py": "from ray import Gone\n"}
     found = read(tmp_path, files, ray=RAY)
     assert found.paths == ("trainer", "sync rollout", "async rollout")
@@ -142,7 +142,7 @@ def test_invalid_python_in_trainer_and_library_is_reported(tmp_path: Path) -> No
     ]
 
 
-def test_a_tree_without_trainer_and_rollout_has_no_paths(tmp_path: Path) -> None:
+def test_tree_without_trainer_and_rollout_has_no_paths(tmp_path: Path) -> None:
     empty = tree(tmp_path, "verl", {"workers/other.py": "import ray\n"})
     assert isinstance(read_libraries(empty, [tree(tmp_path, "ray", RAY)]), Absent)
 

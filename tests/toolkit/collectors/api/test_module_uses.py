@@ -462,12 +462,12 @@ def test_moved_name_is_located_at_its_definition(tmp_path):
     assert only(compare(tmp_path, "from vllm.utils import uri", files)).now == "vllm.utils.net.uri"
 
 
-def test_a_name_with_two_homes_has_no_location(tmp_path):
+def test_name_defined_in_two_modules_has_no_location(tmp_path):
     files = {**ENGINE, "a.py": "def uri(): ...", "b.py": "def uri(): ..."}
     assert only(compare(tmp_path, "from vllm.engine import uri", files)).now == ""
 
 
-def test_a_tree_without_a_vllm_rollout_is_not_judged(tmp_path):
+def test_tree_without_a_vllm_rollout_is_not_judged(tmp_path):
     folder = write(tmp_path / "verl", {"workers/x.py": ""})
     assert isinstance(read_trees(VllmUses, Tree(str(folder), "verl", "", ""), vllm(tmp_path, ENGINE)), Absent)
 
@@ -529,7 +529,7 @@ def test_unreadable_verl_file_stops_the_paths_that_load_it(tmp_path, monkeypatch
     assert "Permission denied" in unread.reason
 
 
-def test_an_empty_file_stops_the_paths_that_load_it(tmp_path):
+def test_empty_file_stops_the_paths_that_load_it(tmp_path):
     """A full disk or a copy that was interrupted leaves it; Python imports it without a word."""
     trees = verl(tmp_path, "from verl.utils.used import x", utils__used=""), vllm(tmp_path, ENGINE)
     (unread,) = read_trees(VllmUses, *trees).unread

@@ -207,7 +207,7 @@ def test_second_scan_reads_the_cached_results(
     assert environment.look() == first
 
 
-def test_a_replaced_file_is_read_again(environment: Environment) -> None:
+def test_replaced_file_is_read_again(environment: Environment) -> None:
     environment.add("flash-attn", "other.so")
     assert not environment.of("flash-attn").loads
     replaced = environment.site / "flash_attn" / "_C.so"
@@ -361,7 +361,7 @@ def test_variables_set_in_a_launch_file_apply(environment: Environment, tmp_path
     assert all(extension.loads for extension in found.extensions if extension.package == "sgl-kernel")
 
 
-def test_the_fact_survives_json(environment: Environment) -> None:
+def test_fact_survives_json(environment: Environment) -> None:
     environment.add("flash-attn", "other.so")
     environment.add("sgl-kernel", "runtime.so")
     fact = environment.look()
@@ -380,7 +380,7 @@ def test_damaged_cache_is_ignored(environment: Environment, private_home: Path) 
         assert environment.look() == first
 
 
-def test_the_installed_torch_and_its_abi(environment: Environment) -> None:
+def test_installed_torch_and_its_abi(environment: Environment) -> None:
     folder = environment.site / "torch"
     assert torch_build.collect(environment.python) == TorchBuild(
         str(folder), "2.8.0+cu128", cuda="12.8", cxx11_abi=True

@@ -123,7 +123,7 @@ def test_cuda_package_with_cpu_torch_is_reported(wheel_tree: Callable[[str, str]
         assert truth.partition(":")[0] in missing
 
 
-def test_the_code_for_gpus_in_a_real_wheel(wheel_tree: Callable[[str, str], Path]) -> None:
+def test_code_for_gpus_in_a_real_wheel(wheel_tree: Callable[[str, str], Path]) -> None:
     (path,) = wheel_tree("torchaudio", "2.11.0").glob("torchaudio/lib/libtorchaudio*.so")
     with ElfFile(str(path)) as file:
         found = set(entries_of(file))

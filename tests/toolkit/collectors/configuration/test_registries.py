@@ -48,7 +48,7 @@ def write(folder: Path, name: str, text: str) -> None:
     path.write_text(text)
 
 
-def test_an_enumeration_and_a_text(tmp_path: Path) -> None:
+def test_enumeration_and_a_text(tmp_path: Path) -> None:
     write(tmp_path, ALGORITHMS, ENUMERATION)
     registry = look(tmp_path).registries[ESTIMATOR]
     assert registry.names == ("gae", "grpo", "mine")
@@ -81,7 +81,7 @@ def test_supported_checkpoint_contents_are_read(tmp_path: Path) -> None:
     assert registry() is None, "only read where it is set"
 
 
-def test_an_empty_tree(tmp_path: Path) -> None:
+def test_empty_tree(tmp_path: Path) -> None:
     assert look(tmp_path) == VerlRegistries()
 
 

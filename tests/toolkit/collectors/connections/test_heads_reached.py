@@ -22,7 +22,7 @@ def here(port: int) -> Head:
     return Head("127.0.0.1", "RAY_ADDRESS", port, address="127.0.0.1")
 
 
-def test_a_port_with_and_without_a_listener() -> None:
+def test_port_with_and_without_a_listener() -> None:
     with socket.socket() as listening, socket.socket() as bound:
         for each in (listening, bound):
             each.bind(("127.0.0.1", 0))

@@ -71,7 +71,7 @@ class Client:
 """
 
 
-def test_without_a_proxy_no_client_is_queried() -> None:
+def test_no_client_is_queried_without_a_proxy() -> None:
     assert isinstance(seen({"no_proxy": "localhost"}), Absent)
     assert isinstance(seen({"http_proxy": ""}), Absent)
 
@@ -154,7 +154,7 @@ def test_silent_child_is_unknown(answer: Output) -> None:
 
 
 @pytest.mark.real
-def test_the_real_clients(wheel_tree: Callable[[str, str], Path]) -> None:
+def test_real_clients(wheel_tree: Callable[[str, str], Path]) -> None:
     """httpx takes addresses only, requests takes networks too; neither excepts localhost by itself."""
     wheels = {
         "httpx": "0.28.1", "httpcore": "1.0.9", "h11": "0.16.0", "anyio": "4.11.0", "sniffio": "1.3.1",

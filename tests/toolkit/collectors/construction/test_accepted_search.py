@@ -233,7 +233,7 @@ def test_purpose_of_the_job_is_not_changed(word: str) -> None:
     assert [setting for setting in trials(fault, job(word), Path("/job")) if setting.key == key] == []
 
 
-def test_words_that_are_not_in_a_file_stay() -> None:
+def test_words_that_are_not_in_a_file_are_kept() -> None:
     fault = Built("engine", "breaks", text="top_p is 1.5", kind="ValueError", key=TOP_P)
     assert list(trials(fault, job(f"{TOP_P}=1.5", path=COMMAND_LINE), Path("/job"))) == []
 
@@ -265,7 +265,7 @@ def test_names_of_the_users_file_are_tried(tmp_path: Path) -> None:
     assert first == Setting("data.custom_cls.name", "MyDataset")
 
 
-def test_the_words_keep_their_order_and_signs() -> None:
+def test_words_keep_their_order_and_signs() -> None:
     words = ["a.b=1", "++actor_rollout_ref.actor.extra=2", f"{SIZE}=3"]
     changed = [
         Setting("actor_rollout_ref.actor.extra", [1, "x y"]),

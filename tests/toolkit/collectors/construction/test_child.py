@@ -74,7 +74,7 @@ def test_error_is_reported_with_its_line_and_dependent_stages_are_skipped(tmp_pa
     assert ended(found)["model"] == "ok"
 
 
-def test_a_bare_assertion_is_recognised_by_its_line(tmp_path: Path) -> None:
+def test_bare_assertion_is_recognised_by_its_line(tmp_path: Path) -> None:
     (fault,) = with_validation(tmp_path, "assert config.trainer.logger == 3").bad("validation")
     assert fault.text == "assert config.trainer.logger == 3"
 
@@ -194,13 +194,13 @@ def test_folder_of_the_job_comes_first_on_the_path(tmp_path: Path) -> None:
     assert str(fault.frame("user")) == f"{tmp_path}/job/ray/__init__.py:1"
 
 
-def test_an_override_reaches_the_job(tmp_path: Path) -> None:
+def test_override_reaches_the_job(tmp_path: Path) -> None:
     write(tmp_path, {"job/mine.py": REWARD})
     found = run(tmp_path, "custom_reward_function.path=mine.py")
     assert found.own_code == (str(tmp_path / "job" / "mine.py"),)
 
 
-def test_a_missing_interpreter_is_reported(tmp_path: Path) -> None:
+def test_missing_interpreter_is_reported(tmp_path: Path) -> None:
     found = constructed(Machine(), str(tmp_path / "python"), {}, 5.0)
     assert isinstance(found, Unknown)
     assert "cannot be started" in found.reason
@@ -302,7 +302,7 @@ def test_job_process_ends_with_its_child(tmp_path: Path) -> None:
         os.kill(number, 0)
 
 
-def test_a_missing_interpreter_builds_nothing(tmp_path: Path) -> None:
+def test_missing_interpreter_builds_nothing(tmp_path: Path) -> None:
     with builder(Machine(), str(tmp_path / "python"), {}, 5.0) as child:
         assert isinstance(child, Unknown)
         assert "cannot be started" in child.reason

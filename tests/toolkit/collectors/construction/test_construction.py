@@ -103,7 +103,7 @@ def test_only_names_of_runs_may_be_undetermined() -> None:
     assert child.orders[0]["overrides"] == ["trainer.experiment_name=undetermined"]
 
 
-def test_a_crash_is_reported_and_the_next_pass_omits_its_stage() -> None:
+def test_crash_is_reported_and_the_next_pass_omits_its_stage() -> None:
     child = Child(
         [begin("a"), end("a"), begin("b")],
         [begin("a"), end("a"), end("c", "not reached", text="b"), begin("d"), end("d"), WHOLE],
@@ -121,7 +121,7 @@ def test_a_crash_is_reported_and_the_next_pass_omits_its_stage() -> None:
     assert [order["skip"] for order in child.orders] == [[], ["b"]]
 
 
-def test_a_child_without_output_leaves_the_job_unbuilt() -> None:
+def test_child_without_output_leaves_the_job_unbuilt() -> None:
     found = collected(Child([], [], []))
     assert isinstance(found, Unknown)
     assert "could not be built" in found.reason

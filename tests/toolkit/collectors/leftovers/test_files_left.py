@@ -185,7 +185,7 @@ def test_session_with_a_listening_socket_is_kept(machine):
         assert why(machine, folder.name) == "sockets/plasma_store is in use"
 
 
-def test_the_listener_is_named_if_all_processes_are_visible(machine):
+def test_listener_is_named_if_all_processes_are_visible(machine):
     dead_socket(machine.at("/tmp") / "rl-colocate-zmq-1.sock")
     folder = session(machine)
     script = "import os, socket, sys; os.chdir(sys.argv[1]); s = socket.socket(socket.AF_UNIX); s.bind('raylet.1'); s.listen()"
@@ -300,7 +300,7 @@ def test_session_within_a_trainer_folder_is_removed_with_it(machine):
     assert [one.name for one in leftovers(machine).found] == [f"/tmp/verl_ray_{NOBODY}"]
 
 
-def test_a_session_below_any_folder_for_temporary_files_is_found(machine):
+def test_session_below_any_folder_for_temporary_files_is_found(machine):
     folder = session(machine, ray="/tmp/mine/ray")
     assert verdict(machine, folder.name).name == f"/tmp/mine/ray/{folder.name}"
 
@@ -419,7 +419,7 @@ def test_host_whose_folders_a_container_shares(machine):
 @needs_root
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["tmpfs", "bind", "bind file"])
-def test_a_mount_in_a_session_is_not_entered(machine, tmp_path, what):
+def test_mount_in_a_session_is_not_entered(machine, tmp_path, what):
     show(machine, 1)
     folder, precious = session(machine), tmp_path / "precious"
     precious.mkdir()

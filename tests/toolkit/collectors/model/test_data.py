@@ -304,7 +304,7 @@ def pyarrow() -> Path:
 
 
 @pytest.mark.real
-def test_a_real_parquet_file_is_described(tmp_path: Path, pyarrow: Path) -> None:
+def test_real_parquet_file_is_described(tmp_path: Path, pyarrow: Path) -> None:
     path = tmp_path / "train.parquet"
     environ = {**os.environ, "PYTHONPATH": str(pyarrow)}
     subprocess.run([sys.executable, "-c", MAKE, str(path)], check=True, env=environ)

@@ -52,7 +52,7 @@ def folder(tmp_path: Path, config: dict[str, Any] | str, **files: bytes) -> Path
     return tmp_path
 
 
-def test_a_plain_model(tmp_path: Path) -> None:
+def test_plain_model(tmp_path: Path) -> None:
     found = read_model(folder(tmp_path, QWEN), "--model")
     assert (found.architectures, found.model_type, found.head_size) == (("Qwen2ForCausalLM",), "qwen2", 64)
     assert (found.dtype, found.mla, found.has_vision, found.own_code) == ("bfloat16", False, False, False)
@@ -112,7 +112,7 @@ def test_no_configuration_breaks_the_reader(tmp_path: Path, config: dict[str, An
     )
 
 
-def test_an_empty_folder(tmp_path: Path) -> None:
+def test_empty_folder(tmp_path: Path) -> None:
     found = read_model(tmp_path, "--model")
     assert (found.bad_files, found.without_weights) == ((BadFile("config.json", "missing"),), True)
 
@@ -190,7 +190,7 @@ def test_file_is_not_a_model_folder(tmp_path: Path) -> None:
     assert read_model(tmp_path / "config.json", "--model").bad_files == (BadFile("", "missing"),)
 
 
-def test_a_missing_path_is_distinguished_from_a_hub_name(tmp_path: Path) -> None:
+def test_missing_path_is_distinguished_from_a_hub_name(tmp_path: Path) -> None:
     machine = Machine({}, tmp_path)
     gone = model.collect(machine, TARGET, launched("/gone/qwen"), NOT_COMPOSED)
     assert isinstance(gone, Model)

@@ -34,7 +34,7 @@ def test_existing_folder_is_reported_with_its_content(tmp_path: Path) -> None:
     assert (place.not_writable, place.free) == ("", None)
 
 
-def test_a_results_folder_is_tested_for_write_access(tmp_path: Path) -> None:
+def test_results_folder_is_tested_for_write_access(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     place = seen(Site("out", "out", writes=True), tmp_path)
     assert (place.state, place.not_writable) == ("missing", "")

@@ -52,7 +52,7 @@ def test_read_files_are_cached(files: ModelFiles) -> None:
     assert f"({after.mounted_on})" in after.where
 
 
-def test_an_nfs_mount_reports_its_read_ahead(files: ModelFiles, tmp_path: Path) -> None:
+def test_nfs_mount_reports_its_read_ahead(files: ModelFiles, tmp_path: Path) -> None:
     options = "rw,vers=4.2,rsize=1048576,wsize=1048576,hard,proto=tcp,nconnect=8,addr=10.0.0.1"
     mounts = f"40 27 0:50 / {files.folder} ro,relatime - nfs4 filer:/models {options}\n"
     machine = recorded(tmp_path, mounts, **{"/sys/class/bdi/0:50/read_ahead_kb": "128\n"})

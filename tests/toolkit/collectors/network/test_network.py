@@ -80,7 +80,7 @@ ROUTES6 = """fd000000000000000000000000000000 40 0000000000000000000000000000000
         ({}, ""),
     ],
 )
-def test_the_default_route(
+def test_default_route_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], default: str
 ) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "localhost")

@@ -34,7 +34,7 @@ def port(adapter: str, **files: str) -> dict[str, str]:
     }
 
 
-def test_a_machine_without_adapters(tmp_path: Path) -> None:
+def test_machine_without_adapters(tmp_path: Path) -> None:
     (tmp_path / "sys/class/net").mkdir(parents=True)
     assert isinstance(rdma.collect(Machine(root=tmp_path)), Absent)
 

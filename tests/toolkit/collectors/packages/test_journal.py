@@ -43,7 +43,7 @@ def test_author_of_a_repair_is_known_until_its_undo(tmp_path: Path) -> None:
     assert read(target).author(str(file), new) is None
 
 
-def test_a_damaged_journal_is_unknown(tmp_path: Path) -> None:
+def test_damaged_journal_is_unknown(tmp_path: Path) -> None:
     target = environment(tmp_path / "env")
     home, _ = journal_homes(target)
     (home / "0001-applied").mkdir(parents=True)

@@ -47,7 +47,7 @@ def edit_in_place(file: Path, content: bytes) -> None:
         stream.truncate()
 
 
-def test_an_untouched_package_has_no_drift(site: Path) -> None:
+def test_untouched_package_has_no_drift(site: Path) -> None:
     found = quick(site)
     assert found.drifts == ()
     assert [(p.files, p.trusted) for p in found.packages] == [(4, 4)]

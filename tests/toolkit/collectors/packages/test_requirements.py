@@ -115,7 +115,7 @@ def test_extra_named_like_an_installed_package_is_checked(site: Path) -> None:
     assert walk(site).unmet == (Unmet("verl", "0.6.1", "trl", "<=0.9.6", "0.12", extra="TRL"),)
 
 
-def test_an_extra_requested_by_name_is_followed(site: Path) -> None:
+def test_extra_requested_by_name_is_followed(site: Path) -> None:
     install(site, "verl", "0.6.1", requires=["ray[default]"])
     install(site, "ray", "2.49.0", requires=["aiohttp>=3.7; extra == 'default'", "pandas; extra == 'data'"])
     assert unmet_in(site) == ["ray wants aiohttp>=3.7, not nothing"]

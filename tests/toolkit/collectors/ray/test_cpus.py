@@ -75,7 +75,7 @@ def test_unfamiliar_counting_code_is_unknown(tmp_path: Path, source: str) -> Non
     assert isinstance(count(tmp_path, source=source), Unknown)
 
 
-def test_without_ray(tmp_path: Path) -> None:
+def test_missing_ray_is_absent(tmp_path: Path) -> None:
     assert isinstance(ray_cpus.collect(LibraryTrees(()), ONLINE, recorded(tmp_path, {})), Absent)
 
 

@@ -62,7 +62,7 @@ def test_released_server_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("init", ['ray.init("auto")\n', 'ray.init(address="auto")\n'])
-def test_an_address_and_no_namespace(tmp_path: Path, init: str) -> None:
+def test_address_and_no_namespace(tmp_path: Path, init: str) -> None:
     found = known(read(tmp_path, server(init)))
     assert (found.address, found.namespace) == ("'auto'", "")
 

@@ -31,7 +31,7 @@ def test_arguments_and_the_smallest_store(tmp_path: Path, folder: str, missing: 
     assert found.missing_folder == (f"{tmp_path}/{missing}" if missing else "")
 
 
-def test_without_ray(tmp_path: Path) -> None:
+def test_missing_ray_is_absent(tmp_path: Path) -> None:
     (there,) = configured()
     found = ray_init_arguments.collect(LibraryTrees(()), there, Machine(environ={}, cwd=tmp_path))
     assert isinstance(found, Absent)

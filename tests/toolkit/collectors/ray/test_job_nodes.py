@@ -70,7 +70,7 @@ def test_single_node_by_default() -> None:
     assert found.several == ""
 
 
-def test_the_configuration_decides() -> None:
+def test_configuration_decides_the_number_of_nodes() -> None:
     assert seen(configuration=configured("trainer.nnodes=4")[0]).several == "trainer.nnodes=4"
     assert seen(configuration=configured("trainer.nnodes=1")[0], SLURM_JOB_NUM_NODES="8").several == ""
     assert seen(configuration=configured()[0], RAY_ADDRESS="10.0.0.9:6379").several == ""

@@ -33,7 +33,7 @@ def look(
     return found
 
 
-def test_a_ray_without_tokens(tmp_path: Path) -> None:
+def test_ray_without_tokens(tmp_path: Path) -> None:
     assert look(tmp_path, None) == RayToken(known=False)
 
 

@@ -173,7 +173,7 @@ def test_script_sets_and_unsets_variables(job: Job) -> None:
     assert job.seen("NCCL_DEBUG") == (None, None, "WARN", "verl")
 
 
-def test_a_conditional_setting_of_a_script_is_undetermined(job: Job) -> None:
+def test_conditional_setting_of_a_script_is_undetermined(job: Job) -> None:
     job.script("if [ -e /x ]; then export HF_HOME=/b; fi\npython -m verl.trainer.main_ppo\n")
     assert job.row("HF_HOME").driver.is_set is None
 
@@ -243,7 +243,7 @@ def test_ray_sets_runtime_env_variables_in_alphabetical_order(job: Job) -> None:
     assert job.row("CUDA_HOME").worker == Value("/raylet/c")
 
 
-def test_a_runtime_env_value_from_an_unseen_raylet_is_undetermined(job: Job) -> None:
+def test_runtime_env_value_from_an_unseen_raylet_is_undetermined(job: Job) -> None:
     env = '\'{"env_vars": {"PYTHONPATH": "/x:${PYTHONPATH}", "HF_HOME": "/job"}}\''
     job.script(f"ray job submit --runtime-env-json {env} -- python -m verl.trainer.main_ppo\n")
     assert job.row("PYTHONPATH").worker.text is None
@@ -343,13 +343,13 @@ def test_gpu_dependent_variable_is_undetermined_without_local_gpus(
     assert job.row("CUDA_DEVICE_MAX_CONNECTIONS").worker.is_set is None
 
 
-def test_a_driver_without_gpus_on_a_machine_where_ray_runs(job: Job) -> None:
+def test_driver_without_gpus_on_a_machine_where_ray_runs(job: Job) -> None:
     job.raylet(PATH="/bin")
     job.parties = replace(job.parties, gpus=Absent("no GPU"))
     assert resolved_environment(job.parties).get("CUDA_DEVICE_MAX_CONNECTIONS") is None
 
 
-def test_a_missing_verl_is_reported_and_the_rest_is_judged(job: Job) -> None:
+def test_missing_verl_is_reported_and_the_rest_is_judged(job: Job) -> None:
     job.shell(NCCL_DEBUG="INFO").parties = replace(job.parties, trees=Absent("no verl was found"))
     found = resolved_environment(
         replace(job.parties, machine=replace(job.parties.machine, environ={"NCCL_DEBUG": "INFO"}))
@@ -359,7 +359,7 @@ def test_a_missing_verl_is_reported_and_the_rest_is_judged(job: Job) -> None:
     assert "no verl was found" in found.unread[0]
 
 
-def test_a_missing_program_is_reported(job: Job) -> None:
+def test_missing_program_is_reported(job: Job) -> None:
     job.script("python -m verl.trainer.main_mine trainer.a=1\n")
     assert "main_mine was not found" in resolved_environment(job.parties).unread[0]
 

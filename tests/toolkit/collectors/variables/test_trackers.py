@@ -89,7 +89,7 @@ def test_home_defaults_to_the_user_database(
     assert tracker_in(found, "swanlab").looked_at == ("SWANLAB_API_KEY", "/job/.swanlab/.netrc", *swanlab)
 
 
-def test_a_key_in_the_shell_or_in_the_launch_script(tmp_path: Path) -> None:
+def test_key_in_the_shell_or_in_the_launch_script(tmp_path: Path) -> None:
     assert tracker_in(look(tmp_path, WANDB_API_KEY=SECRET)).key_from == "WANDB_API_KEY"
     assert tracker_in(look(tmp_path, WANDB_IDENTITY_TOKEN_FILE="/t")).key_from == "WANDB_IDENTITY_TOKEN_FILE"
     assert tracker_in(look(tmp_path, Setting("WANDB_API_KEY", None, "run.sh", 2))).key_from == "WANDB_API_KEY"
@@ -118,7 +118,7 @@ def test_a_key_in_the_shell_or_in_the_launch_script(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_file_with_an_entry_for_the_server(
+def test_file_with_an_entry_for_the_server(
     tmp_path: Path, text: str, environ: dict[str, str], found: bool
 ) -> None:
     write(tmp_path, f"{HOME}/.netrc", text)

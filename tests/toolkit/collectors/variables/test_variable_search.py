@@ -207,7 +207,7 @@ def test_name_composed_from_two_parts_is_undetermined(ray: Path) -> None:
     assert reading_of(ray, "RAY_storage").unclear.endswith("node.py composes such names")
 
 
-def test_the_nearest_name_in_a_compiled_program(ray: Path) -> None:
+def test_nearest_name_in_a_compiled_program(ray: Path) -> None:
     assert reading_of(ray, "RAY_worker_register_timeout_second").near == "RAY_worker_register_timeout_seconds"
 
 

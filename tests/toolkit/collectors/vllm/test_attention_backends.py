@@ -119,7 +119,7 @@ def backend(found: AttentionBackends, name: str) -> Backend:
     return there
 
 
-def test_a_registry_lists_its_classes(tmp_path: Path) -> None:
+def test_registry_lists_its_classes(tmp_path: Path) -> None:
     found = read(vllm(tmp_path, REGISTRY))
     assert found.usable == ("FLASH", "LATENT", "RENAMED", "ELSEWHERE")
     assert backend(found, "GONE").problem == "the module vllm.attention.gone does not exist"
@@ -216,7 +216,7 @@ def test_check_after_the_lookup_is_recognised(tmp_path: Path) -> None:
     assert read(vllm(tmp_path, {**PLATFORM, "attention/selector.py": selector})).variable_is_checked
 
 
-def test_a_tree_without_an_enumeration(tmp_path: Path) -> None:
+def test_tree_without_an_enumeration(tmp_path: Path) -> None:
     assert isinstance(read_backends(vllm(tmp_path, {"envs.py": ""}), names=()), Absent)
 
 

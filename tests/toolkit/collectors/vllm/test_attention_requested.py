@@ -50,7 +50,7 @@ def test_script_overrides_the_shell() -> None:
     assert requested(unset, VLLM_ATTENTION_BACKEND="XFORMERS") == []
 
 
-def test_the_options_in_each_spelling() -> None:
+def test_options_are_read_in_each_spelling() -> None:
     assert requested(launch(f"+{ENGINE}.attention_backend=flash_attn")) == [
         ("attention_backend", "flash_attn", "run.sh")
     ]

@@ -48,7 +48,7 @@ def test_strategies_are_read_from_the_code(tmp_path: Path) -> None:
     assert not found.threads
 
 
-def test_a_release_before_strategies(tmp_path: Path) -> None:
+def test_release_before_strategies(tmp_path: Path) -> None:
     found = look(tmp_path, reading="def safetensors_weights_iterator(files): ...\n")
     assert isinstance(found, VllmLoading)
     assert (found.strategies, found.reads_ahead_on) == ((), ())

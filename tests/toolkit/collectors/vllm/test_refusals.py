@@ -26,7 +26,7 @@ def look(folder: Path, **files: str) -> VllmRefusals:
     return found
 
 
-def test_the_allocator(tmp_path: Path) -> None:
+def test_allocator_refusals_are_read(tmp_path: Path) -> None:
     assert look(tmp_path, allocator=ALLOCATOR).expandable == f"{tmp_path}/device_allocator/cumem.py:3"
     assert look(tmp_path, allocator='if "expandable_segments:True" in conf:\n    off()\n').expandable == ""
 

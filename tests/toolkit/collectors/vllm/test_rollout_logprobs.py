@@ -25,7 +25,7 @@ def test_null_or_unknown_setting_keeps_that_of_verl() -> None:
     assert rollout_logprobs(SAMPLER, job(None, known=False)) == {"logprobs_mode": "processed_logprobs"}
 
 
-def test_a_verl_without_the_key_has_no_finding() -> None:
+def test_verl_without_the_key_has_no_finding() -> None:
     old = VllmSampler("0.8.5", "/sampler.py", flashinfer=False)
     assert rollout_logprobs(old, LaunchValues()) == {}
     assert rollout_logprobs(Absent("this vLLM runs on cpu"), LaunchValues()) == {}

@@ -77,7 +77,7 @@ def test_log_written_by_another_program_is_read(start: Start, tmp_path: Path) ->
     assert [one.path for one in found.engines] == [str(tmp_path / "log")]
 
 
-def test_a_long_log_is_read_at_both_ends(start: Start, tmp_path: Path) -> None:
+def test_long_log_is_read_at_both_ends(start: Start, tmp_path: Path) -> None:
     with (tmp_path / "run").open("w") as log:
         pid = start(ENGINE, stdout=log).pid
     weights = "INFO Model loading took 14.25 GiB memory and 3.1 seconds\n"

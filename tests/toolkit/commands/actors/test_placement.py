@@ -243,7 +243,7 @@ def test_document_matches_its_schema(found: Placement) -> None:
     validate(json.loads(json.dumps(document(found))), schema_text("actors"))
 
 
-def test_the_command(tmp_path, monkeypatch, capfd) -> None:
+def test_command_prints_the_placement(tmp_path, monkeypatch, capfd) -> None:
     """Works on any machine, in the requested format."""
     done = inside("actors", "--format", "json", cwd=tmp_path, monkeypatch=monkeypatch, capfd=capfd)
     validate(json.loads(done.stdout), schema_text("actors"))

@@ -106,7 +106,7 @@ def test_markdown_uses_checkboxes() -> None:
     assert "\x1b" not in text
 
 
-def test_the_document_matches_its_schema() -> None:
+def test_document_matches_its_schema() -> None:
     found = json.loads(json.dumps(document(Checklist(STEPS, REPORT))))
     validate(found, schema_text("checklist"))
     assert found["verdict"] == "failed"

@@ -67,7 +67,9 @@ def test_each_cluster_is_queried_once_with_its_token() -> None:
         ({}, ("not removed", "Ray did not report the result"), ("not removed", "Ray did not report the result")),
     ],
 )  # fmt: skip
-def test_the_result_for_each(told: dict[str, Any], actor: tuple[str, str], group: tuple[str, str]) -> None:
+def test_result_for_each_leftover(
+    told: dict[str, Any], actor: tuple[str, str], group: tuple[str, str]
+) -> None:
     assert states(told, ACTOR, GROUP) == [actor, group]
 
 

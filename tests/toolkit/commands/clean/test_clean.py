@@ -126,7 +126,7 @@ def test_headline_and_exit_code(cleaned, word, code):
     assert next(iter(markdown_lines(cleaned))) == f"## verl-doctor clean: {word.lower()}"
 
 
-def test_without_apply_nothing_changes(clean, machine):
+def test_nothing_changes_without_apply(clean, machine):
     folder = session(machine)
     done = clean()
     assert done.returncode == 1

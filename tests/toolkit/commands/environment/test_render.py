@@ -136,7 +136,7 @@ def test_document_matches_its_schema() -> None:
     }
 
 
-def test_the_command_without_any_verl(
+def test_command_without_any_verl(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("NCCL_DEBUG", "INFO")

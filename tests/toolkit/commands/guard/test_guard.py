@@ -150,7 +150,7 @@ def test_verl_that_shadows_the_agreed_one_fails(env: Path, project: Path) -> Non
         (None, "gone"),
     ],
 )
-def test_a_repair_is_recognised_by_its_marked_lines(
+def test_repair_is_recognised_by_its_marked_lines(
     env: Path, project: Path, content: bytes | None, state: str
 ) -> None:
     worker(env).unlink()

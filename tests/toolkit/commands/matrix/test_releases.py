@@ -58,7 +58,7 @@ def test_versions_minors_and_ranges_are_accepted() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0.99", "x", "==x", ">9"])
-def test_a_missing_file_is_reported(text: str) -> None:
+def test_missing_file_is_reported(text: str) -> None:
     with pytest.raises(UsageError):
         named(MANY, text, patches=False)
 

@@ -65,7 +65,7 @@ def test_child_gets_only_the_remaining_time_of_the_rung(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_running_step_and_compilations_are_reported(tmp_path: Path) -> None:
+def test_running_step_and_compilations_are_reported(tmp_path: Path) -> None:
     """A Python process named nvcc represents the compiler."""
     nvcc = [
         "/cuda/bin/nvcc",

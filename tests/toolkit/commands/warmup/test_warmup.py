@@ -56,7 +56,7 @@ def test_model_is_warmed_and_the_result_reported(here: Doctor, model: Path) -> N
 
 
 @unless_disturbed
-def test_the_launch_script_names_the_model_and_the_data(here: Doctor, model: Path) -> None:
+def test_launch_script_names_the_model_and_the_data(here: Doctor, model: Path) -> None:
     written(model / "train.parquet", MIB)
     script = model / "run.sh"
     script.write_text(

@@ -62,7 +62,7 @@ def test_few_samples_give_no_forecast() -> None:
 
 
 @pytest.mark.parametrize(("looks", "every", "is_foretold"), [(19, 60, False), (30, 4, False), (25, 5, True)])
-def test_a_forecast_needs_two_minutes_or_twenty_samples(looks: int, every: float, is_foretold: bool) -> None:
+def test_forecast_needs_two_minutes_or_twenty_samples(looks: int, every: float, is_foretold: bool) -> None:
     found = seen(lambda at: 10 * GIB + at * GIB / 100, looks, every)
     assert (found.left is not None, found.too_short) == (is_foretold, not is_foretold)
     assert found.rate is not None

@@ -53,7 +53,7 @@ def read(tmp_path: Path, text: str) -> dict[str, Setting]:
         ("+".join(["BASE"] * 60), None),
     ],
 )  # fmt: skip
-def test_a_value_is_shown_or_omitted_with_a_reason(tmp_path: Path, written: str, path: str | None) -> None:
+def test_value_is_shown_or_omitted_with_a_reason(tmp_path: Path, written: str, path: str | None) -> None:
     found = read(tmp_path, f'BASE = "/base"\nNAME = "exp"\nX = {written}\n')["X"]
     assert found.path == path
     assert bool(found.why) == (path is None)

@@ -401,7 +401,7 @@ def test_unreadable_file_is_reported_with_the_result(sources):
     ("source", "by"),
     [(b"x = (", "syntax"), (b"x = 1\0", "damage"), (b"-" * 100_000 + b"1", "reader")],
 )
-def test_an_obstacle_is_reported(source, by):
+def test_obstacle_is_reported(source, by):
     found = parse(source, Path("x.py"))
     assert isinstance(found, Unreadable)
     assert found.by == by
