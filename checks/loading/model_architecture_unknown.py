@@ -48,12 +48,15 @@ def model_architecture_unknown(model: Model, support: VllmSupport) -> Iterator[F
     elif support.falls_back:
         what = f"has no {names} of its own; it falls back to that of transformers if possible"
     else:
-        what = f"has no {names}"
+        what = f"has no {names}, and neither has transformers"
+        what += f"; did you mean {support.nearest}?" if support.nearest else ""
     yield Finding(
         f"vLLM {support.version} {what}",
         Evidence(names, "an architecture of its registry", support.read_from),
         subject=Subject("model", model.folder),
         location=Location(f"{model.folder}/config.json"),
-        remedy="install a vLLM that has it; verl-doctor matrix shows which ones fit this verl",
+        remedy="install a vLLM that has it; verl-doctor matrix shows which ones fit this verl"
+        if support.falls_back or support.removed_after or not support.nearest
+        else f"set architectures to {support.nearest} in config.json, if that is the model",
         severity="warning" if support.falls_back and not support.removed_after else "error",
     )

@@ -6,10 +6,12 @@ import ast
 import difflib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.roles import has_external_module
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.packages import Packages
 from verl_doctor.toolkit.collectors.installed.trees import VllmTree
@@ -23,6 +25,9 @@ _CONFIGURATIONS = ("models/auto/configuration_auto.py", "models/auto/auto_mappin
 _TORCH = "torch/_C/__init__.pyi"
 _NUMBER_TYPE = re.compile(rb"^(\w+): dtype\b", re.MULTILINE)
 _REGISTRY = "model_executor/models/registry.py"
+_KIND = re.compile(
+    r"(?:For(?:CausalLM|ConditionalGeneration|TextEncoding|RewardModeling|\w+Classification)|LMHeadModel|Model)$"
+)
 _REMOVED = "_PREVIOUSLY_SUPPORTED_MODELS"
 _ELSEWHERE = "_OOT_SUPPORTED_MODELS"
 
@@ -42,7 +47,8 @@ class VllmSupport:
     """Whether vLLM has an implementation of one of the model's architectures.
 
     `removed_after` is the last release that had it, empty if vLLM records none. `falls_back`: vLLM runs unknown
-    architectures with transformers' own implementation, if that supports it.
+    architectures with transformers' own implementation, and that has one of this name, or the model may bring it. `nearest` is a known
+    name that is similar.
     """
 
     version: str
@@ -50,6 +56,7 @@ class VllmSupport:
     removed_after: str
     falls_back: bool
     read_from: str
+    nearest: str = ""
 
 
 @collector(kept=True)
@@ -59,7 +66,7 @@ def transformers_support(
     """Look the model type up in the table of transformers."""
     if not model.model_type:
         return Absent("the model's config.json names no model_type")
-    folder = _transformers(target, interpreter)
+    folder = transformers_folder(target, interpreter)
     if folder is None:
         return Absent("transformers is not installed in this environment")
     known: set[str] = set()
@@ -99,7 +106,13 @@ def number_type(model: Model, interpreter: Interpreter) -> NumberType | Unknown:
 
 
 @collector(kept=True)
-def vllm_support(model: Model, vllm: VllmTree) -> VllmSupport | Unknown:
+def vllm_support(
+    model: Model,
+    vllm: VllmTree,
+    target: Target,
+    interpreter: Interpreter | Unknown,
+    configuration: Configuration | Unknown,
+) -> VllmSupport | Unknown:
     """Look the architectures up in vLLM's registry of models."""
     if not model.architectures:
         return Absent("the model's config.json names no architectures")
@@ -108,20 +121,45 @@ def vllm_support(model: Model, vllm: VllmTree) -> VllmSupport | Unknown:
     if isinstance(tables, Unknown):
         return tables
     removed = tables.pop(_REMOVED, {})
-    tables.pop(_ELSEWHERE, None)
+    elsewhere = tables.pop(_ELSEWHERE, {})
     known = {name for table in tables.values() for name in table}
+    named = set(model.architectures)
     if not known:
         return Unknown(f"{path} holds no table of models that can be read")
+    has_module = isinstance(configuration, Configuration) and has_external_module(configuration)
     return VllmSupport(
         version=vllm.tree.version,
-        known=any(name in known for name in model.architectures),
+        known=bool(known & named),
         removed_after=next((removed[name] for name in model.architectures if name in removed), ""),
-        falls_back=any(name.startswith("_TRANSFORMERS") for name in tables),
+        falls_back=any(name.startswith("_TRANSFORMERS") for name in tables)
+        and (
+            model.own_code
+            or has_module
+            or not named.isdisjoint(elsewhere)
+            or _is_variant(named, known)
+            or _has_class(transformers_folder(target, interpreter), named)
+        ),
         read_from=str(path),
+        nearest="".join(difflib.get_close_matches(model.architectures[0], sorted(known), n=1, cutoff=0.8)),
     )
 
 
-def _transformers(target: Target, interpreter: Interpreter | Unknown) -> Path | None:
+def _is_variant(names: Iterable[str], known: Iterable[str]) -> bool:
+    """Return whether vLLM may take an architecture for another kind of one that it has (`_SUFFIX_TO_DEFAULTS`)."""
+    stems = tuple(_KIND.sub("", name) for name in names if _KIND.search(name))
+    return bool(stems) and any(name.startswith(stems) for name in known)
+
+
+def _has_class(transformers: Path | None, names: Iterable[str]) -> bool:
+    """Return whether a model of transformers has one of these names. True if transformers is not here."""
+    if transformers is None:
+        return True
+    defines = re.compile(rb"^class (?:%b)\(" % "|".join(map(re.escape, sorted(names))).encode(), re.MULTILINE)
+    sources = (read(path) for path in sorted(transformers.glob("models/*/modeling_*.py")))
+    return any(not isinstance(source, bytes) or defines.search(source) for source in sources)
+
+
+def transformers_folder(target: Target, interpreter: Interpreter | Unknown) -> Path | None:
     """Return the folder of transformers: the given tree, or the first on the path."""
     if (named := dict(target.libraries).get("transformers")) is not None:
         return named

@@ -16,7 +16,7 @@ from support.environments import interpreter
 from support.miniatures.source_trees import vllm
 from support.trying import cases
 
-from verl_doctor.toolkit.collectors.installed.trees import VllmTree
+from verl_doctor.toolkit.collectors.installed.trees import Tree, VllmTree
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Word
 from verl_doctor.toolkit.collectors.model.model import LFS_MARK, BadFile, Model, model, read_model
 from verl_doctor.toolkit.collectors.model.support import (
@@ -237,14 +237,42 @@ _OOT_SUPPORTED_MODELS = {"FarForCausalLM": "https://example.org"}
 )
 def test_vllm_is_queried_for_the_architecture(tmp_path: Path, name: str, known: bool, removed: str) -> None:
     tree = vllm(tmp_path, {"model_executor/models/registry.py": REGISTRY})
-    found = vllm_support.collect(Model("/m", "--model", (name,)), VllmTree(tree))
+    found = supported(tmp_path, tree, name)
     assert isinstance(found, VllmSupport)
-    assert (found.known, found.removed_after, found.falls_back) == (known, removed, True)
+    assert (found.known, found.removed_after) == (known, removed)
+
+
+@pytest.mark.parametrize(
+    ("name", "falls_back"),
+    [
+        ("FarForCausalLM", True),  # of a plugin
+        ("OnlyHereForCausalLM", True),  # of transformers alone
+        ("Qwen2ForSequenceClassification", True),  # vLLM makes it of the one that it has
+        ("Qwen2ForCausal", False),
+        ("", False),
+    ],
+)
+def test_what_neither_vllm_nor_transformers_has(tmp_path: Path, name: str, falls_back: bool) -> None:
+    tree = vllm(tmp_path, {"model_executor/models/registry.py": REGISTRY})
+    module = tmp_path / "transformers" / "models" / "here" / "modeling_here.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("class OnlyHereForCausalLM(PreTrainedModel):\n    pass\n")
+    found = supported(tmp_path, tree, name)
+    assert isinstance(found, VllmSupport)
+    assert (found.known, found.falls_back) == (False, falls_back)
+    assert not name.endswith("Causal") or found.nearest == "Qwen2ForCausalLM"
+
+
+def supported(folder: Path, tree: Tree, name: str) -> VllmSupport | Unknown:
+    target = replace(TARGET, libraries=(("transformers", folder / "transformers"),))
+    return vllm_support.collect(
+        Model("/m", "--model", (name,)), VllmTree(tree), target, Unknown(""), Unknown("")
+    )
 
 
 def test_unreadable_tables_are_unknown(tmp_path: Path) -> None:
     tree = vllm(tmp_path, {"model_executor/models/registry.py": "_MODELS = load()\n"})
-    assert isinstance(vllm_support.collect(Model("/m", "--model", ("X",)), VllmTree(tree)), Unknown)
+    assert isinstance(supported(tmp_path, tree, "X"), Unknown)
 
 
 @pytest.mark.parametrize(("text", "bad"), [('{"a": {}}\n', 0), ('{"version": "1.0", ', 1), ("", 1)])

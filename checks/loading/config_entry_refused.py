@@ -1,0 +1,65 @@
+"""LOAD122: transformers or verl refuses an entry of the model's config.json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.toolkit.collectors.model.config_entries import BadEntry, ConfigEntries
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
+
+_FOLDER = "/models/qwen"
+_LIBRARY = "/env/transformers"
+
+
+def _with(*bad: BadEntry) -> tuple[ConfigEntries]:
+    return (ConfigEntries(_FOLDER, bad),)
+
+
+@check(
+    "LOAD122",
+    phase="workers",
+    requires={"LOAD101", "LOAD102"},
+    examples=lambda: [
+        Example("every entry is accepted", _with()),
+        Example(
+            "an activation that does not exist",
+            _with(BadEntry("hidden_act", "'silu2'", "one of gelu, silu ...", f"{_LIBRARY}/activations.py:324", "silu")),
+            "hidden_act is 'silu2', not one of gelu, silu ...; did you mean silu?",
+        ),
+        Example(
+            "a text for a number",
+            _with(BadEntry("vocab_size", "'151936'", "int", f"{_LIBRARY}/models/qwen2/configuration_qwen2.py:52")),
+            "vocab_size is '151936', not int",
+        ),
+        Example(
+            "an entry that is missing",
+            _with(BadEntry("model_type", "missing", "the type of the model", f"{_LIBRARY}/models/auto/configuration_auto.py:9")),
+            "model_type is missing",
+        ),
+    ],
+    since="0.2",
+)  # fmt: skip
+def config_entry_refused(entries: ConfigEntries) -> Iterator[Finding]:
+    """transformers or verl refuses an entry of the model's config.json.
+
+    ## Why it matters
+
+    transformers 5 checks the type of each entry, the kinds and the number of layers, and what a scaling of positions needs when
+    it reads the file; it looks activations up when it builds the model: `Validation error for field ...`, `KeyError: 'silu2'`.
+    verl requires exactly one architecture. Every worker stops there, after Ray has started.
+
+    ## How to fix
+
+    Correct the entry, or download the model's config.json again. A number is written without quotes; `1.0` is a float, `1` is not.
+    """
+    for bad in entries.bad:
+        what = "is missing" if bad.found == "missing" else f"is {bad.found}, not {bad.wanted}"
+        near = f"; did you mean {bad.nearest}?" if bad.nearest else ""
+        yield Finding(
+            f"{entries.folder}/config.json: {bad.name} {what}{near}",
+            Evidence(bad.found, bad.wanted, bad.read_from),
+            subject=Subject("model", entries.folder, bad.name),
+            location=Location(f"{entries.folder}/config.json"),
+            remedy=f"correct {bad.name} in config.json, or download the file again",
+            stops=(EVERY_JOB,),
+        )
