@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from verl_doctor.checks.datasets._data import DEMANDS, location, readable, tables
+from verl_doctor.checks.datasets._data import DEMANDS, TABLE, location, readable, tables
 from verl_doctor.toolkit.collectors.model.data_demands import DataDemands
 from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import counted
 
 _MESSAGES = "list<struct<role: string, content: string>>"
 _ANY = ("null", "list<null>")
@@ -18,6 +20,12 @@ _ANY = ("null", "list<null>")
     phase="first batch",
     examples=lambda: [
         Example("messages with role and content", (tables(), DEMANDS)),
+        Example("a prompt that is missing, and left out", (DataTables((replace(TABLE, nulls=(("prompt", 1),)),)), DEMANDS)),
+        Example(
+            "a prompt that is missing",
+            (DataTables((replace(TABLE, rows=2, nulls=(("prompt", 1),)),)), replace(DEMANDS, filters=False)),
+            "prompt is null in 1 row",
+        ),
         Example("content in parts", (tables(Column("prompt", "list<struct<role: string, content: list<struct<type: string>>>>")), DEMANDS)),
         Example("no extra_info", (tables(Column("extra_info", "")), DEMANDS)),
         Example("the prompt is plain text", (tables(Column("prompt", "string")), DEMANDS), "prompt is string"),
@@ -48,6 +56,17 @@ def data_column_wrong_kind(tables: DataTables, demands: DataDemands) -> Iterator
     """
     owner = demands.truth.partition(".")[0]
     for table in readable(tables, demands):
+        empty = dict(table.nulls).get(demands.prompt, 0)
+        if empty and not demands.filters and table.file.role != "val":
+            reached = bool(table.rows) and (empty == table.rows or (table.rows or 0) <= demands.batch)
+            yield Finding(
+                f"{table.file.path}: {demands.prompt} is null in {counted(empty, 'row')}",
+                Evidence(f"{empty} of {table.rows} rows", "a list of messages in each", demands.read_from),
+                location=location(table.file),
+                remedy="remove these rows when you generate the data, or set data.filter_overlong_prompts=True",
+                subject=Subject("column", demands.prompt, table.file.path),
+                severity="error" if reached else "warning",
+            )
         wrong = {
             name: problem
             for name, wanted in ((demands.prompt, _MESSAGES), (owner, "struct"), ("extra_info", "struct"))

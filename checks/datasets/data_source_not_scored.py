@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 
 from verl_doctor.checks.datasets._data import TABLE, location, tables
 from verl_doctor.toolkit.collectors.model.data_demands import ScoredSources
-from verl_doctor.toolkit.collectors.model.data_tables import DataTables
+from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import listed
 
 _SCORES = "/env/verl/utils/reward_score/__init__.py"
 _NAMES = ("openai/gsm8k", "lighteval/MATH")
 _SHOWN = 4
+_NUMBER = re.compile(r"u?int\d+|float|double|bool")
 
 
 @check(
@@ -21,6 +23,11 @@ _SHOWN = 4
     phase="first batch",
     examples=lambda: [
         Example("verl scores it", (tables(), ScoredSources((), _NAMES, _SCORES))),
+        Example(
+            "a number",
+            (tables(Column("data_source", "int64")), ScoredSources((), _NAMES, _SCORES, "data_source")),
+            "data_source is int64",
+        ),
         Example(
             "verl raises for it",
             (tables(), ScoredSources(TABLE.sources, ("lighteval/MATH", "gsm8k"), _SCORES)),
@@ -45,6 +52,17 @@ def data_source_not_scored(tables: DataTables, scored: ScoredSources) -> Iterato
     """
     for table in tables.of("train", "val", "named"):
         refused = [name for name in table.sources if name in scored.refused]
+        kind = table.kind(scored.column)
+        if _NUMBER.fullmatch(kind):
+            yield Finding(
+                f"{table.file.path}: {scored.column} is {kind}, but verl's reward functions are chosen by a text",
+                Evidence(
+                    f"{scored.column}: {kind}", f"one of {listed(scored.names, _SHOWN)}", scored.read_from
+                ),
+                location=location(table.file),
+                remedy="store the name of the data source, or set custom_reward_function.path to a file with your compute_score",
+                subject=Subject("file", table.file.path, scored.column),
+            )
         if refused:
             near = difflib.get_close_matches(refused[0], scored.names, n=1, cutoff=0.5)
             yield Finding(

@@ -15,6 +15,8 @@ from typing import Any
 FIRST_ROWS = 64
 MOST_ROWS = 100_000
 MOST_SOURCES = 100
+AGENT = "agent_name"
+MESSAGES = ("prompt", "messages")
 LARGEST_JSON = 512 * 1024 * 1024  # bytes of one JSON document
 
 
@@ -60,20 +62,54 @@ def describe_parquet(path: str, source: str) -> dict[str, Any]:
         features = set(feature_types(json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))))
     except ValueError:
         features = set()
-    sources: dict[str, None] = {}
-    seen = 0
-    if source in schema.names and kind_of_arrow(schema.field(source).type) == "string":
-        for batch in file.iter_batches(batch_size=8192, columns=[source]):
-            sources.update(dict.fromkeys(batch.column(0).unique().to_pylist()))
-            seen += batch.num_rows
-            if seen >= MOST_ROWS or len(sources) > MOST_SOURCES:
-                break
+    filled, doubtful = filled_columns(file.metadata)
     return {
         "rows": file.metadata.num_rows,
         "columns": [[field.name, kind_of_arrow(field.type)] for field in schema],
         "features": sorted(features),
-        "sources": [name for name in sources if name is not None][:MOST_SOURCES],
+        "sources": distinct(file, source),
+        "agents": distinct(file, AGENT),
+        "filled": filled,
+        "nulls": [[name, rows] for name in MESSAGES if name in doubtful and (rows := nulls(file, name))],
     }
+
+
+def distinct(file: Any, name: str) -> list[str]:
+    """Return the texts of a column in the first rows."""
+    schema, found, seen = file.schema_arrow, dict[str, None](), 0
+    if name in schema.names and kind_of_arrow(schema.field(name).type) == "string":
+        for batch in file.iter_batches(batch_size=8192, columns=[name]):
+            found.update(dict.fromkeys(batch.column(0).unique().to_pylist()))
+            seen += batch.num_rows
+            if seen >= MOST_ROWS or len(found) > MOST_SOURCES:
+                break
+    return [text for text in found if text is not None][:MOST_SOURCES]
+
+
+def filled_columns(metadata: Any) -> tuple[list[str], set[str]]:
+    """Return the columns that have a value in any row, and those that may have none in some, by the statistics in the footer."""
+    filled: dict[str, None] = {}
+    doubtful = set()
+    for group in range(metadata.num_row_groups):
+        for place in range(metadata.num_columns):
+            part = metadata.row_group(group).column(place)
+            name, known = part.path_in_schema.partition(".")[0], part.statistics
+            empty = known.null_count if known is not None and known.has_null_count else None
+            if empty is None or empty:
+                doubtful.add(name)
+            if empty is not None and known.num_values:
+                filled[name] = None
+    return list(filled), doubtful
+
+
+def nulls(file: Any, name: str) -> int:
+    """Return how many of the first rows have no value in a column."""
+    found = seen = 0
+    for batch in file.iter_batches(batch_size=8192, columns=[name]):
+        found, seen = found + batch.column(0).null_count, seen + batch.num_rows
+        if seen >= MOST_ROWS:
+            break
+    return found
 
 
 def describe_json(path: str, source: str) -> dict[str, Any]:

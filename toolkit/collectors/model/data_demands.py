@@ -34,6 +34,7 @@ _MANAGERS = (
 )
 _DEFAULTS = ("trainer/config/data/legacy_data.yaml", "trainer/config/ppo_trainer.yaml")
 _BATCH = re.compile(r"^\s*train_batch_size:\s*(\d+)\s*(?:#.*)?$", re.MULTILINE)
+_PROCESSOR = "assert self.processor is not None"
 _OWN_SCORE = ("custom_reward_function.path", "reward.custom_reward_function.path")
 _OWN_MANAGER = ("reward.reward_manager.module.path", "reward_manager.module.path")
 _REWARD_MODEL = ("reward_model.enable", "reward.reward_model.enable")
@@ -49,7 +50,8 @@ class DataDemands:
     `truth` name columns, empty if the job does not need them (its own reward manager, or a reward model). A reward
     function of the job (`own_score`) still receives them. `batch` is the number of rows of the first step, 0 if
     unknown, and `batch_from` where it is set. `most_rows` is a limit set by the command, 0 for none. `source_by` is the
-    setting that names the source column, "" if the name is fixed.
+    setting that names the source column, "" if the name is fixed. `media` are columns whose values need the model's processor,
+    `filters`: rows whose prompt cannot be tokenized are left out.
     """
 
     read_from: str
@@ -62,18 +64,22 @@ class DataDemands:
     most_rows: int = 0
     own_score: bool = False
     source_by: str = "data.reward_fn_key"
+    media: tuple[str, ...] = ()
+    filters: bool = True
 
 
 @dataclass(frozen=True)
 class ScoredSources:
     """Which of the data's sources verl's own reward function scores.
 
-    `refused` are those for which it raises NotImplementedError; `names` are all that its source text mentions.
+    `refused` are those for which it raises NotImplementedError; `names` are all that its source text mentions. `column` is where
+    a row names its source, "" if the function may accept a source that is no text.
     """
 
     refused: tuple[str, ...]
     names: tuple[str, ...]
     read_from: str
+    column: str = ""
 
 
 @collector(kept=True)
@@ -99,6 +105,11 @@ def data_demands(
     truth = 'non_tensor_batch["reward_model"]["ground_truth"]'
     is_read = any(truth in text for text in (_text(tree, name) or "" for name in _MANAGERS))
     batch, batch_from = _batch(values, tree)
+    kinds = [
+        name
+        for name in ("image", "video", "audio")
+        if _PROCESSOR in dataset and f"self.{name}_key" in dataset
+    ]
     return DataDemands(
         read_from=str(Path(tree.folder, _DATASET)),
         kinds=("parquet", *(("json", "jsonl") if '".jsonl"' in dataset else ())),
@@ -110,6 +121,18 @@ def data_demands(
         batch=batch,
         batch_from=batch_from,
         most_rows=_number(values.get("data.train_max_samples")),
+        media=tuple(
+            _overridden(values, f"data.{name}_key", f"{name}s" if name != "audio" else name) for name in kinds
+        ),
+        filters=_filters(configuration),
+    )
+
+
+def _filters(configuration: Configuration | Unknown) -> bool:
+    """Return whether rows without a usable prompt may be left out."""
+    return (
+        not isinstance(configuration, Configuration)
+        or configuration.get("data.filter_overlong_prompts") is not False
     )
 
 
@@ -132,7 +155,10 @@ def scored_sources(verl: VerlTrees, demands: DataDemands, tables: DataTables) ->
     refused = [
         name for name in sources if returned(function, {parameter: name}, _Text(name, parameter)) is RAISES
     ]
-    return ScoredSources(tuple(refused), tuple(dict.fromkeys(_names(function, parameter))), str(path))
+    other = "\0"  # equals no text and begins with none
+    accepts = returned(function, {parameter: other}, _Text(other, parameter)) is not RAISES
+    names = tuple(dict.fromkeys(_names(function, parameter)))
+    return ScoredSources(tuple(refused), names, str(path), "" if accepts else demands.source)
 
 
 @dataclass(frozen=True)

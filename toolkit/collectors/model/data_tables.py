@@ -32,7 +32,8 @@ class Table:
     """The contents of one file.
 
     `rows` is None if they were not all counted. `features` are the types that `datasets` wrote into the footer.
-    `sources` are the names of data sources in the first 100,000 rows. `unreadable` is why the file could not be read
+    `sources` are the names of data sources in the first 100,000 rows, `agents` those of agent loops. `filled` are columns that
+    certainly have a value in some row, `nulls` the numbers of rows without a prompt or messages. `unreadable` is why the file could not be read
     although its first and last bytes are right; everything else is then empty.
     """
 
@@ -42,6 +43,9 @@ class Table:
     features: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     unreadable: str = ""
+    agents: tuple[str, ...] = ()
+    filled: tuple[str, ...] = ()
+    nulls: tuple[tuple[str, int], ...] = ()
 
     def kind(self, name: str) -> str:
         """Return the type of a column; empty if there is no such column."""
@@ -102,4 +106,7 @@ def _table(file: DataFile, described: dict[str, Any]) -> Table:
         columns=tuple(Column(str(name), str(kind)[:2000]) for name, kind in described["columns"]),
         features=tuple(described["features"]),
         sources=tuple(str(name)[:200] for name in described["sources"]),
+        agents=tuple(str(name)[:200] for name in described.get("agents", ())),
+        filled=tuple(str(name) for name in described.get("filled", ())),
+        nulls=tuple((str(name), int(rows)) for name, rows in described.get("nulls", ())),
     )

@@ -53,7 +53,7 @@ class Model:
     does not keep those of every token in every layer. `mla`: it has multi-head latent attention (a `kv_lora_rank`).
     `own_code`: it ships its own Python code (`auto_map`). `without_weights`: the folder holds no weights at all.
     `place` and `line` are where a launch file names it. `beside` is the only model that may have been meant if the
-    folder holds none.
+    folder holds none. `has_processor`: it may have one for images, videos or audio.
     """
 
     folder: str
@@ -72,6 +72,7 @@ class Model:
     place: str = ""
     line: int = 0
     beside: str = ""
+    has_processor: bool = True
 
     @property
     def is_described(self) -> bool:
@@ -88,7 +89,7 @@ def model(
     if isinstance(named, Unknown):
         return named
     found = replace(read_model(named.folder, named.by), place=named.place, line=named.line)
-    return replace(found, bad_files=(), without_weights=False) if named.cached else found
+    return replace(found, bad_files=(), without_weights=False, has_processor=True) if named.cached else found
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,10 @@ def read_model(folder: Path, named_by: str) -> Model:
         mla=bool(_number(language, "kv_lora_rank")),
         own_code=isinstance(config.get("auto_map"), dict),
         has_vision=any(key in config for key in ("vision_config", "visual", "vision_tower")),
+        has_processor=language is not config
+        or "auto_map" in config
+        or any("vision" in key or "visual" in key or "audio" in key for key in config)
+        or any(name.endswith("processor_config.json") for name in files),
         dtype=_text(language, "dtype") or _text(language, "torch_dtype") or _text(config, "torch_dtype"),
         without_weights=without_weights,
         layers=_number(language, "num_hidden_layers") if _keeps_every_token(language) else 0,

@@ -232,6 +232,14 @@ def test_older_verl_reads_only_parquet(tmp_path: Path) -> None:
     assert found.kinds == ("parquet",)
 
 
+def test_values_that_need_a_processor(tmp_path: Path) -> None:
+    source = 'load(".jsonl")\nself.image_key\nself.video_key\nassert self.processor is not None, "needed"\n'
+    trees = verl(tmp_path, {"utils/dataset/rl_dataset.py": source})
+    found = data_demands.collect(trees, NO_LAUNCH, NOT_COMPOSED)
+    assert isinstance(found, DataDemands)
+    assert (found.media, found.filters) == (("images", "videos"), True)
+
+
 def test_reward_function_of_verl_is_followed_for_each_source(tmp_path: Path) -> None:
     sources = ("openai/gsm8k", "gsm8k", "math", "aime24", "mine")
     tables = DataTables((Table(GOOD, 3, sources=sources),))
@@ -239,6 +247,7 @@ def test_reward_function_of_verl_is_followed_for_each_source(tmp_path: Path) -> 
     assert isinstance(found, ScoredSources)
     assert found.refused == ("gsm8k", "mine")
     assert found.names == ("openai/gsm8k", "math", "math_dapo")
+    assert found.column == "data_source"
 
 
 def test_undetermined_reward_function_rejects_no_source(tmp_path: Path) -> None:
@@ -247,7 +256,7 @@ def test_undetermined_reward_function_rejects_no_source(tmp_path: Path) -> None:
     tables = DataTables((Table(GOOD, 3, sources=("x",)),))
     found = scored_sources.collect(trees, demanded(tmp_path / "plain"), tables)
     assert isinstance(found, ScoredSources)
-    assert found.refused == ()
+    assert (found.refused, found.column) == ((), "")
 
 
 def test_custom_reward_function_is_not_followed(tmp_path: Path) -> None:
@@ -276,8 +285,10 @@ def test_features_supported_by_datasets_are_read(tmp_path: Path) -> None:
 
 MAKE = """
 import sys, pyarrow as pa, pyarrow.parquet as pq
-rows = [{"data_source": f"s{i % 3}", "prompt": [{"role": "user", "content": "my secret"}], "extra_info": {"index": i}}
+rows = [{"data_source": f"s{i % 3}", "prompt": [{"role": "user", "content": "my secret"}], "extra_info": {"index": i},
+         "agent_name": "tool_agent", "images": [], "videos": ["a.mp4"] if i else None}
         for i in range(20)]
+rows[7]["prompt"] = None
 table = pa.Table.from_pylist(rows).append_column("kind", pa.array(["a"] * 20).dictionary_encode())
 features = b'{"info": {"features": {"prompt": {"feature": {"_type": "Value"}, "_type": "List"}}}}'
 pq.write_table(table.replace_schema_metadata({b"huggingface": features}), sys.argv[1])
@@ -318,7 +329,10 @@ def test_real_parquet_file_is_described(tmp_path: Path, pyarrow: Path) -> None:
     assert {column.name: column.kind for column in good.columns} == {
         "data_source": "string", "prompt": "list<struct<role: string, content: string>>",
         "extra_info": "struct<index: int64>", "kind": "string",
+        "agent_name": "string", "images": "list<null>", "videos": "list<string>",
     }  # fmt: skip
+    assert (good.agents, good.nulls) == (("tool_agent",), (("prompt", 1),))
+    assert set(good.filled) == {"data_source", "prompt", "extra_info", "agent_name", "videos", "kind"}
     assert damaged.unreadable
     assert "my secret" not in repr(found)
 

@@ -56,6 +56,7 @@ def test_plain_model(tmp_path: Path) -> None:
     found = read_model(folder(tmp_path, QWEN), "--model")
     assert (found.architectures, found.model_type, found.head_size) == (("Qwen2ForCausalLM",), "qwen2", 64)
     assert (found.dtype, found.mla, found.has_vision, found.own_code) == ("bfloat16", False, False, False)
+    assert not found.has_processor
     assert (found.bad_files, found.without_weights) == ((), False)
 
 
@@ -72,6 +73,7 @@ def test_language_part_of_a_vision_model_is_read(tmp_path: Path) -> None:
     }
     found = read_model(folder(tmp_path, parts), "--model")
     assert (found.model_type, found.head_size, found.has_vision, found.dtype) == ("vl", 64, True, "bfloat16")
+    assert found.has_processor
 
 
 def test_latent_attention_and_custom_code(tmp_path: Path) -> None:

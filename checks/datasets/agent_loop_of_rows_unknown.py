@@ -1,0 +1,66 @@
+"""DATA109: rows name an agent loop that this verl does not have."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.datasets._data import TABLE, location, tables
+from verl_doctor.checks.shared.configuration import configured
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.collectors.configuration.registries import AGENT_LOOP, Registry, VerlRegistries
+from verl_doctor.toolkit.collectors.model.data_tables import DataTables
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import listed
+
+_FILE = "actor_rollout_ref.rollout.agent.agent_loop_config_path"
+_KNOWN = VerlRegistries(
+    {AGENT_LOOP: Registry(("single_turn_agent", "tool_agent"), "/env/verl/agent_loop.py:470")}
+)
+_NAMED = DataTables((replace(TABLE, agents=("tool_agnt",)),))
+
+
+@check(
+    "DATA109",
+    phase="first batch",
+    examples=lambda: [
+        Example("rows name none", (*configured(), tables(), _KNOWN)),
+        Example("verl has it", (*configured(), DataTables((replace(TABLE, agents=("tool_agent",)),)), _KNOWN)),
+        Example("a file of the job defines others", (*configured(f"++{_FILE}=loops.yaml"), _NAMED, _KNOWN)),
+        Example("verl does not have it", (*configured(), _NAMED, _KNOWN), "no agent loop tool_agnt; did you mean tool_agent?"),
+    ],
+    since="0.2",
+)  # fmt: skip
+def agent_loop_of_rows_unknown(
+    configuration: Configuration, tables: DataTables, registries: VerlRegistries
+) -> Iterator[Finding]:
+    """Rows name an agent loop that this verl does not have.
+
+    ## Why it matters
+
+    The column `agent_name` chooses the agent loop of each row. verl looks the name up for the first batch, after the model is
+    loaded: `Agent loop ... not registered`.
+
+    ## How to fix
+
+    Use a name that the finding lists, or define the loop in the file that `actor_rollout_ref.rollout.agent.agent_loop_config_path`
+    names.
+    """
+    known = registries.registries.get(AGENT_LOOP)
+    open_ended = registries.extended_by and AGENT_LOOP not in registries.closed
+    if known is None or open_ended or configuration.get(_FILE) not in (None, "", MISSING):
+        return
+    for table in tables.of("train", "val"):
+        unknown = [name for name in table.agents if name not in known.names]
+        if unknown:
+            near = difflib.get_close_matches(unknown[0], known.names, n=1, cutoff=0.5)
+            yield Finding(
+                f"{table.file.path}: this verl has no agent loop {listed(unknown, 3)}"
+                + (f"; did you mean {near[0]}?" if near else ""),
+                Evidence(listed(unknown, 3), f"one of {listed(known.names, 6)}", known.read_from),
+                location=location(table.file),
+                remedy=f"use another name in the column agent_name, or name the file that defines it in {_FILE}",
+                subject=Subject("file", table.file.path, ",".join(unknown)),
+                stops=(EVERY_JOB,),
+            )
