@@ -1,13 +1,16 @@
-"""LOAD117: the tokenizer has no chat template, but the job applies one."""
+"""LOAD117: the tokenizer has no chat template that Jinja compiles, but the job applies one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from verl_doctor.checks.shared.configuration import configured, own_prompts, place
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.model.chat_template import ChatTemplate
-from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.collectors.model.chat_template_syntax import ChatTemplateError
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
 
 _PATH = "actor_rollout_ref.model.path"
 _TUNED = "model.path"
@@ -15,6 +18,7 @@ _PROGRAMS = ("/trainer/main_ppo.py", "/trainer/sft_trainer.py")
 _TEMPLATE = "actor_rollout_ref.model.custom_chat_template"
 _ARGUMENTS = "data.apply_chat_template_kwargs"
 _NONE = ChatTemplate("/models/base")
+_UNCLOSED = ChatTemplateError("/models/x/chat_template.jinja", "Unexpected end of template", 3)
 _NO_TOKENIZER = ChatTemplate("/models/base", has_tokenizer=False)
 
 
@@ -30,6 +34,11 @@ def _irrelevant(configuration: Configuration) -> str | None:
     applies=_irrelevant,
     examples=lambda: [
         Example("the tokenizer has a template", (*configured(), ChatTemplate("/models/x", "/models/x/tokenizer_config.json"))),
+        Example(
+            "a template that Jinja refuses",
+            (*configured(), ChatTemplate("/models/x", "/models/x/chat_template.jinja", is_doubtful=True), _UNCLOSED),
+            "Jinja refuses the chat template in /models/x/chat_template.jinja: Unexpected end of template",
+        ),
         Example("the job sets a template", (*configured(f"++{_TEMPLATE}=mine"), _NONE)),
         Example("as an argument", (*configured(f"++{_ARGUMENTS}.chat_template=mine"), _NONE)),
         Example("the user's own dataset", (*configured("++data.custom_cls.path=/home/me/data.py"), _NONE)),
@@ -38,8 +47,10 @@ def _irrelevant(configuration: Configuration) -> str | None:
     ],
     since="0.2",
 )  # fmt: skip
-def chat_template_missing(configuration: Configuration, template: ChatTemplate) -> Iterator[Finding]:
-    """The tokenizer has no chat template, but the job applies one.
+def chat_template_missing(
+    configuration: Configuration, template: ChatTemplate, error: ChatTemplateError | Unknown
+) -> Iterator[Finding]:
+    """The tokenizer has no chat template that Jinja compiles, but the job applies one.
 
     ## Why it matters
 
@@ -47,7 +58,7 @@ def chat_template_missing(configuration: Configuration, template: ChatTemplate) 
     Tokenizers of base models often have none: `Cannot use chat template functions because
     tokenizer.chat_template is not set`, for every prompt of the first batch, after the model is loaded. A
     folder without tokenizer files gets just as far, because transformers 5 creates an empty tokenizer from
-    it. verl 0.9 then reports `no materializable trajectories`.
+    it. verl 0.9 then reports `no materializable trajectories`. A template with a syntax error gets there as well.
 
     ## How to fix
 
@@ -71,10 +82,22 @@ def chat_template_missing(configuration: Configuration, template: ChatTemplate) 
             phase="workers" if tunes else "first batch",
         )
         return
-    if template.found_in or any(
+    if any(
         configuration.get(key) not in (None, "", MISSING)
         for key in (_TEMPLATE, "model.custom_chat_template", f"{_ARGUMENTS}.chat_template")
     ):
+        return
+    if isinstance(error, ChatTemplateError):
+        yield Finding(
+            f"Jinja refuses the chat template in {error.file}: {error.message} (line {error.line} of the template)",
+            Evidence(error.message, "a template that Jinja compiles", error.file),
+            location=Location(error.file),
+            remedy=f"correct the template, or download {Path(error.file).name} again",
+            subject=Subject("file", error.file, "template"),
+            stops=(EVERY_JOB,),
+            phase="workers" if tunes else "first batch",
+        )
+    if template.found_in:
         return
     yield Finding(
         f"the tokenizer in {template.folder} has no chat template",

@@ -39,12 +39,13 @@ _FIRST_WITHOUT_DEFAULTS = Version(
 class ChatTemplate:
     """`folder` is the tokenizer's, `found_in` the file with the template, "" if none has it.
 
-    `has_tokenizer`: the folder has at least one tokenizer file.
+    `has_tokenizer`: the folder has at least one tokenizer file. `is_doubtful`: the template may have a syntax error.
     """
 
     folder: str
     found_in: str = ""
     has_tokenizer: bool = True
+    is_doubtful: bool = False
 
 
 @collector(kept=True)
@@ -76,13 +77,19 @@ def chat_template(
         return Unknown(f"{folder / _CONFIG} cannot be read")
     if "auto_map" in config:
         return Absent(f"{folder} has a tokenizer with its own code")
+    from verl_doctor.toolkit.collectors.model.template_doubts import looks_doubtful  # noqa: PLC0415 - for a template alone
+
     for name in _FILES:
         if os.path.exists(folder / name):
-            return ChatTemplate(str(folder), str(folder / name))
+            text = machine.read(str(folder / name)) if name.endswith(".jinja") else None
+            return ChatTemplate(
+                str(folder), str(folder / name), is_doubtful=text is not None and looks_doubtful(text)
+            )
     for name in _CONFIGS:
         content = read_json(folder / name)
-        if not isinstance(content, BadFile) and content.get(_KEY):
-            return ChatTemplate(str(folder), str(folder / name))
+        if not isinstance(content, BadFile) and (given := content.get(_KEY)):
+            is_doubtful = isinstance(given, str) and looks_doubtful(given)
+            return ChatTemplate(str(folder), str(folder / name), is_doubtful=is_doubtful)
     return ChatTemplate(str(folder))
 
 

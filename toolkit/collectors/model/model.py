@@ -28,6 +28,7 @@ from verl_doctor.toolkit.target import Target
 _TOKENIZER = "tokenizer_config.json"
 # What `git clone` leaves without git-lfs: three lines of text, of which this is the first.
 LFS_MARK = b"version https://git-lfs.github.com/spec/"
+_SMALL = 1024 * 1024  # bytes: that of a real vocabulary is several times as large
 _LARGEST_CONFIG = 16 * 1024 * 1024  # bytes; the index of shards of a large model has one or two MiB
 _PATHS = ("actor_rollout_ref.model.path", "model.path", "model.partial_pretrain")
 
@@ -221,6 +222,20 @@ def _ends_as_json(path: Path) -> bool:
     return end.endswith(b"}")
 
 
+def _tokenizer_fault(path: Path) -> str:
+    """Return why a tokenizer.json cannot be used; only a small one is parsed."""
+    try:
+        size = path.stat().st_size
+    except OSError:
+        return ""
+    content = read_json(path) if 0 < size <= _SMALL else {"model": {}}
+    if isinstance(content, BadFile) and content.trouble == "damaged":
+        return content.reason
+    if not _ends_as_json(path):
+        return "it is truncated: the last character is not }"
+    return "" if isinstance(content, BadFile) or "model" in content else "it has no entry model"
+
+
 def is_pointer(path: Path) -> bool:
     """Return whether a file is a Git LFS pointer instead of the real file."""
     try:
@@ -243,8 +258,8 @@ def _bad_weights(folder: Path, files: Iterable[str]) -> Iterator[BadFile]:
             folder / name
         ):
             yield BadFile(name, "pointer")
-        elif name == "tokenizer.json" and not _ends_as_json(folder / name):
-            yield BadFile(name, "damaged", "it is truncated: the last character is not }")
+        elif name == "tokenizer.json" and (reason := _tokenizer_fault(folder / name)):
+            yield BadFile(name, "damaged", reason)
     # Pickles are read if there are no safetensors.
     file = (
         INDEX

@@ -277,8 +277,21 @@ def test_unreadable_tables_are_unknown(tmp_path: Path) -> None:
     assert isinstance(supported(tmp_path, tree, "X"), Unknown)
 
 
-@pytest.mark.parametrize(("text", "bad"), [('{"a": {}}\n', 0), ('{"version": "1.0", ', 1), ("", 1)])
-def test_truncated_tokenizer_is_damaged(tmp_path: Path, text: str, bad: int) -> None:
+@pytest.mark.parametrize(
+    ("text", "bad"),
+    [
+        ('{"model": {}}\n', 0),
+        ('{"version": "1.0", ', 1),
+        ("", 1),
+        ("{}", 1),
+        ("[]", 1),
+        ("<html> }", 1),
+        (f'{{"model": {{}}, "x": "{"x" * 1_100_000}"}}', 0),
+        (f'{{"model": {{}}, "x": "{"x" * 1_100_000}"', 1),
+    ],
+    ids=["sound", "cut off", "empty", "no model", "a list", "no JSON", "large", "large and cut off"],
+)
+def test_a_tokenizer_that_cannot_be_used_is_damaged(tmp_path: Path, text: str, bad: int) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "tokenizer.json").write_text(text)
     found = read_model(tmp_path, "--model")
