@@ -37,7 +37,7 @@ def judged(log: str) -> Reading:
 
 def named(reading: Reading) -> tuple[str, ...]:
     """The codes of the causes."""
-    return tuple(one.signature.code for one in reading.causes if one.signature is not None)
+    return tuple(cause.signature.code for cause in reading.causes if cause.signature is not None)
 
 
 def shown(signature: Signature, log: str) -> list[str]:
@@ -64,7 +64,7 @@ def is_judged(signature: Signature, log: str, *, speaks: bool) -> None:
     reading = judged(log)
     found = named(reading)
     if speaks and signature.kind == "note":
-        assert (found, [one.signature for one in reading.hints]) == ((), [signature]), log
+        assert (found, [hint.signature for hint in reading.hints]) == ((), [signature]), log
     elif speaks:
         assert found[:1] == ((signature.code,) if signature.is_named else ()), log
     else:
@@ -240,7 +240,7 @@ def test_warning_before_an_ordinary_fault_is_not_its_cause() -> None:
     )
     reading = judged(before + told_by("KeyError: 'answer'", RAY))
     assert reading.causes == ()
-    assert [one.signature.code for one in reading.hints if one.signature] == ["HOST106"]
+    assert [hint.signature.code for hint in reading.hints if hint.signature] == ["HOST106"]
 
 
 def test_stronger_of_two_faults_is_the_first_cause() -> None:

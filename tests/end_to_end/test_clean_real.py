@@ -121,8 +121,10 @@ def of(folder: Path, segment: str) -> Callable[[], Found]:
 def kinds(leftovers: tuple[Leftover, ...]) -> dict[str, int]:
     """Of each kind how large the largest is, in MB."""
     return {
-        one.kind: max(round((other.size or 0) / 1e6) for other in leftovers if other.kind == one.kind)
-        for one in leftovers
+        leftover.kind: max(
+            round((other.size or 0) / 1e6) for other in leftovers if other.kind == leftover.kind
+        )
+        for leftover in leftovers
     }
 
 

@@ -143,14 +143,14 @@ def jobs(real: Interpreter, tiny: Tiny, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.stage])
 def test_valid_job_is_judged_without_failures(name: str, jobs: dict[str, Construction]) -> None:
-    for one in jobs[name].stages:
-        assert one.ended in ("ok", "not needed"), one
+    for stage in jobs[name].stages:
+        assert stage.ended in ("ok", "not needed"), stage
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.stage])
 def test_faulty_job_fails_with_the_real_error(name: str, jobs: dict[str, Construction]) -> None:
     case = CASES[name]
-    first = next(one for one in jobs[name].stages if one.ended in BAD)
+    first = next(stage for stage in jobs[name].stages if stage.ended in BAD)
     assert first.stage == case.stage
     assert case.text in first.text
 

@@ -42,7 +42,7 @@ def has_one_verdict(check: Check, example: Example) -> None:
     struck = {path for finding in errors for path in finding.stops} - {EVERY_JOB}
     where = f"{check.code}, {example.name}"
     for path in report.paths:
-        hit = any(not one.stops or EVERY_JOB in one.stops or path.path in one.stops for one in errors)
+        hit = any(not error.stops or EVERY_JOB in error.stops or path.path in error.stops for error in errors)
         assert (path.state == "will_fail") == hit, where
         assert not hit or check.code in path.codes, where
     assert struck <= {path.path for path in report.paths}, where

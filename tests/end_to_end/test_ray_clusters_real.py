@@ -110,7 +110,9 @@ def messages_of(
     )  # fmt: skip
     results: list[dict[str, Any]] = json.loads(done.stdout)["results"]
     return {
-        result["code"]: " | ".join(f"{one['message']} {one['remedy']}" for one in result["findings"])
+        result["code"]: " | ".join(
+            f"{finding['message']} {finding['remedy']}" for finding in result["findings"]
+        )
         for result in results
         if result["findings"]
     }
@@ -256,7 +258,7 @@ def test_killed_node(python: Path, tmp_path: Path) -> None:
         done = subprocess.run(start, env=environ, check=False, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
         assert len(read(at.address, python).alive) == 2
-        (second,) = [one.pid for one in head.raylets(at.folder) if one.pid != at.raylet]
+        (second,) = [raylet.pid for raylet in head.raylets(at.folder) if raylet.pid != at.raylet]
         os.kill(second, signal.SIGKILL)
         for _ in range(60):
             found = read(at.address, python)

@@ -80,7 +80,7 @@ def judged(check: Check, facts: Mapping[type, Any]) -> CheckResult:
 
 def decisive(result: CheckResult) -> CheckResult:
     """A result without its sentences."""
-    bare = tuple(replace(one, message="", remedy="", evidence=None) for one in result.findings)
+    bare = tuple(replace(finding, message="", remedy="", evidence=None) for finding in result.findings)
     return replace(result, reason="", trace="", findings=bare, unjudged=(None,) * len(result.unjudged))
 
 
@@ -112,11 +112,11 @@ def test_plan_does_not_depend_on_the_wording_of_the_finding(family: str) -> None
 
 def test_compared_plans_are_not_all_refusals() -> None:
     plans = [
-        planned(check, one, facts)
+        planned(check, finding, facts)
         for check in known().checks
         for example in check.examples
         for facts in (given(example),)
-        for one in judged(check, facts).findings
+        for finding in judged(check, facts).findings
     ]
     assert len({plan.fix.id for plan in plans if plan and plan.changes}) >= 30
 

@@ -105,4 +105,4 @@ def test_model_unknown_to_transformers_stops_vllm(private_home: Path) -> None:
     [rung] = report["rungs"]
     assert (rung["status"], rung["code"]) == ("failed", "SMOKE108")
     assert "has model type `qwen9`" in rung["cause"]
-    assert "LOAD102" in {one["code"] for one in report["check_says"]}
+    assert "LOAD102" in {finding["code"] for finding in report["check_says"]}

@@ -130,8 +130,10 @@ def test_other_vllm_that_breaks_verl_is_named(
     assert (first["old"], first["new"]) == ("0.11.0", "0.12.0")
     assert {"VLLM101", "VLLM102"} <= set(first["codes"])
     assert first["next"].startswith("verl-doctor fix --select VLLM")
-    others = {one["subject"] for one in document["differences"] if one["weight"] != "noise"}
-    assert not {one for one in others if "verl" in one}
+    others = {
+        difference["subject"] for difference in document["differences"] if difference["weight"] != "noise"
+    }
+    assert not {subject for subject in others if "verl" in subject}
 
 
 @pytest.mark.real
@@ -150,7 +152,9 @@ def test_raylet_with_another_environment_is_named(tmp_path: Path, here: Doctor) 
             assert done.returncode == 0, done.stderr
             assert done.stdout.startswith(f"{name}.json: 2 nodes and ")
     done = here("compare", "old.json", "new.json", "--format", "json", cwd=tmp_path)
-    telling = [one for one in json.loads(done.stdout)["differences"] if one["weight"] != "noise"]
+    telling = [
+        difference for difference in json.loads(done.stdout)["differences"] if difference["weight"] != "noise"
+    ]
     changed = [(one["kind"], one["subject"], one["old"], one["new"]) for one in telling]
     assert ("variable", "NCCL_IB_HCA", "mlx5_0", "mlx5_1") in changed
     (node,) = [one["nodes"] for one in telling if one["subject"] == "NCCL_IB_HCA"]

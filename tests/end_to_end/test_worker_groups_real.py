@@ -63,9 +63,9 @@ class Stage:
         results = self.doctor("check", "--select", RULES, cwd=cwd)["results"]
         said: dict[str, list[str]] = {}
         for result in results:
-            for one in result["findings"]:
-                if self.head.address in one["evidence"]["read_from"]:
-                    text = f"{one['message']} | {one['evidence']['found']} | {one['remedy']}"
+            for finding in result["findings"]:
+                if self.head.address in finding["evidence"]["read_from"]:
+                    text = f"{finding['message']} | {finding['evidence']['found']} | {finding['remedy']}"
                     said.setdefault(result["code"], []).append(text)
         return said
 
@@ -138,12 +138,12 @@ def test_complete_group_loses_a_killed_rank(on_stage: Stage, tmp_path: Path) -> 
         assert colocated["class_name"] == "WorkerDict"
         assert colocated["roles"] == ["actor_rollout", "critic"]
         assert colocated["world_size"] == 2
-        assert [(one["rank"], one["name"], one["state"]) for one in colocated["ranks"]] == [
+        assert [(rank["rank"], rank["name"], rank["state"]) for rank in colocated["ranks"]] == [
             (0, names[0], "alive"),
             (1, names[1], "alive"),
         ]
-        assert len({tuple(one["gpus"]) for one in colocated["ranks"]}) == 2
-        assert all(one["made_by"].startswith("the driver of job ") for one in colocated["ranks"])
+        assert len({tuple(rank["gpus"]) for rank in colocated["ranks"]}) == 2
+        assert all(rank["made_by"].startswith("the driver of job ") for rank in colocated["ranks"])
         assert groups[first[0].rpartition("_")[0]]["roles"] == ["actor", "critic"]
 
         assert driver.ask("end 1 critic_end") == "ended"
@@ -158,7 +158,7 @@ def test_complete_group_loses_a_killed_rank(on_stage: Stage, tmp_path: Path) -> 
             "the remedy names this file"
         )
         (seen,) = [group for group in on_stage.seen(tmp_path)["groups"] if group["name"] == colocated["name"]]
-        assert [one["state"] for one in seen["ranks"]] == ["alive", "dead"]
+        assert [rank["state"] for rank in seen["ranks"]] == ["alive", "dead"]
         driver.process.kill()
 
     until(lambda: all(job["finished"] for job in on_stage.seen(tmp_path)["jobs"]))
@@ -173,12 +173,12 @@ def test_detached_group_stays_when_its_driver_dies(on_stage: Stage, tmp_path: Pa
     name = names[0].rpartition("_")[0]
 
     def left() -> dict[str, Any] | None:
-        groups = [one for one in on_stage.seen(tmp_path)["groups"] if one["name"] == name]
-        return next((one for one in groups if one["job_ended"]), None)
+        groups = [group for group in on_stage.seen(tmp_path)["groups"] if group["name"] == name]
+        return next((group for group in groups if group["job_ended"]), None)
 
     found = until(left)
     assert found is not None
-    assert [(one["state"], one["detached"], one["made_by"]) for one in found["ranks"]] == [
+    assert [(rank["state"], rank["detached"], rank["made_by"]) for rank in found["ranks"]] == [
         ("left behind", True, None)
     ] * 2
     assert on_stage.said(tmp_path) == {}, "that it is left over is another rule's"
@@ -210,7 +210,7 @@ def clear(on_stage: Stage, names: list[str], cwd: Path) -> None:
         check=True,
         capture_output=True,
     )
-    until(lambda: all(one["state"] == "dead" for g in on_stage.seen(cwd)["groups"] for one in g["ranks"]))
+    until(lambda: all(rank["state"] == "dead" for g in on_stage.seen(cwd)["groups"] for rank in g["ranks"]))
 
 
 @released(WITH_CENTRE)
@@ -219,8 +219,10 @@ def test_second_group_in_a_full_pool(on_stage: Stage, tmp_path: Path) -> None:
     with on_stage.driver({**COLOCATED, "pool": "full", "times": 2}) as driver:
         first = driver.hear()
         said = until(lambda: on_stage.said(tmp_path))
-        groups = [one for one in on_stage.seen(tmp_path)["groups"] if one["ranks"][0]["state"] != "dead"]
-        (second,) = [one for one in groups if one["name"] != first[0].rpartition("_")[0]]
+        groups = [
+            group for group in on_stage.seen(tmp_path)["groups"] if group["ranks"][0]["state"] != "dead"
+        ]
+        (second,) = [group for group in groups if group["name"] != first[0].rpartition("_")[0]]
         assert second["ranks"][0]["state"] == "waiting"
         assert list(said) == ["RAY126"]
         assert (
@@ -273,7 +275,9 @@ def test_missing_register_centre(on_stage: Stage, tmp_path: Path) -> None:
     with on_stage.driver(COLOCATED) as driver:
         driver.hear()
         driver.ask("ready")
-        (centre,) = [one for one in on_stage.seen(tmp_path)["others"] if "register_center" in one["name"]]
+        (centre,) = [
+            actor for actor in on_stage.seen(tmp_path)["others"] if "register_center" in actor["name"]
+        ]
         assert on_stage.said(tmp_path) == {}
         os.kill(centre["pid"], 9)
         said = until(lambda: on_stage.said(tmp_path))

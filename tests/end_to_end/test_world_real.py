@@ -132,7 +132,7 @@ def shapes(tiny: Tiny) -> list[list[int]]:
 
 def world(jobs: dict[str, Construction], name: str) -> World:
     found = jobs[name].world
-    assert found is not None, [one for one in jobs[name].stages if one.ended not in ("ok", "skipped")]
+    assert found is not None, [stage for stage in jobs[name].stages if stage.ended not in ("ok", "skipped")]
     return found
 
 
@@ -228,7 +228,7 @@ def test_indivisible_sizes_raise_the_error_of_a_gpu(
 
 def test_one_fault_is_reported_once(jobs: dict[str, Construction]) -> None:
     """The stage that lays out the job raises what the workers raised before."""
-    assert [one.stage for one in jobs["tensors 3"].stages if one.ended == "breaks"] == [
+    assert [stage.stage for stage in jobs["tensors 3"].stages if stage.ended == "breaks"] == [
         "training engine",
         "world",
         "engine's world",

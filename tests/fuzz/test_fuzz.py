@@ -122,7 +122,7 @@ def test_damaged_agreements(tmp_path: Path) -> None:
         path.write_bytes(text)
         try:
             agreed = agreement.read(path)
-            terms = guard.judged(agreed, here, [files.found(one, bases) for one in agreed.files])
+            terms = guard.judged(agreed, here, [files.found(file, bases) for file in agreed.files])
         except UsageError as refused:
             assert str(refused), seed  # noqa: PT017
         else:

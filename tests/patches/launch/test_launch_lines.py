@@ -104,7 +104,7 @@ def test_file_and_shell_are_repaired_together(tmp_path: Path) -> None:
 def test_misspelled_shell_variable_is_renamed() -> None:
     changes = plan(misspelt_rule, variable_misspelt, VLLM_PROT="80")
     assert isinstance(changes, list)
-    assert [(one.name, one.value) for one in changes if isinstance(one, SetVariable)] == [
+    assert [(change.name, change.value) for change in changes if isinstance(change, SetVariable)] == [
         ("VLLM_PORT", "80"),
         ("VLLM_PROT", None),
     ]

@@ -92,5 +92,5 @@ def test_launch_script_line_is_edited(tmp_path: Path, line: str, after: str) -> 
     assert isinstance(made, list)
     (change,) = made
     assert isinstance(change, ReplaceFile)
-    lines = [one.partition("  #")[0] for one in change.after.decode().splitlines() if not one.startswith("#")]
+    lines = [row.partition("  #")[0] for row in change.after.decode().splitlines() if not row.startswith("#")]
     assert lines == [one for one in (after, "python -m verl.trainer.main_ppo") if one]

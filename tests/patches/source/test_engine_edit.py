@@ -108,7 +108,7 @@ class Ray:
             return []
         if all_namespaces:
             return self.actors
-        return [one["name"] for one in self.actors if one["namespace"] == self.namespace]
+        return [actor["name"] for actor in self.actors if actor["namespace"] == self.namespace]
 
 
 def run(text: str, ray: Ray, monkeypatch: pytest.MonkeyPatch) -> Any:

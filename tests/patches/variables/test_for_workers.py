@@ -34,7 +34,7 @@ def found(check: Check, environment: EffectiveEnvironment) -> Finding:
 def given(changes: list[Change] | Refusal) -> dict[str, tuple[str | None, bool]]:
     assert not isinstance(changes, Refusal)
     variables = [change for change in changes if isinstance(change, SetVariable)]
-    return {one.name: (one.value, one.node_only) for one in variables}
+    return {variable.name: (variable.value, variable.node_only) for variable in variables}
 
 
 def test_all_variables_kept_by_the_driver_are_passed_in_one_plan() -> None:

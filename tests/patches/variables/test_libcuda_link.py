@@ -42,7 +42,9 @@ def test_folder_with_both_names_is_set_for_triton_and_the_linker() -> None:
     variables = [change for change in plan if isinstance(change, SetVariable)]
     folder, target = made("usr-local-nvidia-lib64"), Path(OWN.path)
     assert links == [NewLink(folder / "libcuda.so", target), NewLink(folder / "libcuda.so.1", target)]
-    assert [(one.name, one.value, one.prepend, one.node_only) for one in variables] == [
+    assert [
+        (variable.name, variable.value, variable.prepend, variable.node_only) for variable in variables
+    ] == [
         ("TRITON_LIBCUDA_PATH", str(folder), False, True),
         ("LIBRARY_PATH", str(folder), True, True),
     ]

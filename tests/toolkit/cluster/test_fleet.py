@@ -45,7 +45,7 @@ SESSION = Session(
 def judged(answers: Iterable[NodeResponse]) -> Report:
     """The report without timings."""
     report = fleet.judge_nodes(answers, SESSION, "a test")
-    return replace(report, seconds=0, results=tuple(replace(one, seconds=0) for one in report.results))
+    return replace(report, seconds=0, results=tuple(replace(result, seconds=0) for result in report.results))
 
 
 def findings(report: Report) -> list[tuple[str, Finding]]:
@@ -298,7 +298,9 @@ def test_head_without_gpus_is_a_separate_kind_and_not_drift() -> None:
 
     def lacks_triton(facts: dict[str, Any]) -> None:
         packages = facts["Packages"]
-        packages["distributions"] = [one for one in packages["distributions"] if one["name"] != "triton"]
+        packages["distributions"] = [
+            distribution for distribution in packages["distributions"] if distribution["name"] != "triton"
+        ]
 
     head = node("head", without_gpus, lacks_triton)
     head = replace(head, facts={**head.facts, "Gpus": '{"absent": "there is no NVIDIA GPU here"}'})
@@ -420,8 +422,8 @@ def with_versions(number: str) -> Edit:
     """Every package in another version."""
 
     def edit(facts: dict[str, Any]) -> None:
-        for one in facts["Packages"]["distributions"]:
-            one["version"] = number
+        for distribution in facts["Packages"]["distributions"]:
+            distribution["version"] = number
 
     return edit
 
@@ -442,7 +444,7 @@ def test_different_image_on_few_nodes_gives_one_finding() -> None:
 
 
 def test_number_of_findings_is_bounded_for_many_different_drifts() -> None:
-    names = [one["name"] for one in json.loads(texts()["Packages"])["is"]["distributions"]]
+    names = [distribution["name"] for distribution in json.loads(texts()["Packages"])["is"]["distributions"]]
     odd = [node(f"odd{number:02}", with_version(names[number], "0.0.1")) for number in range(20)]
     found = [one for rule, one in findings(judged([*map(node, numbered(25)), *odd])) if rule == "PKG120"]
     assert len(found) == 8

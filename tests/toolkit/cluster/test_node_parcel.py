@@ -108,7 +108,7 @@ def test_cluster_paths_are_inspected_on_the_node(tmp_path: Path) -> None:
     request = parcel_for(named, named.look()).request
     facts = node_program.entries({**request, "facts": ["SitePlaces"]}, Machine(cwd=tmp_path))
     places = json.loads(node_program.unpacked(facts["SitePlaces"]))["is"]["places"]
-    assert [(one["name"], one["set"], one["content"] and one["content"]["state"]) for one in places] == [
+    assert [(place["name"], place["set"], place["content"] and place["content"]["state"]) for place in places] == [
         ("model", True, "there"), ("data", False, None),
     ]  # fmt: skip
 
@@ -191,5 +191,5 @@ def test_local_model_folder_is_not_taken_for_a_hub_name_on_other_nodes(tmp_path:
     (tmp_path / "models/qwen").rmdir()
     target = node_program._target(sent["target"])
     files = job_files.collect(session.machine, target, Unknown(""), Unknown(""), Unknown(""))
-    assert [(one.path, one.state) for one in files.files] == [(str(tmp_path / "models/qwen"), "missing")]
+    assert [(file.path, file.state) for file in files.files] == [(str(tmp_path / "models/qwen"), "missing")]
     assert target.model_by == "actor_rollout_ref.model.path"

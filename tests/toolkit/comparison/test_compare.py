@@ -80,6 +80,6 @@ def test_temporary_container_interfaces_are_not_a_difference() -> None:
     def seen(*more: Interface) -> Snapshot:
         return Snapshot({**facts, Network: replace(network, interfaces=(*network.interfaces, *more))})
 
-    assert "network" not in {one.kind for one in differences(seen(), seen(veth))}
-    (other,) = (one for one in differences(seen(), seen(pod)) if one.kind == "network")
+    assert "network" not in {difference.kind for difference in differences(seen(), seen(veth))}
+    (other,) = (difference for difference in differences(seen(), seen(pod)) if difference.kind == "network")
     assert "eth9" in other.new

@@ -108,7 +108,12 @@ def test_fluctuating_values_are_noise() -> None:
     )
     found = between(facts, later)
     assert (found.verdict, found.exit_code) == ("equal", 0)
-    assert {one.subject for one in found.differences} == {"HostMemory", "Gpus", "HOSTNAME", "HostLimits"}
+    assert {difference.subject for difference in found.differences} == {
+        "HostMemory",
+        "Gpus",
+        "HOSTNAME",
+        "HostLimits",
+    }
 
 
 def test_packages_are_listed_in_the_order_of_the_stack() -> None:
@@ -188,7 +193,7 @@ def test_keys_are_not_reported_as_lost_without_a_launch_script() -> None:
     facts = machine("h200-with-job")
     without = {**facts, Configuration: Absent("no launch script"), Launch: Absent("no launch script")}
     found = between(facts, without)
-    assert not [one for one in found.differences if one.kind == "configuration"]
+    assert not [difference for difference in found.differences if difference.kind == "configuration"]
     assert "the new side was examined without a launch script" in found.not_compared
 
 
@@ -208,12 +213,16 @@ def test_nodes_are_compared_with_the_usual_one_and_folded() -> None:
         dead("node00301"),
     )
     found = compared(old, new, run())
-    (vllm,) = [one for one in found.differences if (one.kind, one.subject) == ("package", "vllm")]
+    (vllm,) = [
+        difference
+        for difference in found.differences
+        if (difference.kind, difference.subject) == ("package", "vllm")
+    ]
     assert (vllm.old, vllm.new, vllm.nodes) == ("0.24.0", "0.10.2", "node[00201-00203]")
     assert [sentence.partition(" (")[0] for sentence in found.lost] == [
         "1 of the new nodes did not respond: node00301"
     ]
-    assert all(one.weight == "noise" or one is vllm for one in found.differences)
+    assert all(difference.weight == "noise" or difference is vllm for difference in found.differences)
 
 
 def test_previously_odd_node_is_compared_with_itself() -> None:
@@ -221,7 +230,11 @@ def test_previously_odd_node_is_compared_with_itself() -> None:
     old = fleet(node("node00001"), odd, node("node00003"))
     assert compared(old, old, run()).verdict == "equal"
     others = fleet(node("node00001"), node("node00002"), node("node00003"))
-    (raised,) = [one for one in compared(old, others, run()).differences if one.subject == "open files"]
+    (raised,) = [
+        difference
+        for difference in compared(old, others, run()).differences
+        if difference.subject == "open files"
+    ]
     assert (raised.old, raised.new, raised.nodes, raised.weight) == ("4096", "20000", "node00002", "noise")
 
 

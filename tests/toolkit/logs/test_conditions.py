@@ -48,8 +48,8 @@ def test_other_logs_do_not_contradict_a_remedy() -> None:
     for _, log in SPOKEN[::4]:
         reading = read(excerpt(io.BytesIO(log.encode()).read).lines, "run.log")
         traits = traits_of(log_lines(log))
-        for one in reading.causes:
-            assert not any(contradicts(part, traits) for part in remedy_of(one).split("; ")), log
+        for cause in reading.causes:
+            assert not any(contradicts(part, traits) for part in remedy_of(cause).split("; ")), log
 
 
 def test_empty_remedy_is_reported() -> None:

@@ -52,7 +52,7 @@ def first_cause(log: str) -> str:
 def test_errors_without_tracebacks_are_judged_from_the_last(
     errors: list[str], taken: str, looked_at: int, judged: list[str]
 ) -> None:
-    assert first_cause("".join(f"{one}\n\n" for one in errors)) == taken
+    assert first_cause("".join(f"{error}\n\n" for error in errors)) == taken
     assert len(judged) == looked_at
 
 
@@ -69,7 +69,7 @@ def test_innermost_known_error_of_a_chain_is_taken(
     errors: Sequence[str], taken: str, looked_at: int, judged: list[str]
 ) -> None:
     joint = "\nThe above exception was the direct cause of the following exception:\n\n"
-    assert first_cause(joint.join(traceback(one) for one in errors)) == taken
+    assert first_cause(joint.join(traceback(error) for error in errors)) == taken
     assert len(judged) == looked_at + 1  # and once the error that ended the run
 
 

@@ -30,7 +30,7 @@ def judged(text: str) -> Reading:
 def test_messages_during_teardown_are_not_the_cause(between: str) -> None:
     found = judged(f"{DONE}{between}{TORN_DOWN}{between}")
     assert (found.causes, found.error, found.consequences, found.also) == ((), None, (), ())
-    assert [one.words.startswith(KILLED) for one in found.hints] == [True]
+    assert [hint.words.startswith(KILLED) for hint in found.hints] == [True]
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_first_cause_comes_first_in_the_document(here: Doctor, tmp_path: Path) -
     done = here("logs", written(tmp_path, "run.log", LCUDA), "--format", "json", cwd=tmp_path)
     found = json.loads(done.stdout)
     validate(found, schema_text("logs"))
-    assert (found["verdict"], [one["code"] for one in found["results"]]) == ("failures", ["CUDA105"])
+    assert (found["verdict"], [result["code"] for result in found["results"]]) == ("failures", ["CUDA105"])
     assert found["results"][0]["status"] == "fail"
     finding = found["results"][0]["findings"][0]
     assert finding["fix"] == {"id": "libcuda-link", "safety": "safe"}
@@ -104,7 +104,7 @@ def test_compressed_logs_folders_and_several_ranks_are_read_together(here: Docto
     written(folder, "core", b"\x7fELF\0\0\0" * 100)
     done = here("logs", folder, "--format", "json", cwd=tmp_path)
     found = json.loads(done.stdout)
-    assert [one["code"] for one in found["results"]] == ["HOST103"]
+    assert [result["code"] for result in found["results"]] == ["HOST103"]
     assert found["results"][0]["findings"][0]["location"] == {"path": str(worker), "line": 4}
     assert len(found["target"]["files"]) == 3
 
@@ -118,15 +118,15 @@ def test_earliest_of_several_logs_has_the_first_cause(here: Doctor, tmp_path: Pa
     disk = _at("10:00:01", traceback("OSError: [Errno 28] No space left on device"))
     logs = [written(tmp_path, "a.log", files), written(tmp_path, "b.log", disk)]
     found = json.loads(here("logs", *logs, "--format", "json", cwd=tmp_path).stdout)
-    assert [one["code"] for one in found["results"]] == ["HOST106", "HOST103"]
+    assert [result["code"] for result in found["results"]] == ["HOST106", "HOST103"]
     own = written(tmp_path, "c.log", _at("09:59:59", traceback("KeyError: 'answer'", place="/home/u/r.py")))
     found = json.loads(here("logs", *logs, own, "--format", "json", cwd=tmp_path).stdout)
-    assert [(one["code"], one["fault"]) for one in found["results"]] == [("LOG161", "code")]
+    assert [(result["code"], result["fault"]) for result in found["results"]] == [("LOG161", "code")]
     assert (found["verdict"], found["first_error"]["words"]) == ("failures", "KeyError: 'answer'")
     assert [one["code"] for one in found["also"]] == ["HOST106", "HOST103"]
     late = written(tmp_path, "c.log", _at("10:30:00", traceback("KeyError: 'answer'", place="/home/u/r.py")))
     found = json.loads(here("logs", *logs, late, "--format", "json", cwd=tmp_path).stdout)
-    assert [one["code"] for one in found["results"]] == ["HOST106", "HOST103"]
+    assert [result["code"] for result in found["results"]] == ["HOST106", "HOST103"]
 
 
 def test_standard_input_is_read(here: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ def answer(log: str) -> tuple[object, ...]:
     """Judgement of a log, without the quoted lines."""
     reading = judged(log)
     first = reading.first or reading.error
-    codes = tuple(one.signature.code for one in reading.causes if one.signature is not None)
+    codes = tuple(cause.signature.code for cause in reading.causes if cause.signature is not None)
     return codes, first and first.kind, first and first.blame and first.blame.fault
 
 

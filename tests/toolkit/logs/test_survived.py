@@ -29,7 +29,7 @@ def judged(text: str) -> Reading:
 
 
 def codes(reading: Reading) -> list[str]:
-    return [one.signature.code for one in reading.causes if one.signature is not None]
+    return [cause.signature.code for cause in reading.causes if cause.signature is not None]
 
 
 @pytest.mark.parametrize("steps", [1, 5])
@@ -40,7 +40,7 @@ def test_recurring_sandbox_error_did_not_end_the_run(steps: int, end: str) -> No
     log = "".join(f"{SANDBOX}{step(at)}" for at in range(steps))
     found = judged(f"{log}{SANDBOX}{end}")
     assert (found.causes, found.error and found.error.kind) == ((), "ended")
-    assert [one.words for one in found.hints] == ["ModuleNotFoundError: No module named 'vllm'"]
+    assert [hint.words for hint in found.hints] == ["ModuleNotFoundError: No module named 'vllm'"]
 
 
 def test_recurring_error_does_not_explain_a_dead_worker() -> None:
@@ -99,7 +99,7 @@ def test_many_survived_errors_are_compared_in_linear_time(
     monkeypatch.setattr(LoggedError, "__eq__", counted)
     message = [f"{'x' * at} failed: No space left on device\n" for at in range(300)]
     found = read(list(log_lines(f"{''.join(message)}{step(1)}{step(2)}{DRIVER_SAW_IT}")), "run.log")
-    assert [one.times for one in found.hints] == [len(message)]
+    assert [hint.times for hint in found.hints] == [len(message)]
     assert len(compared) <= 2 * len(message)
 
 

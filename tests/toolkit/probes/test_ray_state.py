@@ -16,7 +16,7 @@ from verl_doctor.toolkit.probes.ray_state import Plain, gpus, variables
 
 def resource(name: str, *indices: int) -> Any:
     return SimpleNamespace(
-        name=name, resource_ids=[SimpleNamespace(index=one, quantity=0.5) for one in indices]
+        name=name, resource_ids=[SimpleNamespace(index=number, quantity=0.5) for number in indices]
     )
 
 

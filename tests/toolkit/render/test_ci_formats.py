@@ -102,7 +102,7 @@ def test_finding_about_the_environment_gets_a_placeholder_location(repo: Path) -
 
 def test_severities_rules_and_unjudged_rules_are_included(repo: Path) -> None:
     severities: tuple[Severity, ...] = ("error", "warning", "info")
-    run = log(report(*(finding(severity=one) for one in severities)), repo, code=3)
+    run = log(report(*(finding(severity=severity) for severity in severities)), repo, code=3)
     assert [result["level"] for result in run["results"]] == ["error", "warning", "note"]
     rules = {rule["id"]: rule for rule in run["tool"]["driver"]["rules"]}
     assert sorted(rules) == ["CFG101"], "of the rules that were given"
@@ -174,9 +174,9 @@ def test_plan_is_a_fix_at_the_findings_in_its_files(repo: Path) -> None:
 def carried_out(text: str, replacements: list[dict[str, Any]]) -> str:
     """Result of applying replacements of whole lines, as by an editor."""
     lines = text.splitlines(keepends=True)
-    for one in reversed(replacements):
-        region = one["deletedRegion"]
-        lines[region["startLine"] - 1 : region["endLine"] - 1] = [one["insertedContent"]["text"]]
+    for replacement in reversed(replacements):
+        region = replacement["deletedRegion"]
+        lines[region["startLine"] - 1 : region["endLine"] - 1] = [replacement["insertedContent"]["text"]]
     return "".join(lines)
 
 

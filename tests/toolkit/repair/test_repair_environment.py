@@ -472,7 +472,7 @@ def test_node_specific_variable_is_not_written_for_ray(job: Job) -> None:
     assert job.ray_file == {}
     assert "COLOUR is not here: another node may need another value" in (job.env / RAY_FILE).read_text()
     assert report.environment is not None
-    assert [one["ray"] for one in report.environment.variables] == [None]
+    assert [variable["ray"] for variable in report.environment.variables] == [None]
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,13 @@ def folded(answers: Sequence[NodeResponse]) -> FoldedNodes:
 def nodes_in(nodes: FoldedNodes) -> list[tuple[str, str, Any, str]]:
     """Content of each node, independent of the key order."""
     return [
-        (one.node, one.address, {name: json.loads(text) for name, text in one.facts.items()}, one.missing)
-        for one in nodes.responses()
+        (
+            response.node,
+            response.address,
+            {name: json.loads(text) for name, text in response.facts.items()},
+            response.missing,
+        )
+        for response in nodes.responses()
     ]
 
 
@@ -98,7 +103,7 @@ def test_nodes_survive_a_round_trip(facts: list[dict[str, Any]]) -> None:
     again = nodes_from(json.loads(json.dumps(nodes.document())))
     assert nodes_in(again) == nodes_in(nodes)
     assert {one[0]: one[2] for one in nodes_in(nodes)} == {
-        one.node: {name: json.loads(text) for name, text in one.facts.items()} for one in answers
+        answer.node: {name: json.loads(text) for name, text in answer.facts.items()} for answer in answers
     }
 
 

@@ -169,8 +169,10 @@ def judged(here: Doctor, cwd: Path, *arguments: str) -> dict[str, Any]:
     ]
     done = here(*questions, *arguments, cwd=cwd)
     results = json.loads(done.stdout)["results"]
-    assert any(one["status"] == "pass" for one in results)
-    return {one["code"]: one for one in results if one["status"] not in {"pass", "not_applicable"}}
+    assert any(result["status"] == "pass" for result in results)
+    return {
+        result["code"]: result for result in results if result["status"] not in {"pass", "not_applicable"}
+    }
 
 
 def test_command_reports_the_written_files(here: Doctor, tmp_path: Path) -> None:

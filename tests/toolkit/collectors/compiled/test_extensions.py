@@ -106,7 +106,7 @@ class Environment:
         return found
 
     def of(self, package: str) -> Extension:
-        (found,) = (one for one in self.look().extensions if one.package == package)
+        (found,) = (extension for extension in self.look().extensions if extension.package == package)
         return found
 
 
@@ -191,7 +191,9 @@ def test_one_loadable_build_of_several_is_enough(environment: Environment) -> No
     }
     install(environment.site, "bits", "1.0", files=files, tag="py3-none-manylinux_2_24_x86_64")
     found = {
-        Path(one.path).name: one.instead for one in environment.look().extensions if one.package == "bits"
+        Path(extension.path).name: extension.instead
+        for extension in environment.look().extensions
+        if extension.package == "bits"
     }
     assert found["libbits_cuda118.so"].endswith("libbits_cuda128.so")
     assert found["libbits_cuda128.so"] == ""
@@ -234,7 +236,7 @@ def test_module_that_is_not_an_elf_file_is_reported(
     sound = (environment.parts / "fits.so").read_bytes()
     files = {f"vllm/{name}": body, f"vllm/{name.replace('.', '_AVX2.', 1)}": sound}
     install(environment.site, "vllm", "1.0", files=files, tag="cp311-cp311-linux_x86_64")
-    (found,) = (one for one in environment.look().extensions if not one.loads)
+    (found,) = (extension for extension in environment.look().extensions if not extension.loads)
     assert (found.problem, found.instead) == (f"{environment.site}/vllm/{name}: {problem}", "")
     (finding,) = run_check(
         extension_lacks_library, environment.python, TORCH, Extensions((found,), 1)

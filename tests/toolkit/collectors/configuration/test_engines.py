@@ -46,7 +46,9 @@ def look(
 def engines(top: Path, *words: str, installed: tuple[str, ...] = ("torch",)) -> list[tuple[str, bool, str]]:
     found = look(top, *words, installed=installed)
     assert isinstance(found, ChosenEngines)
-    return [(one.module, one.installed, one.read_from.rpartition("verl/")[2]) for one in found.engines]
+    return [
+        (engine.module, engine.installed, engine.read_from.rpartition("verl/")[2]) for engine in found.engines
+    ]
 
 
 def test_module_imported_for_a_setting_is_looked_up(tmp_path: Path) -> None:
@@ -67,7 +69,7 @@ def test_engine_of_a_fine_tuning_trainer_is_determined(tmp_path: Path, tree: dic
     configuration = replace(configuration, overrides=(chosen,))
     found = look(tmp_path, configuration=configuration)
     assert isinstance(found, ChosenEngines)
-    assert [(one.key, one.module, one.installed) for one in found.engines] == [
+    assert [(engine.key, engine.module, engine.installed) for engine in found.engines] == [
         ("engine.strategy", "megatron.core", False)
     ]
 

@@ -47,7 +47,7 @@ def test_problems_of_user_files_are_reported(tmp_path: Path, words: list[str], t
     )  # fmt: skip
     found = own_files.collect(configured(*words)[0], JOB, Machine(environ={}, cwd=tmp_path), interpreter)
     assert isinstance(found, OwnFiles)
-    assert [one.trouble for one in found.files] == troubles
+    assert [file.trouble for file in found.files] == troubles
 
 
 def test_variable_that_the_script_may_set_is_not_missing(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def run(folder: Path, *words: str, most: float = 20.0) -> Construction:
 
 
 def ended(construction: Construction) -> dict[str, str]:
-    return {one.stage: one.ended for one in construction.stages}
+    return {stage.stage: stage.ended for stage in construction.stages}
 
 
 def with_validation(folder: Path, body: str, most: float = 20.0) -> Construction:

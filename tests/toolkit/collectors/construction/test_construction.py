@@ -111,7 +111,7 @@ def test_crash_is_reported_and_the_next_pass_omits_its_stage() -> None:
     )
     found = collected(child)
     assert isinstance(found, Construction)
-    assert {one.stage: one.ended for one in found.stages} == {
+    assert {stage.stage: stage.ended for stage in found.stages} == {
         "a": "ok",
         "b": "crashes",
         "c": "not reached",

@@ -34,7 +34,7 @@ def seen(folder: Path, **files: str) -> System:
 
 def test_two_sockets_with_two_threads_per_core(tmp_path: Path) -> None:
     threads = [(number, number % 2, number // 4) for number in range(8)]
-    facts = seen(tmp_path, cpuinfo="\n".join(X86.format(*one) for one in threads))
+    facts = seen(tmp_path, cpuinfo="\n".join(X86.format(*thread) for thread in threads))
     assert facts.processors == Processors("INTEL(R) XEON(R) PLATINUM 8558", "GenuineIntel", 8, 4, 2)
 
 

@@ -42,7 +42,7 @@ def look(gpus: Gpus | Unknown = NO_GPU) -> LeftProcesses:
 def numbers(found: LeftProcesses, among: list[int]) -> list[int]:
     """Leftovers among these processes. Other jobs of this machine are ignored."""
     removals = [one.removal for one in found.found]
-    return [one.pid for one in removals if isinstance(one, EndProcess) and one.pid in among]
+    return [removal.pid for removal in removals if isinstance(removal, EndProcess) and removal.pid in among]
 
 
 def test_running_job_is_untouched_and_killed_job_is_reported(tini: Reaper) -> None:

@@ -24,7 +24,7 @@ def seen(folder: Path, *words: str, **variables: str) -> HubModels | Unknown:
 def cached(folder: Path, *words: str, **variables: str) -> dict[str, bool]:
     found = seen(folder, *words, **variables)
     assert isinstance(found, HubModels), found
-    return {one.name: one.cached for one in found.models}
+    return {model.name: model.cached for model in found.models}
 
 
 def fetched(cache: Path, name: str = NAME) -> None:

@@ -223,7 +223,7 @@ def test_auto_joins_the_ray_that_runs_here(
     if file:
         (tmp_path / "tmp/ray").mkdir(parents=True)
         (tmp_path / "tmp/ray/ray_current_cluster").write_text(file)
-    raylets = Raylets(tuple(Raylet(7, "10.0.0.1", one, "", 1.0, Variables()) for one in clusters))
+    raylets = Raylets(tuple(Raylet(7, "10.0.0.1", cluster, "", 1.0, Variables()) for cluster in clusters))
     environment = standing(row("HOW", None, "spawn", "spawn"), at=HERE)
     found = reach(environment, replace(ENGINE, address="'auto'"), raylets, tmp_path)
     assert isinstance(found, EngineReach)

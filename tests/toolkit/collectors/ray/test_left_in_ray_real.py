@@ -127,8 +127,10 @@ def test_leftovers_of_a_killed_driver_are_removed_if_nothing_may_need_them(ray: 
                 "a driver is connected that may use it"
             }
             outcomes = list(remove(left.found, Machine()))
-            assert {one.state for one in outcomes} == {"not removed"}
-            assert all(f"(process {other.pid}) has connected meanwhile" in one.why for one in outcomes)
+            assert {outcome.state for outcome in outcomes} == {"not removed"}
+            assert all(
+                f"(process {other.pid}) has connected meanwhile" in outcome.why for outcome in outcomes
+            )
         left = soon(ray, 2)
         removal = left.found[0].removal
         assert isinstance(removal, KillActor)
@@ -138,14 +140,14 @@ def test_leftovers_of_a_killed_driver_are_removed_if_nothing_may_need_them(ray: 
         assert [(one.state, one.why) for one in remove(left.found, Machine())] == [("removed", "")] * 2
         for _ in range(120):
             left, cluster = look(ray)
-            ended = all(one.finished for one in cluster.jobs) and all(
-                one.state == "DEAD" for one in cluster.actors
+            ended = all(job.finished for job in cluster.jobs) and all(
+                actor.state == "DEAD" for actor in cluster.actors
             )
             if cluster.jobs and ended and not (left.found or left.kept):
                 break
             time.sleep(0.5)
         assert (left.found, left.kept) == ((), ())
-        assert {one.state for one in cluster.actors} == {"DEAD"}
-        assert {one.state for one in cluster.groups} == {"REMOVED"}
-        assert {one.namespace for one in cluster.jobs} == {"train", left_in_ray.CLEANER}
-        assert all(one.finished for one in cluster.jobs)
+        assert {actor.state for actor in cluster.actors} == {"DEAD"}
+        assert {group.state for group in cluster.groups} == {"REMOVED"}
+        assert {job.namespace for job in cluster.jobs} == {"train", left_in_ray.CLEANER}
+        assert all(job.finished for job in cluster.jobs)

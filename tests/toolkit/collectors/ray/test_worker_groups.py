@@ -75,7 +75,7 @@ def test_ranks_are_recognised_by_their_variables() -> None:
             actor("xWorkerDict_0:7", variables=rank_variables(0, 2)),
         )
     )
-    assert [(one.rank, one.actor.name) for one in group.members] == [
+    assert [(member.rank, member.actor.name) for member in group.members] == [
         (0, "xWorkerDict_0:7"),
         (1, "xWorkerDict_1:0"),
     ]
@@ -84,7 +84,7 @@ def test_ranks_are_recognised_by_their_variables() -> None:
 
 def test_ranks_follow_from_positions_without_variables() -> None:
     (group,) = worker_groups(cluster(*(actor(f"xWorkerDict_{n}:{i}") for n in range(2) for i in range(2))))
-    assert [one.rank for one in group.members] == [0, 1, 2, 3]
+    assert [member.rank for member in group.members] == [0, 1, 2, 3]
     assert group.world_size == 0
 
 
@@ -100,7 +100,7 @@ def test_living_actor_replaces_a_dead_one_of_the_same_name() -> None:
     dead, alive = actor("xWorkerDict_0:0", "DEAD", actor="old", ended=9.0), actor("xWorkerDict_0:0")
     for both in ((dead, alive), (alive, dead)):
         (group,) = worker_groups(cluster(*both))
-        assert [one.actor for one in group.members] == [alive]
+        assert [member.actor for member in group.members] == [alive]
         assert not group.over
 
 

@@ -198,5 +198,5 @@ def test_variables_forced_on_rollout_servers_by_releases(
 ) -> None:
     tree = wheel_tree("verl", version) / "verl"
     job = Job(SourceTree(tree, "verl"), tree / "trainer" / "main_ppo.py", "verl.trainer.main_ppo")
-    found = {one.name: one.value for one in for_servers(job, Table({"NCCL_CUMEM_ENABLE": "1"}))}
+    found = {server.name: server.value for server in for_servers(job, Table({"NCCL_CUMEM_ENABLE": "1"}))}
     assert found.get("NCCL_CUMEM_ENABLE") == given

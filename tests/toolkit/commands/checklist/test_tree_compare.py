@@ -176,7 +176,7 @@ def test_entry_survives_a_round_trip(old: Path) -> None:
     (old / "verl" / "a name with  spaces.py").write_text("x = 1\n")
     found = manifest(old)
     assert [entry_of(line).line() for line in found.lines] == list(found.lines)
-    assert any(one.path == "verl/a name with  spaces.py" for one in found.entries())
+    assert any(entry.path == "verl/a name with  spaces.py" for entry in found.entries())
 
 
 def test_tree_ends_at_its_checkout(tmp_path: Path) -> None:
@@ -239,7 +239,9 @@ def test_manifest_with_an_invalid_line_is_refused(line: str) -> None:
 
 @pytest.mark.parametrize("path", ["verl/a b.py", ".", "..data/x", "verl/...", "a\nb"])
 def test_unusual_file_name_survives_a_round_trip(path: str) -> None:
-    assert [one.path for one in TreeManifest("/verl", "", (f"file 644 1 a a {path}",)).entries()] == [path]
+    assert [entry.path for entry in TreeManifest("/verl", "", (f"file 644 1 a a {path}",)).entries()] == [
+        path
+    ]
 
 
 def test_manifest_with_too_many_files_is_refused() -> None:

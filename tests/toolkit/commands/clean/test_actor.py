@@ -36,8 +36,8 @@ class Child:
 def states(told: dict[str, Any] | None, *leftovers: Leftover) -> list[tuple[str, str]]:
     """Outcome and reason for each leftover."""
     outcomes: list[Outcome] = list(remove(leftovers, Machine(environ={}, runner=Child(told))))
-    assert [one.leftover for one in outcomes] == list(leftovers)
-    return [(one.state, one.why) for one in outcomes]
+    assert [outcome.leftover for outcome in outcomes] == list(leftovers)
+    return [(outcome.state, outcome.why) for outcome in outcomes]
 
 
 def test_each_cluster_is_queried_once_with_its_token() -> None:

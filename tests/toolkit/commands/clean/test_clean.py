@@ -90,7 +90,7 @@ def test_many_leftovers_of_one_kind_are_counted_unless_verbose():
     everything = Cleaned(Found((FOLDER, *SOCKETS)))
     assert len(lines(everything)) < 20
     assert "25 more sockets" in "\n".join(lines(everything))
-    assert all(any(one.name in line for line in lines(everything, verbose=True)) for one in SOCKETS)
+    assert all(any(socket.name in line for line in lines(everything, verbose=True)) for socket in SOCKETS)
 
 
 @pytest.mark.parametrize("verbose", [True, False])
@@ -139,7 +139,7 @@ def test_apply_removes_leftovers_and_writes_to_the_journal(clean, machine, tmp_p
     done = clean("--apply", "--format", "json")
     report = json.loads(done.stdout)
     assert (done.returncode, done.stderr) == (0, "")
-    assert [one["state"] for one in report["leftovers"]] == ["removed"]
+    assert [leftover["state"] for leftover in report["leftovers"]] == ["removed"]
     assert not folder.exists()
     home = tmp_path / "state" / "verl-doctor" / "journal"
     (transaction,) = apply.history(home)

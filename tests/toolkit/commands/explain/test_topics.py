@@ -27,7 +27,7 @@ exec "$@"
 
 def test_each_line_of_the_quick_card_names_a_fault_with_a_remedy() -> None:
     entries = quick_card.entries()
-    assert len({one.line for one in entries}) == len(entries)
+    assert len({entry.line for entry in entries}) == len(entries)
     for one in entries:
         assert one.do
         assert one.means

@@ -235,7 +235,7 @@ def test_conflicting_pins_are_reported_and_doubtful_ones_are_not(matrix: Ask, in
     )
     shown = document(matrix("--verl", "0.7.0", "--releases", "0.13.0", "--format", "json"))
     (row,) = shown["rows"]
-    assert [one["about"] for one in row["clashes"]] == ["torch", "numpy"]
+    assert [clash["about"] for clash in row["clashes"]] == ["torch", "numpy"]
     assert row["unclear"] == ["pyarrow"]
     assert row["starts"]
     assert not row["fits"]
@@ -246,7 +246,7 @@ def test_next_option_lists_what_the_upgrade_breaks(matrix: Ask) -> None:
     shown = document(done)
     assert done.returncode == 1
     assert [one["code"] for one in shown["breaks"]] == ["VLLM102"]
-    assert [one["code"] for one in shown["mends"]] == ["VLLM103"]
+    assert [fixed["code"] for fixed in shown["mends"]] == ["VLLM103"]
     assert [row["version"] for row in shown["newer_verl"] if row["starts"]] == ["0.6.0"]
     text = matrix("--verl", "0.5.0", "--vllm", "0.11.0", "--next").stdout
     assert text.startswith("BREAKS  vllm 0.11.0 to vllm 0.12.0 under verl 0.5.0: 1 new break")

@@ -140,10 +140,10 @@ def test_keyboard_reaches_everything_in_order_with_visible_focus(shown: Tab) -> 
     for _ in range(wanted):
         shown.press("Tab", 9)
         outlines.append(shown.run(_FOCUSED))
-    assert len({tuple(one) for one in outlines if one[0] == "A"}) == shown.run(
+    assert len({tuple(outline) for outline in outlines if outline[0] == "A"}) == shown.run(
         "document.querySelectorAll('a').length"
     )
-    assert [one for one in outlines if one[2] == "none"] == []
+    assert [outline for outline in outlines if outline[2] == "none"] == []
     assert shown.run("new Set(order).size") == wanted
     follows = "order.every((one, at) => !at || order[at - 1].compareDocumentPosition(one) & Node.DOCUMENT_POSITION_FOLLOWING)"
     assert shown.run(follows)

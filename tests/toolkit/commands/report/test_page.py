@@ -70,8 +70,8 @@ def test_text_never_changes_the_markdown_structure(a: str, b: str, c: str) -> No
     for token in tokens:
         if token.type == "html_block":
             said = Elements(token.content)
-            assert {one[0] for one in said.elements} <= {"details", "summary", "/summary", "/details"}
-            assert {one[1:] for one in said.elements} <= {()}
+            assert {element[0] for element in said.elements} <= {"details", "summary", "/summary", "/details"}
+            assert {element[1:] for element in said.elements} <= {()}
             assert not LIVE.search("".join(said.said))
 
 
@@ -79,8 +79,8 @@ def test_text_never_changes_the_markdown_structure(a: str, b: str, c: str) -> No
 @given(TEXTS, TEXTS, TEXTS)
 def test_text_never_changes_the_html_structure(a: str, b: str, c: str) -> None:
     made = Elements(render_html.render(page_with(a, b, c)))
-    assert [one for one in made.elements if "span" not in one[0]] == [
-        one for one in PLAIN_ELEMENTS if "span" not in one[0]
+    assert [element for element in made.elements if "span" not in element[0]] == [
+        element for element in PLAIN_ELEMENTS if "span" not in element[0]
     ]
     assert made.comments == []
     assert harmless(a, keep="\t\n") in "".join(made.said)
@@ -101,7 +101,7 @@ def test_policy_allows_only_our_own_styles() -> None:
     assert set(rules) == {"default-src", "img-src", "style-src", "base-uri", "form-action"}
     styles = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
     hashes = {
-        f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in styles
+        f"'sha256-{base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()}'" for style in styles
     }
     assert hashes == set(rules["style-src"].split())
     assert "<script" not in text

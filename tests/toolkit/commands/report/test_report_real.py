@@ -40,9 +40,9 @@ def test_every_label_printed_by_the_script_is_in_the_report(
     made = view.make(seen(), Machine(environ={}), masked=True)
     text = "\n".join(render_markdown.render(made.page)).replace("\\", "").lower()
     names = {
-        " ".join(one.partition(":")[0].replace("\t", " ").split())
-        for one in labels(script.read_text("utf-8"))
-        if ":" in one
+        " ".join(label.partition(":")[0].replace("\t", " ").split())
+        for label in labels(script.read_text("utf-8"))
+        if ":" in label
     }
     assert len(names) > 12
     assert [name for name in sorted(names) if _CALLED.get(name, name).lower() not in text] == []

@@ -104,8 +104,8 @@ def test_hosts_with_a_shared_file_system_take_turns(ssh: Path) -> None:
     nothing = Parcel(packed([]), {"modules": [], "facts": [], "given": {}})
     sharing = Sharing(dict.fromkeys(hosts[:3], (NFS,)), most=1)
     visited = {
-        one.node
-        for one in host_responses(Machine(), hosts, "ssh", "/bin/true", nothing, 120, sharing=sharing)
+        response.node
+        for response in host_responses(Machine(), hosts, "ssh", "/bin/true", nothing, 120, sharing=sharing)
     }
     assert visited == set(hosts)
     of_sharers = [line for line in ssh.read_text().splitlines() if not line.endswith("n3")]

@@ -38,7 +38,7 @@ TEXTS = [
 @pytest.mark.parametrize(("kind", "phase", "text"), TEXTS)
 def test_each_phase_message_is_recognised(kind: str, phase: str, text: str) -> None:
     logged = f"INFO {text.replace('*', 'some words').replace('{s}', '12.5')} 100% [00:12<00:00"
-    assert (phase, kind) in {(one.phase, one.kind) for one in phase_reports(logged)}
+    assert (phase, kind) in {(report.phase, report.kind) for report in phase_reports(logged)}
     assert phase_report_offsets(f"before\n{logged}\nafter".encode()) == {len("before\n")}
 
 

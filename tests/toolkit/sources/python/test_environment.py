@@ -10,7 +10,9 @@ from verl_doctor.toolkit.sources.python.environment import Mention, mentions
 
 
 def found(source: str, *names: str) -> list[tuple[str, str]]:
-    return [(one.use, one.entry) for one in mentions(ast.parse(source), frozenset(names or ("X_Y",)))]
+    return [
+        (mention.use, mention.entry) for mention in mentions(ast.parse(source), frozenset(names or ("X_Y",)))
+    ]
 
 
 @pytest.mark.parametrize(

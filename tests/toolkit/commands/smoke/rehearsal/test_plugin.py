@@ -8,8 +8,11 @@ from verl_doctor.toolkit.commands.smoke.rehearsal.job import put_in_place, varia
 
 def found_in(place: Path) -> dict[str, tuple[str, list[tuple[str, str]]]]:
     return {
-        one.metadata["Name"]: (one.version, [(point.group, point.value) for point in one.entry_points])
-        for one in distributions(path=[str(place)])
+        distribution.metadata["Name"]: (
+            distribution.version,
+            [(point.group, point.value) for point in distribution.entry_points],
+        )
+        for distribution in distributions(path=[str(place)])
     }
 
 

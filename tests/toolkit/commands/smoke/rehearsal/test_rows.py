@@ -37,7 +37,7 @@ def test_missing_damaged_or_empty_file_is_named(tmp_path: Path) -> None:
         name: first_rows(Machine(cwd=tmp_path), sys.executable, (name,), tmp_path / "own")
         for name in ("none.parquet", "bad.json", "empty.jsonl")
     }
-    reasons = [one.reason for one in results.values() if isinstance(one, Unknown)]
+    reasons = [result.reason for result in results.values() if isinstance(result, Unknown)]
     assert len(reasons) == 3
     assert "does not exist" in reasons[0]
     assert "JSONDecodeError" in reasons[1]
