@@ -77,7 +77,7 @@ _MOST_COMMANDS = 20_000
 _ANYWHERE = "/"
 # Programs that answer a question by their status: what follows `&&` may not run.
 _ANSWERS = frozenset({
-    "grep", "egrep", "fgrep", "rg", "ls", "command", "which", "type", "hash", "pgrep", "pkill", "kill", "killall", "nvidia-smi", "ping",
+    "false", "grep", "egrep", "fgrep", "rg", "ls", "command", "which", "type", "hash", "pgrep", "pkill", "kill", "killall", "nvidia-smi", "ping",
     "nc", "curl", "wget", "diff", "cmp", "id", "getent", "lsof", "stat", "read", "lspci", "lsmod", "ip", "ifconfig", "ibstat", "nvcc",
 })  # fmt: skip
 
@@ -144,9 +144,16 @@ Kind = Literal["loop", "function", "source", "command", "shell"]
 
 @dataclass
 class Frame:
-    """A loop, a function, a sourced file, a whole command of the script or a shell that is being followed. `ends` are the states in which it was left early."""
+    """A loop, a function, a sourced file, a whole command of the script or a shell that is being followed. `ends` are the states in which it was left early.
+
+    `given` is the number of changes to the environment at its start, `functions` that of functions that were running, `arguments`
+    are those of the innermost.
+    """
 
     kind: Kind
+    given: int = 0
+    functions: int = 0
+    arguments: Sequence[str | None] = ()
     ends: list[ShellState] = field(default_factory=list)
 
 
@@ -308,7 +315,8 @@ class Walk:
 
     def until(self, kind: Kind, bodies: list[tuple[Node, ...]]) -> None:
         """Follow what `break`, `return` or `exit` may leave early: its end has the states of all ways out."""
-        self.frames.append(Frame(kind))
+        state = self.state
+        self.frames.append(Frame(kind, len(state.given), len(state.locals), tuple(state.arguments)))
         self.one_of(bodies)
         ends = self.frames.pop().ends
         if not self.state.ended:
@@ -326,7 +334,11 @@ class Walk:
         else:
             frames = [frame for frame in self.frames if frame.kind in ends][-1:]
         for frame in frames:
-            frame.ends.append(self.state.copy())
+            end = self.state.copy()
+            if len(end.locals) > frame.functions:
+                end.arguments = list(frame.arguments)
+                _end_functions(end, frame.functions, frame.given)
+            frame.ends.append(end)
         self.state.ended = kind == "shell" or bool(frames)
 
     def is_within(self, *kinds: Kind) -> bool:
@@ -348,7 +360,7 @@ class Walk:
         before = len(self.stops)
         self.tested += 1
         self.node(node.first)
-        succeeds, likely = self.state.status, _succeeds_mostly(node.first)
+        succeeds, likely = self.state.status, self.likely(node.first)
         if len(self.stops) > before and not self.stops[-1].whole:
             succeeds = False
         for place, (sign, command) in enumerate(node.rest, 1):
@@ -356,15 +368,32 @@ class Walk:
             if succeeds is not None:
                 if succeeds == (sign == "&&"):
                     self.node(command)
-                    succeeds, likely = self.state.status, _succeeds_mostly(command)
+                    succeeds, likely = self.state.status, self.likely(command)
             elif likely and sign == "&&":
                 self.node(command)
-                likely = _succeeds_mostly(command)
+                likely = self.likely(command)
             else:
                 self.state.status = sign == "&&"
                 self.branches([(command,), ()])
                 likely = False
         self.state.status = succeeds
+
+    def likely(self, node: Node, within: frozenset[str] = frozenset()) -> bool:
+        """Return whether a command succeeds in a script that works: one that makes, not one that asks."""
+        if isinstance(node, Pipeline):
+            parts = node.commands[-1:] if self.state.option("pipefail") is not None else node.commands
+            return not node.negated and all(self.likely(part, within) for part in parts)
+        if isinstance(node, AndOr):
+            return all(self.likely(part, within) for part in (node.first, *(part for _, part in node.rest)))
+        if isinstance(node, Group):
+            return not node.body or self.likely(node.body[-1], within)
+        if not isinstance(node, Simple):
+            return True
+        name = node.words[0].raw if node.words and isinstance(node.words[0], Written) else ""
+        _, bodies = self.state.functions.get(name, ("", ()))
+        if name not in within and bodies:
+            return all(self.likely(Group(body), within | {name}) for body in bodies)
+        return not is_test(node) and name not in _ANSWERS
 
     def if_command(self, node: If) -> None:
         """Follow the arm that is taken, or all that may be."""
@@ -879,16 +908,10 @@ class Walk:
             state.given.append(entry)
         follow()
         state = self.state
-        own = [entry for entry in state.given[start:] if entry.name in {entry.name for entry in given}]
-        names = state.locals.pop()
-        for name, hidden in names.items():
-            state.variables[name] = hidden.value
-            state.exported[name] = hidden.exported
-            state.attributes[name] = hidden.attributes
-        state.given[start:] = [entry for entry in state.given[start:] if entry.name not in names]
-        for entry in own[
-            len(given) :
-        ]:  # releases of bash differ in whether what exports it counts afterwards
+        names = {entry.name for entry in given}
+        again = [entry for entry in state.given[start:] if entry.name in names][len(given) :]
+        _end_functions(state, len(state.locals) - 1, start)
+        for entry in again:  # releases of bash differ in whether such an export counts afterwards
             state.variables[entry.name] = state.exported[entry.name] = None
             state.given.append(replace(entry, value=None, removed=False, conditional=True))
 
@@ -927,12 +950,15 @@ def passed(words: Iterable[Argument]) -> list[str | None]:
     return found
 
 
-def _succeeds_mostly(node: Node) -> bool:
-    """Return whether a command succeeds in a script that works: one that makes, not one that asks."""
-    if not isinstance(node, Simple):
-        return not (isinstance(node, Pipeline) and node.negated)
-    name = node.words[0] if node.words else None
-    return not is_test(node) and not (isinstance(name, Written) and name.raw in _ANSWERS)
+def _end_functions(state: ShellState, depth: int, start: int) -> None:
+    """Give the variables of functions, down to a depth, back what they hid. `start` is the number of changes before these functions."""
+    while len(state.locals) > depth:
+        names = state.locals.pop()
+        for name, hidden in names.items():
+            state.variables[name] = hidden.value
+            state.exported[name] = hidden.exported
+            state.attributes[name] = hidden.attributes
+        state.given[start:] = [entry for entry in state.given[start:] if entry.name not in names]
 
 
 def _leads_to(made: str, path: str) -> bool:
