@@ -45,7 +45,7 @@ CHATML = (
         "{% endif %}",
     ],
 )
-def test_what_jinja_refuses_looks_doubtful(template: str) -> None:
+def test_invalid_templates_look_doubtful(template: str) -> None:
     jinja2 = pytest.importorskip("jinja2")
     assert jinja2
     refused = bool(probe.problem(template))
@@ -57,7 +57,7 @@ def test_common_templates_are_not_doubtful() -> None:
     assert not looks_doubtful(CHATML)
 
 
-def test_a_doubtful_template_is_compiled(tmp_path: Path) -> None:
+def test_doubtful_template_is_compiled(tmp_path: Path) -> None:
     pytest.importorskip("jinja2")
     python = replace(interpreter(), executable=sys.executable)
     config = tmp_path / "tokenizer_config.json"

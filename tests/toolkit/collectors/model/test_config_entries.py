@@ -121,13 +121,13 @@ def judged(folder: Path, **entries: Any) -> ConfigEntries | Unknown:
         ({"model_type": "old", "rope_scaling": {"rope_type": "yarn"}}, ["rope_scaling.factor"]),
     ],
 )
-def test_what_is_refused(entries: dict[str, Any], names: list[str], tmp_path: Path) -> None:
+def test_rejected_entries_are_reported(entries: dict[str, Any], names: list[str], tmp_path: Path) -> None:
     found = judged(tmp_path, **entries)
     assert isinstance(found, ConfigEntries)
     assert [bad.name for bad in found.bad] == names
 
 
-def test_a_value_that_may_have_been_meant(tmp_path: Path) -> None:
+def test_nearest_accepted_value_is_suggested(tmp_path: Path) -> None:
     found = judged(tmp_path, hidden_act="silu2")
     assert isinstance(found, ConfigEntries)
     assert [(bad.nearest, bad.read_from.endswith("activations.py:1")) for bad in found.bad] == [
@@ -135,5 +135,5 @@ def test_a_value_that_may_have_been_meant(tmp_path: Path) -> None:
     ]
 
 
-def test_a_model_with_its_own_code_is_not_judged(tmp_path: Path) -> None:
+def test_model_with_custom_code_is_not_judged(tmp_path: Path) -> None:
     assert isinstance(judged(tmp_path, auto_map={"AutoConfig": "a.B"}, eps=1), Absent)

@@ -254,7 +254,9 @@ def test_vllm_is_queried_for_the_architecture(tmp_path: Path, name: str, known: 
         ("", False),
     ],
 )
-def test_what_neither_vllm_nor_transformers_has(tmp_path: Path, name: str, falls_back: bool) -> None:
+def test_architecture_unknown_to_vllm_may_fall_back_to_transformers(
+    tmp_path: Path, name: str, falls_back: bool
+) -> None:
     tree = vllm(tmp_path, {"model_executor/models/registry.py": REGISTRY})
     module = tmp_path / "transformers" / "models" / "here" / "modeling_here.py"
     module.parent.mkdir(parents=True)
