@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypedDict
 
 from verl_doctor.checks.shared.configuration import place
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration, OverrideWord
 from verl_doctor.toolkit.collectors.configuration.nearest_accepted import keeps_result
 from verl_doctor.toolkit.rule import Correction, Rewrite
 from verl_doctor.toolkit.sources.hydra.written import as_written
@@ -95,6 +95,8 @@ def effect_of(configuration: Configuration, values: Mapping[str, Any]) -> str:
 
 
 def _shown(value: Any) -> str:
+    if value is MISSING:
+        return "not set"
     return "verl's default" if type(value) is object else as_written(value)
 
 

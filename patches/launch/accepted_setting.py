@@ -13,6 +13,7 @@ from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.rule import Finding
+from verl_doctor.toolkit.text import counted
 
 
 @fix(
@@ -39,7 +40,7 @@ def accepted_setting(
     script describes.
     """
     line = f"edit {finding.location} by hand" if finding.location else "change it by hand"
-    tried = f"{accepted.tried} configurations tried in {accepted.seconds:.0f} s"
+    tried = f"{counted(accepted.tried, 'configuration')} tried in {accepted.seconds:.0f} s"
     if not accepted.settings:
         return Refusal(f"no other setting of the script heals it ({tried}); {line}")
     values = {setting.key: LEAVE_OUT if setting.left_out else setting.value for setting in accepted.settings}

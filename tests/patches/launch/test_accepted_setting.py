@@ -73,5 +73,12 @@ def test_line_to_edit_is_named_if_nothing_was_found(tmp_path: Path) -> None:
     )
 
 
+def test_word_that_adds_a_key_is_described_as_not_set(tmp_path: Path) -> None:
+    changes = plan(tmp_path / "run.sh", Setting(f"{ACTOR}.options", left_out=True))
+    assert isinstance(changes, list)
+    assert isinstance(changes[0], ReplaceFile)
+    assert f"{ACTOR}.options is not set instead of " in changes[0].why
+
+
 def test_fix_is_unsafe_and_tried_last() -> None:
     assert (accepted_setting.safety, accepted_setting.last_resort) == ("unsafe", True)
