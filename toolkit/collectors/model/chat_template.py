@@ -73,6 +73,12 @@ def chat_template(
     config = read_json(folder / _CONFIG)
     if isinstance(config, BadFile) and config.trouble == "missing" and _lacks_tokenizer(folder):
         return ChatTemplate(str(folder), has_tokenizer=False)
+    if (
+        isinstance(config, BadFile)
+        and config.trouble == "missing"
+        and os.path.exists(folder / "tokenizer.json")
+    ):
+        config = {}
     if isinstance(config, BadFile):
         return Unknown(f"{folder / _CONFIG} cannot be read")
     if "auto_map" in config:

@@ -42,6 +42,8 @@ def test_folder_without_tokenizer_files_has_no_tokenizer(tmp_path: Path) -> None
         (bare / name).touch()
         assert isinstance(template(bare), Unknown), name
         (bare / name).unlink()
+    (bare / "tokenizer.json").touch()
+    assert template(bare) == ChatTemplate(str(bare))
 
 
 def context(folder: Path) -> ModelContext | Unknown:
