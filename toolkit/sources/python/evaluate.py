@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from verl_doctor.toolkit.sources.python.source import dotted
@@ -111,7 +111,9 @@ class _Run:
                 return names.get(name, UNCLEAR)
             case ast.NamedExpr(value=inner):
                 return self.value(inner, names)  # the name stays unclear
-            case ast.Tuple(elts=elements) | ast.List(elts=elements) | ast.Set(elts=elements):
+            case ast.Set(elts=elements):
+                return as_set(self.value(element, names) for element in elements)
+            case ast.Tuple(elts=elements) | ast.List(elts=elements):
                 return _clear(tuple(self.value(element, names) for element in elements))
             case ast.Attribute(value=inner, attr=name):
                 owner = self.value(inner, names)
@@ -158,6 +160,12 @@ class _Run:
 
 def _clear(values: tuple[Any, ...]) -> Any:
     return UNCLEAR if UNCLEAR in values else values
+
+
+def as_set(values: Iterable[Any]) -> Any:
+    """Return the set of these values, `UNCLEAR` unless all of them are known texts, numbers or None."""
+    known = list(values)
+    return set(known) if all(isinstance(value, (str, int, float, type(None))) for value in known) else UNCLEAR
 
 
 def _same(answers: Sequence[Any]) -> bool:

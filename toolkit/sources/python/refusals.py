@@ -21,7 +21,7 @@ from verl_doctor.toolkit.sources.python.definitions import (
     FunctionNode,
     Modules,
 )
-from verl_doctor.toolkit.sources.python.evaluate import ARITHMETIC, COMPARE, UNCLEAR
+from verl_doctor.toolkit.sources.python.evaluate import ARITHMETIC, COMPARE, UNCLEAR, as_set
 from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, walk
 
 _STEPS = 20_000
@@ -373,6 +373,9 @@ class Follower:
         for extra in (spec.vararg, spec.kwarg):
             if extra is not None:
                 names[extra.arg] = UNCLEAR
+        if isinstance(function.around, dict):
+            function.around.update(dict.fromkeys(_rebound(function.node), UNCLEAR))
+        names.update(dict.fromkeys(_rebound(function.node), UNCLEAR))
         self._depth += 1
         try:
             self._block(function.node.body, frame)
@@ -427,6 +430,7 @@ class Follower:
             case ast.Expr(value=value):
                 self._value(value, frame)
             case ast.FunctionDef():
+                frame.names.update(dict.fromkeys(_rebound(node), UNCLEAR))
                 frame.names[node.name] = (
                     UNCLEAR if node.decorator_list else FunctionNode(node, frame.module, around=frame.names)
                 )
@@ -468,10 +472,21 @@ class Follower:
                     self._block(body, frame)
                 except RefusedError:
                     raise NotFollowedError from None
+                self._handled(node, frame)
             case ast.Pass() | ast.Global() | ast.Nonlocal():
                 return
             case _:
                 self._unclear(node, frame)
+
+    def _handled(self, node: ast.Try, frame: _Frame) -> None:
+        """Forget what differs when a handler has run. One that ends in `raise` changes nothing of what follows."""
+        handlers = [part for part in node.handlers if not isinstance(part.body[-1], ast.Raise)]
+        if not handlers or all(_succeeds(part, frame) for part in node.body):
+            self._block(node.orelse, frame)
+            return
+        parts: list[ast.stmt | ast.ExceptHandler] = [*node.body, *handlers, *node.orelse]
+        for part in parts:
+            self._unclear(part, frame)
 
     def _once(self, node: ast.For | ast.While, frame: _Frame, target: ast.expr | None = None) -> None:
         """Follow a loop's body once, as every training job runs it; what it changes is unknown before and afterwards."""
@@ -499,7 +514,7 @@ class Follower:
         finally:
             self._around.pop()
 
-    def _unclear(self, node: ast.stmt, frame: _Frame) -> None:
+    def _unclear(self, node: ast.stmt | ast.ExceptHandler, frame: _Frame) -> None:
         """Follow a block that may not run: what it changes is unknown afterwards."""
         leaves = False
         for part in walk(node):
@@ -508,8 +523,12 @@ class Follower:
                     raise NotFollowedError
                 case ast.Break() | ast.Continue() if not isinstance(node, (ast.For, ast.While)):
                     leaves = True
-                case ast.Name(id=name, ctx=ast.Store()):
+                case (
+                    ast.Name(id=name, ctx=ast.Store()) | ast.FunctionDef(name=name) | ast.ClassDef(name=name)
+                ):
                     frame.names[name] = UNCLEAR
+                case ast.alias(name=name, asname=other):
+                    frame.names[other or name.partition(".")[0]] = UNCLEAR
                 case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
                     self._store(part, UNCLEAR, frame, ())
                 case ast.Call(func=function, args=arguments):
@@ -545,7 +564,7 @@ class Follower:
                 elif isinstance(owner, Section):
                     self._written.add(f"{owner.key}.{name}" if owner.key else name)
                 elif isinstance(owner, dict) and isinstance(inner, ast.Name) and value is not UNCLEAR:
-                    frame.names[inner.id] = {**owner, name: value}
+                    owner[name] = value
                 else:
                     self._forget(inner, frame)
             case ast.Subscript(value=inner):
@@ -572,8 +591,8 @@ class Follower:
         """Forget the list, dictionary, set or section that an expression stands for: code changes it in place."""
         found = self._reached(node, frame)
         match node:
-            case ast.Name(id=name) if isinstance(found, (list, dict, set)):
-                frame.names[name] = UNCLEAR
+            case ast.Name() if isinstance(found, (list, dict, set)):
+                _forget_all(found, frame.names)
             case ast.Attribute(value=inner, attr=name) if isinstance(found, (list, dict, set)):
                 owner = self._reached(inner, frame)
                 if isinstance(owner, Made):
@@ -635,11 +654,13 @@ class Follower:
 
     # Expressions
 
-    @staticmethod
-    def _truth(value: Any) -> Any:
+    def _truth(self, value: Any) -> Any:
         if value is UNCLEAR or value is MISSING:
             return UNCLEAR
-        return bool(value) if isinstance(value, _PLAIN) else True
+        if isinstance(value, Section) and value.key:
+            changed = any(written.startswith(f"{value.key}.") for written in self._written)
+            return UNCLEAR if changed else bool(self._look(value.key))
+        return bool(value) if isinstance(value, (*_PLAIN, range)) else True
 
     def _value(self, node: ast.expr, frame: _Frame) -> Any:
         match node:
@@ -669,8 +690,10 @@ class Follower:
                 return str(found) if isinstance(found, (str, int)) else UNCLEAR
             case ast.Tuple(elts=parts):
                 return tuple(self._value(part, frame) for part in parts)
-            case ast.List(elts=parts) | ast.Set(elts=parts):
+            case ast.List(elts=parts):
                 return [self._value(part, frame) for part in parts]
+            case ast.Set(elts=parts):
+                return as_set(self._value(part, frame) for part in parts)
             case ast.ListComp(elt=element, generators=[ast.comprehension(target=target, iter=inner, ifs=[])]):
                 values = self._value(inner, frame)
                 if not isinstance(values, (list, tuple)):
@@ -734,7 +757,7 @@ class Follower:
             if known is UNCLEAR:
                 unclear = True
             elif known is not every:
-                return found
+                return found if isinstance(found, bool) or not unclear else UNCLEAR
         return UNCLEAR if unclear else found
 
     def _compared(
@@ -958,6 +981,39 @@ class Follower:
 @functools.lru_cache(maxsize=1024)  # the same functions are followed again and again
 def _yields(function: ast.AST) -> bool:
     return any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in walk(function))
+
+
+@functools.lru_cache(maxsize=1024)
+def _rebound(function: ast.AST) -> frozenset[str]:
+    """Return the names that a function, or one in it, binds outside of itself."""
+    parts = (part for part in walk(function) if isinstance(part, (ast.Global, ast.Nonlocal)))
+    return frozenset(name for part in parts for name in part.names)
+
+
+def _succeeds(node: ast.stmt, frame: _Frame) -> bool:
+    """Return whether a statement, which was followed, raises nothing: the assignment of a constant, or an import that was found."""
+    match node:
+        case ast.Assign(targets=[ast.Name()], value=ast.Constant()) | ast.Pass():
+            return True
+        case ast.ImportFrom(names=aliases):
+            return all(frame.names.get(alias.asname or alias.name) is not UNCLEAR for alias in aliases)
+    return False
+
+
+def _forget_all(changed: Any, names: dict[str, Any]) -> None:
+    """Forget the values that are this object or contain it, whatever their names."""
+    for name, value in names.items():
+        if isinstance(value, Made):
+            _forget_all(changed, value.fields)
+        elif _contains(value, changed):
+            names[name] = UNCLEAR
+
+
+def _contains(value: Any, part: Any) -> bool:
+    if value is part:
+        return True
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return any(_contains(each, part) for each in inner)
 
 
 def _decorator(mark: ast.expr) -> str:

@@ -26,6 +26,8 @@ TREE: Mapping[str, Any] = {
     "text": "a",
     "none": None,
     "far": "${oc.env:X}",
+    "names": ["a", "b"],
+    "empty": {},
     "actor": {"_target_": "pack.classes.Child", "size": 3, "part": 2, "style": "linear", "inner": {"_target_": "pack.classes.Inner"}},
 }  # fmt: skip
 
@@ -113,6 +115,10 @@ def refused(tmp_path: Path, body: str) -> Refusal | None:
         ("d = {}\nd['x'] = 1\nd.update(config.n)", "TypeError", ("n",)),
         ("d = {}\nd.update(config.text)", "ValueError", ("text",)),
         ("d = {'x': 1}\nlen(d)\nassert config.text in d", "AssertionError", ("text",)),
+        ("try:\n    from pack import Kind as kind\nexcept ImportError:\n    kind = None\nassert config.text != kind.A", "AssertionError", ("text",)),
+        ("if config.actor:\n    raise KeyError", "KeyError", ()),
+        ("if config.text in {'a', 'b'}:\n    raise KeyError", "KeyError", ("text",)),
+        ("try:\n    x = 1\nexcept ValueError:\n    raise\nassert x == 2", "AssertionError", ()),
         ("world_size = get_world_size()\nassert world_size % config.n == 0", "AssertionError", ("n",)),
     ],
 )  # fmt: skip
@@ -156,6 +162,18 @@ def test_certain_faults_are_reported(tmp_path: Path, body: str, raised: str, key
         "if config.far:\n    config.actor.size = 4\nassert config.actor.size == 4",
         "config.actor.update({'size': 4})\nassert config.actor.size == 4",
         "made = omega_conf_to_dataclass(config.actor.inner)\nif config.far:\n    made.width = 5\nassert made.width == 5",
+        "if config.empty:\n    raise ValueError",
+        "assert not range(0)",
+        "assert set(config.names) == {'b', 'a'} and not set(config.names) - {'a', 'b'}",
+        "assert len({1, 1}) == 1",
+        "try:\n    import gone\n    found = True\nexcept ImportError:\n    found = False\nassert not found",
+        "try:\n    x = 1\nexcept ValueError:\n    pass\nelse:\n    x = 2\nassert x == 2",
+        "x = y = []\nx.append(1)\nassert len(y) == 1",
+        "x = [[]]\ny = x[0]\ny.append(2)\nassert x[0]",
+        "d = {}\nlast = d\nlast['b'] = 2\nassert len(d) == 1",
+        "x = 1\ndef f():\n    nonlocal x\n    x = 2\nf()\nassert x == 2",
+        "x = 1\ndef f():\n    nonlocal x\n    x = 2\nx = 3\nf()\nassert x == 2",
+        "x = config.far or 5\nassert x == 4",
     ],
 )
 def test_uncertain_faults_are_not_reported(tmp_path: Path, body: str) -> None:
