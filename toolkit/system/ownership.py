@@ -56,7 +56,7 @@ def why_status_not_ours(
     opened: int | None = None,
 ) -> str:
     """Do the same for a file or folder `opened` as a descriptor. The sentence names its owner and mode."""
-    shown = f"(owner {_user(about.st_uid)}, mode {stat.S_IMODE(about.st_mode):04o})"
+    shown = f"(owner {user_name(about.st_uid)}, mode {stat.S_IMODE(about.st_mode):04o})"
     if about.st_uid not in {0, os.geteuid(), trusted}:
         return f"{path} belongs to user {about.st_uid} {shown}"
     if about.st_mode & stat.S_IWOTH:
@@ -111,7 +111,8 @@ def _is_sticky(folder: Path) -> bool:
     return bool(about.st_mode & stat.S_ISVTX) and about.st_uid in {0, os.geteuid()}
 
 
-def _user(number: int) -> str:
+def user_name(number: int) -> str:
+    """Return the name of a user; the number itself if the machine has no name for it."""
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:

@@ -54,7 +54,7 @@ def residency(
     this kernel reports nothing. Raises OSError for a file that cannot be examined at all.
     """
     end = os.fstat(file).st_size
-    size = _whole_pages(max(0, min(end - start, end if length is None else length)))
+    size = whole_pages(max(0, min(end - start, end if length is None else length)))
     if not size:
         return Residency(0, 0, 0)
     counted = _cachestat(file, start, size)
@@ -68,7 +68,8 @@ def residency(
     return _counted(file, start, size, most)
 
 
-def _whole_pages(size: int) -> int:
+def whole_pages(size: int) -> int:
+    """Return a number of bytes, rounded up to whole pages."""
     return -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
@@ -106,7 +107,7 @@ def _cachestat(file: int, start: int, size: int) -> int | None:
 
 def _why_unreliable(file: int, end: int) -> Unknown | None:
     """Return why mincore would report everything as resident, as it does to unauthorised users; "" if it would not."""
-    behind = _whole_pages(end) + _FAR_BEHIND
+    behind = whole_pages(end) + _FAR_BEHIND
     try:
         with _mapping(file, behind, mmap.PAGESIZE) as address:
             everything = _resident(address, mmap.PAGESIZE) > 0
@@ -126,7 +127,7 @@ def _counted(file: int, start: int, size: int, most: int | None) -> Residency:
     if most is None or most >= size:
         pieces = [(offset, min(_MAPPED, size - offset)) for offset in range(0, size, _MAPPED)]
     else:
-        step = _whole_pages(size // max(1, most // _WINDOW))
+        step = whole_pages(size // max(1, most // _WINDOW))
         pieces = [(offset, min(_WINDOW, size - offset)) for offset in range(0, size, step)]
     cached = 0
     for offset, length in pieces:

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.collectors.api.value import GONE, NOTHING, Instance, Pr
 from verl_doctor.toolkit.collectors.api.values import Reader
 from verl_doctor.toolkit.sources.python.answers import External, Missing, Present
 from verl_doctor.toolkit.sources.python.evaluate import COMPARE
-from verl_doctor.toolkit.sources.python.source import dotted, walk
+from verl_doctor.toolkit.sources.python.source import dotted, is_none, walk
 from verl_doctor.toolkit.sources.python.summary_class import is_type_checking
 from verl_doctor.toolkit.sources.python.symbols import Class, Module
 
@@ -158,7 +158,7 @@ def _has(owner: Value, name: str, reader: Reader) -> bool | None:
 
 def _compared(nodes: list[ast.expr], ops: list[ast.cmpop], reader: Reader, scope: Scope) -> Verdict:
     values = [reader.value(node, scope) for node in nodes]
-    if len(ops) == 1 and isinstance(ops[0], (ast.Is, ast.IsNot)) and _is_none(nodes[1]):
+    if len(ops) == 1 and isinstance(ops[0], (ast.Is, ast.IsNot)) and is_none(nodes[1]):
         match nodes[0]:
             case ast.Call(args=[ast.Constant(value=str(name))]) if _finds_module(nodes[0], reader, scope):
                 found = _has_module(name, reader)
@@ -176,10 +176,6 @@ def _compared(nodes: list[ast.expr], ops: list[ast.cmpop], reader: Reader, scope
         _mentions_a_probe(node) or _library_test(node, scope) is not None for node in nodes
     )
     return Verdict(None if None in results else all(results), about_versions)
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _inside(name: Value, probe: Probe) -> Verdict:
@@ -254,7 +250,7 @@ def is_none_test(test: ast.expr) -> bool:
         isinstance(test, ast.Compare)
         and isinstance(test.ops[0], ast.Is)
         and len(test.ops) == 1
-        and _is_none(test.comparators[0])
+        and is_none(test.comparators[0])
     )
 
 

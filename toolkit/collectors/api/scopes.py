@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from verl_doctor.toolkit.collectors.api.guards import judge
 from verl_doctor.toolkit.collectors.api.value import NOTHING, Entry, LocalClass, Scope, SelfOf, Value
 from verl_doctor.toolkit.collectors.api.values import Reader, annotation_text, import_entries
-from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read, statements, walk
+from verl_doctor.toolkit.sources.python.source import Unreadable, is_none, parse, read, statements, walk
 from verl_doctor.toolkit.sources.python.symbols import Module
 
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -161,17 +161,13 @@ class Scopes:
 
     def _assign(self, target: ast.expr, value: ast.expr, scope: Scope) -> None:
         if isinstance(target, ast.Name):
-            if not _is_none(value):  # a name that is None until it gets its value
+            if not is_none(value):  # a name that is None until it gets its value
                 scope.bind(target.id, Entry(expression=value))
             elif target.id not in scope.names:
                 scope.names[target.id] = []
         else:
             for name in _bound(target):
                 scope.bind(name, Entry())
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _bound(target: ast.expr) -> Iterator[str]:

@@ -148,7 +148,7 @@ class Unwrapped:
     submit` options for it, `working_dir` its `--working-dir`, `starts_ray` the words after `ray start`; `stops_ray`:
     the program is `ray stop`. `names` are all programs on the way, the last included, as they are called. `folder` is
     the one that `env -C` enters. `inherits` is what the program gets of the variables around it: none after `env -i`, and after
-    `sudo` nobody can tell, but for those that are `passed`.
+    `sudo` only those that are `passed` are known.
     """
 
     program: PythonProgram | ShellProgram | None
@@ -250,18 +250,18 @@ def unwrap(argv: Sequence[Argument], stdin: Lines | None = None) -> Unwrapped:
             break
     return Unwrapped(
         program,
-        tuple(assigned),
-        tuple(dropped),
-        tuple(files),
-        tuple(texts),
-        tuple(folders),
-        submits,
-        starts_ray,
-        stops_ray,
-        tuple(names),
-        entered[-1] if entered else None,
-        inherits,
-        tuple(passed),
+        assigned=tuple(assigned),
+        dropped=tuple(dropped),
+        runtime_env=tuple(files),
+        runtime_env_json=tuple(texts),
+        working_dir=tuple(folders),
+        submits=submits,
+        starts_ray=starts_ray,
+        stops_ray=stops_ray,
+        names=tuple(names),
+        folder=entered[-1] if entered else None,
+        inherits=inherits,
+        passed=tuple(passed),
     )
 
 

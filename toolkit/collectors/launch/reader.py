@@ -158,7 +158,7 @@ class Program:
 class Reader:
     """Reads the named files and words. `load` returns the text of a file, or None if it cannot be read.
 
-    `is_there` reports whether a path exists on the machine that runs the scripts, None if unknown. `is_empty` reports
+    `is_there` reports whether a path exists; it is None if the scripts run on another machine. `is_empty` reports
     whether an unset variable counts as empty.
     """
 
@@ -254,22 +254,22 @@ class Reader:
             self.working_dirs += folder_of_overrides(program.words)
             self.programs.append(
                 Program(
-                    program.module,
-                    program.words,
-                    first.path,
-                    first.line,
-                    given,
-                    reaching,
-                    call.conditional,
-                    unwrapped.submits,
-                    program.launcher,
-                    names,
-                    self.around,
-                    call.folder,
-                    self.starts_verl(program.module, call.folder),
-                    self.missing(walk, call, names, program.module),
-                    not _OTHER_FILES.isdisjoint(_base_names((*self.around, *names))),
-                    call.limits,
+                    module=program.module,
+                    words=program.words,
+                    path=first.path,
+                    line=first.line,
+                    given=given,
+                    reaching=reaching,
+                    conditional=call.conditional,
+                    submitted=unwrapped.submits,
+                    launcher=program.launcher,
+                    names=names,
+                    around=self.around,
+                    folder=call.folder,
+                    starts_verl=self.starts_verl(program.module, call.folder),
+                    missing=self.missing(walk, call, names, program.module),
+                    in_container=not _OTHER_FILES.isdisjoint(_base_names((*self.around, *names))),
+                    limits=call.limits,
                 )
             )
         elif isinstance(program, ShellProgram):

@@ -8,7 +8,6 @@ cached before.
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.probes import read_speed
 from verl_doctor.toolkit.system.child import ending, run_probe
-from verl_doctor.toolkit.system.page_cache import Residency, residency
+from verl_doctor.toolkit.system.page_cache import Residency, residency, whole_pages
 from verl_doctor.toolkit.text import in_bytes
 
 MIB = 1024 * 1024
@@ -62,7 +61,7 @@ def tried(
     arbitrary parts are read, and only ways whose bytes had to be fetched count; an unknown amount of read-ahead then
     stays in the cache.
     """
-    window = _pages(_DEFAULT_READ_AHEAD if read_ahead is None else read_ahead)
+    window = whole_pages(_DEFAULT_READ_AHEAD if read_ahead is None else read_ahead)
     slots = _spread(list(_slots(paths, window)), _LOOKS)
     cold = _cold(slots)
     usable = slots if isinstance(cold, Unknown) else cold
@@ -106,10 +105,6 @@ def _was_fetched(answer: object) -> bool:
         case [int(amount), _, int(fetched)]:
             return amount > 0 and fetched >= _NEARLY_ALL * amount
     return False
-
-
-def _pages(size: int) -> int:
-    return -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
 def _slot_length(window: int) -> int:

@@ -9,7 +9,6 @@ to one cluster. Ray retries an address without a response forever, so each is tr
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -30,6 +29,7 @@ from verl_doctor.toolkit.collectors.ray.job_nodes import endpoint, option
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.process.collector_lock import TURNS
+from verl_doctor.toolkit.system.ownership import user_name
 from verl_doctor.toolkit.system.process_table import command_of
 from verl_doctor.toolkit.system.secret import without_user
 from verl_doctor.toolkit.system.tcp_probe import Reply, try_connection
@@ -283,7 +283,7 @@ def _file(machine: Machine, folder: str) -> AddressFile | None:
         return None
     return AddressFile(
         path,
-        _name_of(found.st_uid),
+        user_name(found.st_uid),
         found.st_uid == os.geteuid(),
         round(max(time.time() - found.st_mtime, 0.0), 1),
         os.access(machine.at(path), os.R_OK),
@@ -326,17 +326,10 @@ def _local_ray(process: Process, machine: Machine) -> LocalRay:
         options_given.get("session", ""),
         (process.pid,) if process.role == "raylet" else (),
         process.pid if process.role == "gcs_server" else 0,
-        _name_of(int(user[1])) if user else "",
+        user_name(int(user[1])) if user else "",
         process.mine,
         round(process.started, 1),
     )
-
-
-def _name_of(user: int) -> str:
-    try:
-        return pwd.getpwuid(user).pw_name
-    except KeyError:
-        return str(user)
 
 
 def _tried(places: Iterable[Place]) -> Iterator[Place]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Literal
 
 from verl_doctor.toolkit.sources.python.answers import Answer, External, Lookup, Missing, Present, Unresolved
-from verl_doctor.toolkit.sources.python.source import dotted, parse_expression
+from verl_doctor.toolkit.sources.python.source import dotted, is_none, parse_expression
 from verl_doctor.toolkit.sources.python.symbols import (
     Attribute,
     Class,
@@ -126,7 +126,7 @@ def _single(node: ast.expr | None) -> str:
         case ast.Constant(value=str(text)):
             return _single(parse_expression(text))
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            names = [_single(side) for side in (left, right) if not _is_none(side)]
+            names = [_single(side) for side in (left, right) if not is_none(side)]
             return names[0] if len(names) == 1 else ""
         case ast.Subscript(value=value, slice=inner):
             kind = dotted(value).rpartition(".")[2]
@@ -135,14 +135,10 @@ def _single(node: ast.expr | None) -> str:
             if kind == "Annotated" and isinstance(inner, ast.Tuple) and inner.elts:
                 return _single(inner.elts[0])
             if kind == "Union" and isinstance(inner, ast.Tuple):
-                names = [_single(side) for side in inner.elts if not _is_none(side)]
+                names = [_single(side) for side in inner.elts if not is_none(side)]
                 return names[0] if len(names) == 1 else ""
             return ""
     return dotted(node)
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def constructor(sources: Lookup, owner: Class) -> tuple[Signature, str] | None:

@@ -231,6 +231,11 @@ def statements(node: ast.AST) -> Iterator[ast.AST]:
             found += getattr(part, name, ())
 
 
+def is_none(node: ast.expr) -> bool:
+    """Return whether an expression is the literal None."""
+    return isinstance(node, ast.Constant) and node.value is None
+
+
 def dotted(node: ast.expr | None) -> str:
     """Return `a.b.c` as text, or "" for any other expression."""
     parts: list[str] = []

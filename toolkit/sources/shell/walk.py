@@ -162,7 +162,7 @@ class Walk:
     """What was found so far. `load` returns the text of a file, or None when unreadable; `builtins` are the shell's own commands.
 
     `scope.state` is the state of the shell that is being followed, `frames` what encloses the current command.
-    `is_there` returns whether a path leads to a folder or file; None where that is another machine's. `stops` are what bash
+    `is_there` returns whether a folder or file exists; it is None if the script runs on another machine. `stops` are what bash
     refuses for certain. `tested` counts the enclosing places at which a command's failure is handled, `apart_of` the
     subshells. `previous` is whether the command before this one succeeded.
 
