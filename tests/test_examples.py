@@ -23,6 +23,18 @@ def test_every_fix_repairs_an_existing_rule() -> None:
     assert [fix.id for fix in KNOWN.fixes if not codes.issuperset(fix.repairs)] == []
 
 
+def test_fixes_named_by_examples_exist_and_repair_their_rule() -> None:
+    repairs = {fix.id: fix.repairs for fix in KNOWN.fixes}
+    wrong = [
+        (check.code, finding.fix)
+        for check in KNOWN.checks
+        for example in check.examples
+        for finding in run_check(check, *example.facts).findings
+        if finding.fix is not None and check.code not in repairs.get(finding.fix, ())
+    ]
+    assert wrong == []
+
+
 def test_every_requirement_is_an_existing_rule() -> None:
     codes = {check.code for check in KNOWN.checks}
     assert {need for check in KNOWN.checks for need in check.requires} <= codes

@@ -8,7 +8,7 @@ from verl_doctor.toolkit.collectors.host.caches import CacheFolder, Caches
 from verl_doctor.toolkit.rule import Finding
 
 
-@fix("local-caches", repairs="CUDA135", safety="safe", restart="Ray and the job")
+@fix("local-caches", repairs=("CUDA135", "CUDA136"), safety="safe", restart="Ray and the job")
 def local_caches(finding: Finding, caches: Caches) -> list[Change] | Refusal:
     """Keep compiled code in a folder on the node's own disk, the one with the most room.
 

@@ -8,7 +8,7 @@ from verl_doctor.toolkit.collectors.vllm.sampler import VARIABLE, VllmSampler
 from verl_doctor.toolkit.rule import Finding
 
 
-@fix("own-sampler", repairs="CUDA130", safety="safe", restart="Ray and the job")
+@fix("own-sampler", repairs=("CUDA130", "CUDA132"), safety="safe", restart="Ray and the job")
 def own_sampler(_: Finding, flashinfer: FlashInfer, sampler: VllmSampler) -> list[Change] | Refusal:
     """Let vLLM sample with its own kernels, which need no compiler.
 

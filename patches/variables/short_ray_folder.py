@@ -9,7 +9,7 @@ from verl_doctor.toolkit.rule import Finding
 _LEAST = 10 << 30
 
 
-@fix("short-ray-folder", repairs="HOST108", safety="safe", restart="Ray")
+@fix("short-ray-folder", repairs=("HOST107", "HOST108", "HOST109"), safety="safe", restart="Ray")
 def short_ray_folder(_: Finding, folders: Folders) -> list[Change] | Refusal:
     """Set RAY_TMPDIR to a folder of this user's with a short path on a local disk.
 
