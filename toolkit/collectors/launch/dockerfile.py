@@ -38,15 +38,29 @@ def variables_in(text: str) -> Iterator[Env]:
 
 
 def started_by(text: str) -> tuple[str, int]:
-    """Return what a container of the image starts, as a command line of a shell, and its line; "" and 0 for nothing."""
+    """Return what a container of the image starts, as a command line of a shell, and its line; "" and 0 for nothing.
+
+    An ENTRYPOINT for the shell takes no arguments from CMD, and a stage inherits both from a stage that it is based on.
+    """
+    stages: dict[str, dict[str, tuple[str, int]]] = {}
     parts: dict[str, tuple[str, int]] = {}
     for line, name, rest in _instructions(text):
         if name == "FROM":
-            parts.clear()
+            base, *others = [word for word in rest.split() if not word.startswith("--")] or [""]
+            parts = dict(stages.get(base.lower(), {}))
+            if len(others) == 2 and others[0].lower() == "as":
+                stages[others[1].lower()] = parts
         elif name in {"CMD", "ENTRYPOINT"}:
-            parts[name] = _as_shell(rest), line
-    found = [parts[name] for name in ("ENTRYPOINT", "CMD") if name in parts]
-    return " ".join(command for command, _ in found), found[-1][1] if found else 0
+            parts[name] = rest, line
+    entry, command = parts.get("ENTRYPOINT"), parts.get("CMD")
+    if entry is not None and not _is_list(entry[0]):
+        command = None
+    found = [part for part in (entry, command) if part is not None]
+    return " ".join(_as_shell(rest) for rest, _ in found), found[-1][1] if found else 0
+
+
+def _is_list(rest: str) -> bool:
+    return rest.lstrip().startswith("[") and _as_shell(rest) != rest
 
 
 def _as_shell(rest: str) -> str:

@@ -231,13 +231,13 @@ def unwrap(argv: Sequence[Argument], stdin: Lines | None = None) -> Unwrapped:
             if name == "uv" and rest and rest[0].text in ("-m", "--module"):
                 program, rest = _python([replace(rest[0], text="-m"), *rest[1:]])
                 break
+            if name in ("srun", "sbatch"):
+                assigned += _exported(argv)
             if name == "sbatch":
                 program = _batch(argv, rest, stdin)
                 break
             while name in ("sudo", "doas") and rest and _ASSIGNED.match(rest[0].text or ""):
                 assigned.append(rest.pop(0))
-            if name in ("srun", "sbatch"):
-                assigned += _exported(argv)
         elif name in _AROUND:
             rest = _inside(rest)
         elif name.endswith(".sh"):

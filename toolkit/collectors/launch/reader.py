@@ -449,6 +449,7 @@ class Reader:
                 not given.removed if not unsure or exported != given.removed else None
             )
         if not OWN_VARIABLES.isdisjoint(_base_names(self.around)):
+            state.cwd = ""
             options = " ".join(word.text or "" for word in call.argv)
             names = [name for name, value in state.variables.items() if value is not UNSET]
             state.environ, state.variables = {}, dict.fromkeys((*names, *_NAMED.findall(options)))

@@ -32,9 +32,10 @@ def _export(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     if name == "export":
         on, off = (on.replace("n", ""), off + "x") if "n" in on else (on + "x", off)
     walk.state.status = True
-    for word in node.words[1:]:
+    # bash expands all words before it assigns the first: in `local A=1 B=$A` the second is the A from before.
+    values = [walk.value_of(word) if isinstance(word, Assignment) else None for word in node.words[1:]]
+    for word, value in zip(node.words[1:], values, strict=True):
         if isinstance(word, Assignment):
-            value = walk.value_of(word)
             sums = word.append and "i" in on
             _declare(walk, name, (on, off), word.name, None if sums else value, word.line)
         elif word.raw[:1] not in ("-", "+"):

@@ -45,7 +45,7 @@ LONGEST = 1_000_000
 class Scope:
     """What words are expanded with at one place of a script.
 
-    `script` is `$0`. `printed` returns a command substitution's output, or None.
+    `script` is `$0`, `source` the file whose text is followed, for BASH_SOURCE. `printed` returns a command substitution's output, or None.
     `unset` collects unset names that were expanded plainly; those for which `is_empty` holds then count as empty, as in
     bash, all others as unknown. `needed` collects those of `${name:?message}`, with the message, `changed` the names that
     an expansion assigned. `finds` returns whether files match a pattern. `is_zsh`: the text of a variable is not split, a
@@ -54,6 +54,7 @@ class Scope:
 
     state: ShellState = field(default_factory=ShellState)
     script: str = ""
+    source: Callable[[], str] = lambda: ""
     printed: Callable[[str], str | None] = lambda _: None
     unset: list[str] = field(default_factory=list)
     is_empty: Callable[[str], bool] = lambda _: False
@@ -102,7 +103,7 @@ class Scope:
         if name == "PWD":
             return state.cwd or None
         if name == "BASH_SOURCE":
-            return [self.script or None]
+            return [self.source() or None] if self.script else [None]
         if name in ("?", "$", "!", "-", "_", "RANDOM", "SECONDS", "LINENO", "HOSTNAME", "UID", "EUID"):
             return None
         return _withheld(target, state.value(target))

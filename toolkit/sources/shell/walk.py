@@ -196,6 +196,9 @@ class Walk:
     substituted: list[str] = field(default_factory=list)
     piped: Lines | None = None
 
+    def __post_init__(self) -> None:
+        self.scope.source = lambda: self.path
+
     @property
     def state(self) -> ShellState:
         """The state of the shell that is being followed."""
@@ -279,7 +282,7 @@ class Walk:
         statuses, printed = [], None
         for command in before:
             self.piped = printed
-            printed = self.output_of(command)
+            printed = self.piped_by(command)
             self.apart((command,))
             statuses.append(self.state.status)
         if before:
@@ -609,11 +612,22 @@ class Walk:
         source = self.load(path) if path and not self.may_have_made(path) else None
         return None if source is None else Lines(source, path)
 
-    def output_of(self, node: Node) -> Lines | None:
-        """Return what `cat`, `echo` or `printf` prints; None for all else."""
-        if not isinstance(node, Simple) or node.assignments or not node.words:
+    def piped_by(self, node: Node) -> Lines | None:
+        """Return what a command writes to a pipe. Its words are expanded in a state that is lost."""
+        if not isinstance(node, Simple) or not node.words:
             return None
-        words = [argument.text for argument in self.arguments(node.words)]
+        before, unset = self.state, len(self.scope.unset)
+        self.state = before.copy()
+        printed = self.output_of(node, self.arguments(node.words))
+        self.state = before
+        del self.scope.unset[unset:]
+        return printed
+
+    def output_of(self, node: Simple, argv: Iterable[Argument]) -> Lines | None:
+        """Return what `cat`, `echo` or `printf` prints; None for all else."""
+        words = [argument.text for argument in argv]
+        if node.assignments or not words:
+            return None
         name, *rest = [word or "" for word in words]
         if None in words or name in self.state.functions or any(word.startswith("-") for word in rest):
             return None
@@ -673,7 +687,7 @@ class Walk:
             return
         builtin = self.builtins.get(name or "")
         if builtin:
-            self.writes(node.written, self.printed_by(node))
+            self.writes(node.written, self.printed_by(node, argv))
             builtin(self, node, argv)
         elif argv:
             written = tuple(filter(None, self.expanded(node.written)))
@@ -688,7 +702,7 @@ class Walk:
                 tuple(state.limits),
                 state.forgotten,
             )
-            printed = self.printed_by(node)
+            printed = self.printed_by(node, argv)
             self.calls.append(call)
             self.made += [(len(self.calls), path) for path in self.creates(call)]
             self.writes(node.written, printed)
@@ -709,9 +723,9 @@ class Walk:
         ]
         return (*self.state.given, *changed)
 
-    def printed_by(self, node: Simple) -> Lines | None:
+    def printed_by(self, node: Simple, argv: Iterable[Argument]) -> Lines | None:
         """Return what a command writes to its only file, as the whole text of that."""
-        return self.output_of(node) if len(node.written) == 1 and not node.appends else None
+        return self.output_of(node, argv) if len(node.written) == 1 and not node.appends else None
 
     def arguments(self, words: tuple[Written | Assignment, ...]) -> list[Argument]:
         """Expand the words of a command."""

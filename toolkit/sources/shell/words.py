@@ -270,7 +270,8 @@ class WordReader(ABC):
                 raise NoShellError("a backquote is not closed")
             script = text[self.at + 1 : end.end() - 1]
             self.at = end.end()
-            return Substitution(re.sub(r"\\([$`\\])", r"\1", script), quoted)
+            escaped = r"\\([$`\\\"])" if quoted else r"\\([$`\\])"
+            return Substitution(re.sub(escaped, r"\1", script), quoted)
         self.at += 1
         if self.peek("(("):
             start = self.at + 2

@@ -44,6 +44,11 @@ def given(found: Launch) -> dict[str, str | None]:
 # Scripts of which everything is known. Each ends in one call of python3.
 KNOWN = {
     "plain": "python3 -m verl.trainer.main_ppo a.b=1 c.d='x y'",
+    "declarations are expanded before the first": "A=0\nf() { local A=1 B=$A; python3 -m verl.trainer.main_ppo a=$A b=$B; }\nf",
+    "exports are expanded before the first": "A=0\nexport A=1 B=$A\npython3 -m verl.trainer.main_ppo a=$A b=$B",
+    "output to a file is expanded once": "i=0\necho $((i++)) >/dev/null\npython3 -m verl.trainer.main_ppo i=$i",
+    "a pipe is expanded in its own shell": "i=0\necho $((i++)) | cat\npython3 -m verl.trainer.main_ppo i=$i",
+    "backquotes within double quotes": 'python3 -m verl.trainer.main_ppo "a=`echo \\"q r\\"`"',
     "continued lines": "python3 -m verl.trainer.main_ppo \\\n  a=1 \\\n  b=2",
     "a backslash at the end of the script": "python3 -m verl.trainer.main_ppo a=1 \\",
     "a backslash in the last word": "python3 -m verl.trainer.main_ppo a=1 b=2\\",
@@ -156,6 +161,12 @@ def test_words_equal_those_that_bash_passes(name: str, tmp_path: Path) -> None:
 # Scripts that are hard to follow without running them, with their files: every word must equal bash's.
 CUNNING: dict[str, tuple[str, dict[str, str]]] = {
     "files": ("{} a=1 *.yaml f=$(echo *.yaml)", {"x.yaml": "", "y.yaml": ""}),
+    "the folder of a sourced file": (
+        ". ./common.sh\n{} a=$HERE/x b=$OWN",
+        {
+            "common.sh": 'HERE=$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)\nOWN=no\n[[ "${{BASH_SOURCE[0]}}" == "$0" ]] && OWN=yes\ntrue\n'
+        },
+    ),
     "files in an array": ("F=(*.yaml)\n{} n=${{#F[@]}} f=${{F[1]}} ${{F[@]:1}}", {"x.yaml": "", "y.yaml": ""}),
     "a file as a setting": ("L=[78]\n{} a=[78] b=$L", {"a=7": "", "b=8": ""}),
     "files of an unknown folder": ("cd $(cat f)\n{} *.yaml a=[b]", {"f": ".", "x.yaml": ""}),
@@ -464,6 +475,8 @@ def test_runtime_env_file(tmp_path: Path) -> None:
         ('CMD ["python3", "-m", "verl.trainer.main_ppo", \\\n  "a=1"]\n', 2),
         ('ENTRYPOINT ["python3"]\nCMD ["-m", "verl.trainer.main_ppo", "a=1"]\n', 3),
         ("CMD exec python3 -m verl.trainer.main_ppo a=1\n", 2),
+        ('ENTRYPOINT python3 -m verl.trainer.main_ppo a=1\nCMD ["b=2"]\n', 2),
+        ("CMD python3 -m verl.trainer.main_ppo a=1\nFROM first\nENV B=1\n", 2),
         (
             "CMD python3 -m verl.trainer.main_ppo b=2\nFROM there\nCMD python3 -m verl.trainer.main_ppo a=1\n",
             4,
@@ -471,7 +484,7 @@ def test_runtime_env_file(tmp_path: Path) -> None:
     ],
 )
 def test_dockerfile_alone_starts_its_command_in_a_container(tmp_path: Path, text: str, line: int) -> None:
-    found = read(tmp_path, f"FROM here\n{text}", name="Dockerfile")
+    found = read(tmp_path, f"FROM here AS first\n{text}", name="Dockerfile")
     assert words_of(found) == ["a=1"]
     assert found.command is not None
     assert (found.command.line, found.command.names[0]) == (line, "docker")
