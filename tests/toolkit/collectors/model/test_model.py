@@ -267,6 +267,23 @@ def test_architecture_unknown_to_vllm_may_fall_back_to_transformers(
     assert not name.endswith("Causal") or found.nearest == "Qwen2ForCausalLM"
 
 
+@pytest.mark.parametrize(
+    ("package", "may_register"), [("my_models", True), ("vllm_ascend", True), ("vllm", False)]
+)
+def test_plugins_of_vllm_may_register_architectures(tmp_path: Path, package: str, may_register: bool) -> None:
+    tree = vllm(tmp_path, {"model_executor/models/registry.py": REGISTRY})
+    metadata = tmp_path / f"{package}-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "entry_points.txt").write_text("[vllm.general_plugins]\na = b:c\n")
+    here = interpreter(tmp_path / "a" / "b", tmp_path)
+    target = replace(TARGET, libraries=(("transformers", tmp_path / "transformers"),))
+    found = vllm_support.collect(
+        Model("/m", "--model", ("NewForCausalLM",)), VllmTree(tree), target, here, Unknown("")
+    )
+    assert isinstance(found, VllmSupport)
+    assert found.falls_back is may_register
+
+
 def supported(folder: Path, tree: Tree, name: str) -> VllmSupport | Unknown:
     target = replace(TARGET, libraries=(("transformers", folder / "transformers"),))
     return vllm_support.collect(
