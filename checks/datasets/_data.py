@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Literal
 
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, UNDETERMINED, Configuration
 from verl_doctor.toolkit.collectors.model.data_demands import DataDemands
 from verl_doctor.toolkit.collectors.model.data_files import DataFile, DataFiles, Trouble
 from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables, Table
-from verl_doctor.toolkit.rule import Location
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Location, Phase
 
 TRAIN = DataFile(
     "/data/train.parquet", "train", "data.train_files", "parquet", place="/home/me/run.sh", line=4
@@ -20,6 +23,9 @@ COLUMNS = (
     Column("extra_info", "struct<index: int64, split: string>"),
 )
 TABLE = Table(TRAIN, 7473, COLUMNS, ("Value",), ("openai/gsm8k",))
+VALIDATION = replace(TRAIN, path="/data/validation.parquet", role="val", named_by="data.val_files")
+BEFORE, EVERY = "trainer.val_before_train", "trainer.test_freq"
+NEVER = (f"++{BEFORE}=False", f"++{EVERY}=-1")
 DEMANDS = DataDemands(
     read_from="/env/verl/utils/dataset/rl_dataset.py", kinds=("parquet", "json", "jsonl"), prompt="prompt",
     source="data_source", truth="reward_model.ground_truth", batch=1024, batch_from="data.train_batch_size",
@@ -46,3 +52,24 @@ def location(file: DataFile) -> Location:
 def readable(tables: DataTables, demands: DataDemands) -> Iterator[Table]:
     """Yield the tables of formats that this verl reads; for the others, one finding is enough."""
     return (table for table in tables.of("train", "val", "named") if table.file.kind in demands.kinds)
+
+
+def first_validation(configuration: Configuration | Unknown) -> Phase | Literal["never"] | None:
+    """When the job first validates: before it trains, by verl's default, or after a step; None if that is unknown."""
+    if isinstance(configuration, Unknown):
+        return None
+    before = configuration.get(BEFORE)
+    if before is not UNDETERMINED and (before is MISSING or before):
+        return "first batch"
+    every = configuration.number(EVERY)
+    if every is not None and every > 0:
+        return "first validation"
+    return None if before is UNDETERMINED or every is None else "never"
+
+
+def used(tables: DataTables, configuration: Configuration | Unknown) -> Iterator[tuple[Table, Phase | None]]:
+    """Yield the tables whose rows the job certainly generates responses for, with the phase of a fault in them (None: the rule's)."""
+    yield from ((table, None) for table in tables.of("train", "named"))
+    when = first_validation(configuration)
+    if when is not None and when != "never":
+        yield from ((table, when) for table in tables.of("val"))

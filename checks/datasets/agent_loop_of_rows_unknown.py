@@ -6,19 +6,22 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks.datasets._data import TABLE, location, tables
-from verl_doctor.checks.shared.configuration import configured
-from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.checks.datasets._data import BEFORE, EVERY, NEVER, TABLE, VALIDATION, location, tables, used
+from verl_doctor.checks.shared.configuration import configured, own_prompts
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.registries import AGENT_LOOP, Registry, VerlRegistries
 from verl_doctor.toolkit.collectors.model.data_tables import DataTables
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import listed
 
 _FILE = "actor_rollout_ref.rollout.agent.agent_loop_config_path"
+_MANAGER = "actor_rollout_ref.rollout.agent.agent_loop_manager_class"
 _KNOWN = VerlRegistries(
     {AGENT_LOOP: Registry(("single_turn_agent", "tool_agent"), "/env/verl/agent_loop.py:470")}
 )
-_NAMED = DataTables((replace(TABLE, agents=("tool_agnt",)),))
+_WRONG = replace(TABLE, agents=("tool_agnt",))
+_NAMED = DataTables((_WRONG,))
+_VALIDATED = DataTables((replace(_WRONG, file=VALIDATION),))
 
 
 @check(
@@ -28,6 +31,12 @@ _NAMED = DataTables((replace(TABLE, agents=("tool_agnt",)),))
         Example("rows name none", (*configured(), tables(), _KNOWN)),
         Example("verl has it", (*configured(), DataTables((replace(TABLE, agents=("tool_agent",)),)), _KNOWN)),
         Example("a file of the job defines others", (*configured(f"++{_FILE}=loops.yaml"), _NAMED, _KNOWN)),
+        Example("a data set class of the job may replace it", (*configured("++data.custom_cls.path=mine.py"), _NAMED, _KNOWN)),
+        Example("an agent loop manager of the job chooses", (*configured(f"++{_MANAGER}=mine.Manager"), _NAMED, _KNOWN)),
+        Example("a validation file that the job never reads rows of", (*configured(*NEVER), _VALIDATED, _KNOWN)),
+        Example("unknown whether it validates", (*configured(f"++{BEFORE}=${{oc.env:N}}"), _VALIDATED, _KNOWN)),
+        Example("validated first", (*configured(f"++{BEFORE}=True"), _VALIDATED, _KNOWN), "no agent loop tool_agnt"),
+        Example("validated later", (*configured(*NEVER, f"++{EVERY}=5"), _VALIDATED, _KNOWN), "no agent loop tool_agnt"),
         Example("verl does not have it", (*configured(), _NAMED, _KNOWN), "no agent loop tool_agnt; did you mean tool_agent?"),
     ],
     since="0.2",
@@ -40,7 +49,7 @@ def agent_loop_of_rows_unknown(
     ## Why it matters
 
     The column `agent_name` chooses the agent loop of each row. verl looks the name up for the first batch, after the model is
-    loaded: `Agent loop ... not registered`.
+    loaded: `Agent loop ... not registered`. Rows for validation fail at the first validation; if the job runs none, they do no harm.
 
     ## How to fix
 
@@ -49,9 +58,9 @@ def agent_loop_of_rows_unknown(
     """
     known = registries.registries.get(AGENT_LOOP)
     open_ended = registries.extended_by and AGENT_LOOP not in registries.closed
-    if known is None or open_ended or configuration.get(_FILE) not in (None, "", MISSING):
+    if known is None or open_ended or own_prompts(configuration):
         return
-    for table in tables.of("train", "val"):
+    for table, phase in used(tables, configuration):
         unknown = [name for name in table.agents if name not in known.names]
         if unknown:
             near = difflib.get_close_matches(unknown[0], known.names, n=1, cutoff=0.5)
@@ -63,4 +72,5 @@ def agent_loop_of_rows_unknown(
                 remedy=f"use another name in the column agent_name, or name the file that defines it in {_FILE}",
                 subject=Subject("file", table.file.path, ",".join(unknown)),
                 stops=(EVERY_JOB,),
+                phase=phase,
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.checks.datasets._data import files, location
+from verl_doctor.checks.datasets._data import files, first_validation, location
 from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.checks.shared.launch_examples import FILES
 from verl_doctor.checks.shared.made_first import unless_made
@@ -81,12 +81,7 @@ def _correction(data: DataFiles, file: DataFile, configuration: Configuration | 
         (data_file.path for data_file in data.files if data_file.role == "train" and not data_file.trouble),
         "",
     )
-    if file.role == "val" and trained and _validates_never(configuration):
+    if file.role == "val" and trained and first_validation(configuration) == "never":
         effect = f"no validation runs; {trained} replaces the missing file"
         return reworded(word, word.text.replace(file.path, trained), effect=effect)
     return None
-
-
-def _validates_never(configuration: Configuration) -> bool:
-    every = configuration.number("trainer.test_freq")
-    return every is not None and every <= 0 and configuration.get("trainer.val_before_train") is False

@@ -5,16 +5,23 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
-from verl_doctor.checks.datasets._data import TABLE, location, tables
+from verl_doctor.checks.datasets._data import EVERY, NEVER, TABLE, VALIDATION, location, tables, used
+from verl_doctor.checks.shared.configuration import configured
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.model.data_demands import ScoredSources
 from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import listed
 
 _SCORES = "/env/verl/utils/reward_score/__init__.py"
 _NAMES = ("openai/gsm8k", "lighteval/MATH")
 _SHOWN = 4
+_INTEGERS = tables(Column("data_source", "int64")).tables[0]
+_VALIDATED = DataTables((replace(_INTEGERS, file=VALIDATION),))
+_ANY_TEXT = ScoredSources((), _NAMES, _SCORES, "data_source")
 _NUMBER = re.compile(r"u?int\d+|float|double|bool")
 
 
@@ -25,7 +32,16 @@ _NUMBER = re.compile(r"u?int\d+|float|double|bool")
         Example("verl scores it", (tables(), ScoredSources((), _NAMES, _SCORES))),
         Example(
             "a number",
-            (tables(Column("data_source", "int64")), ScoredSources((), _NAMES, _SCORES, "data_source")),
+            (DataTables((_INTEGERS,)), _ANY_TEXT),
+            "data_source is int64",
+        ),
+        Example(
+            "a number in a validation file that the job never reads rows of",
+            (_VALIDATED, _ANY_TEXT, *configured(*NEVER)),
+        ),
+        Example(
+            "a number in a validation file",
+            (_VALIDATED, _ANY_TEXT, *configured(*NEVER, f"++{EVERY}=5")),
             "data_source is int64",
         ),
         Example(
@@ -35,14 +51,16 @@ _NUMBER = re.compile(r"u?int\d+|float|double|bool")
         ),
     ],
 )
-def data_source_not_scored(tables: DataTables, scored: ScoredSources) -> Iterator[Finding]:
+def data_source_not_scored(
+    tables: DataTables, scored: ScoredSources, configuration: Configuration | Unknown
+) -> Iterator[Finding]:
     """verl has no reward function for a source of the data.
 
     ## Why it matters
 
     Without a reward function of your own, verl chooses one by the column `data_source`. If it has none, it
     raises `Reward function is not implemented for data_source=...` at the first reward, after the model is
-    loaded and the first rollout is done.
+    loaded and the first rollout is done. Rows for validation are scored at the first validation only.
 
     ## How to fix
 
@@ -50,7 +68,7 @@ def data_source_not_scored(tables: DataTables, scored: ScoredSources) -> Iterato
     name, set `custom_reward_function.name` to it. If verl can score data of this kind, use verl's name for it
     in the column `data_source`.
     """
-    for table in tables.of("train", "val", "named"):
+    for table, phase in used(tables, configuration):
         refused = [name for name in table.sources if name in scored.refused]
         kind = table.kind(scored.column)
         if _NUMBER.fullmatch(kind):
@@ -62,6 +80,7 @@ def data_source_not_scored(tables: DataTables, scored: ScoredSources) -> Iterato
                 location=location(table.file),
                 remedy="store the name of the data source, or set custom_reward_function.path to a file with your compute_score",
                 subject=Subject("file", table.file.path, scored.column),
+                phase=phase,
             )
         if refused:
             near = difflib.get_close_matches(refused[0], scored.names, n=1, cutoff=0.5)
@@ -72,4 +91,5 @@ def data_source_not_scored(tables: DataTables, scored: ScoredSources) -> Iterato
                 location=location(table.file),
                 remedy="set custom_reward_function.path to a file with your compute_score",
                 subject=Subject("file", table.file.path, ",".join(refused)),
+                phase=phase,
             )
