@@ -121,7 +121,7 @@ def test_last_line_states_the_age(
     while not records():
         checked()
     last = here("check", "--python", "env/bin/python", "run.sh", cwd=place).stdout.splitlines()[-1]
-    assert re.search(r"\d+ rules as found \d+ seconds? ago: nothing they read has changed", last)
+    assert re.search(r"\d+ results reused from \d+ seconds? ago: nothing they depend on has changed", last)
 
 
 @pytest.mark.slow(seconds=60)

@@ -73,5 +73,5 @@ def test_each_environment_is_repaired_once_and_all_nodes_are_checked_again(
     back = shlex.split(hint.partition(" undoes ")[0])[1:]
     undone = here(*back, "--budget", "180", cwd=tmp_path, RAY_TMPDIR=str(made.folder))
     assert undone.returncode == 0, undone.stderr
-    assert undone.stdout.count("undone ") == 2
+    assert undone.stdout.count("undone: ") == 2
     assert ["verl-doctor:" in file.read_text() for file in files] == [False, False]
