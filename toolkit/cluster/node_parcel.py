@@ -14,6 +14,8 @@ from verl_doctor.toolkit.collectors.api.uses import LibraryUses, VllmUses
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.installed.environment_place import environment_place
 from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.model.chat_template import ChatTemplate
+from verl_doctor.toolkit.collectors.model.config_entries import ConfigEntries
 from verl_doctor.toolkit.collectors.model.model import NamedModel, named_model
 from verl_doctor.toolkit.collectors.network.network import with_port
 from verl_doctor.toolkit.collectors.packages.tree_manifest import TreeManifest
@@ -36,8 +38,10 @@ _IN_FEW = frozenset({_REPAIR, _UNDO, _WARM})
 _MAIN = f"import sys\nfrom {_PROGRAM} import main\nmain(*sys.argv[1:])\n"
 
 # Collected only once: the cluster's control store, which every node would query in full, and whole source trees,
-# which are the same wherever the same packages are installed.
-_ONCE = frozenset({RayClusters, VllmUses, LibraryUses, VariableReaders, TreeManifest})
+# which are the same wherever the same packages are installed, as what they accept of the model's configuration and chat template is.
+_ONCE = frozenset(
+    {ChatTemplate, ConfigEntries, LibraryUses, RayClusters, TreeManifest, VariableReaders, VllmUses}
+)
 
 
 @dataclass(frozen=True)
