@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -85,34 +85,30 @@ def history(target: Target, machine: Machine) -> History:
     own, _ = homes = journal_homes(target)
     roots = [os.path.realpath(root) for root in _roots(target, machine)]
     beside = "" if target.arguments else os.path.realpath(machine.cwd)
-    changes: list[tuple[Path, Transaction, bool]] = []
-    damaged = []
-    runs: set[str] = set()  # those of which a part was found
-    waiting = list(dict.fromkeys(homes))
-    read: set[Path] = set()
-    while waiting:
-        home = waiting.pop(0)
-        read.add(home)
+    damaged: list[str] = []
+
+    def read(home: Path) -> tuple[Transaction, ...]:
         try:
-            found = apply.history(home)
+            return apply.history(home)
         except apply.Refused as error:
             damaged.append(str(error))
-            continue
-        if home not in homes:
-            found = tuple(transaction for transaction in found if transaction.run.token in runs)
-        runs.update(transaction.run.token for transaction in found if transaction.run.token)
-        others = (Path(other) for transaction in found for other in transaction.run.homes)
-        waiting += [other for other in dict.fromkeys(others) if other not in read and other not in waiting]
-        is_targets = home == own and os.path.realpath(target.prefix) in roots
-        for transaction in found:
-            paths = [path for change in transaction.changes for path in change.paths]
-            # Commands name no files, and environment files may be anywhere. Both concern their journal's environment.
-            here = (
-                is_targets
-                or transaction.run.environment == os.path.realpath(target.prefix)
-                or any(_is_below(path, roots) or _lies_in(path, beside) for path in paths)
-            )
-            changes.append((home, transaction, here))
+            return ()
+
+    found = [(home, transaction) for home in dict.fromkeys(homes) for transaction in read(home)]
+    runs = {transaction.run.token: transaction.run for _, transaction in found if transaction.run.token}
+    others = dict.fromkeys(Path(home) for run in runs.values() for home in run.homes)
+    found += _parts((home for home in others if home not in homes), runs, read)
+
+    def is_here(home: Path, transaction: Transaction) -> bool:
+        # Commands name no files, and environment files may be anywhere. Both concern their journal's environment.
+        if home == own and os.path.realpath(target.prefix) in roots:
+            return True
+        paths = [path for change in transaction.changes for path in change.paths]
+        return transaction.run.environment == os.path.realpath(target.prefix) or any(
+            _is_below(path, roots) or _lies_in(path, beside) for path in paths
+        )
+
+    changes = [(home, transaction, is_here(home, transaction)) for home, transaction in found]
     return History(tuple(sorted(_runs(changes), key=lambda recorded: recorded.order)), tuple(damaged))
 
 
@@ -160,16 +156,18 @@ def parts_of(home: Path, number: str) -> tuple[Name, ...]:
     if not found or not found[0].run.token:
         return ((home, number),)
     run = found[0].run
-    homes = dict.fromkeys((home, *map(Path, run.homes)))
-    every = [
-        (place, transaction)
-        for place in homes
-        for transaction in apply.history(place)
-        if transaction.run.token == run.token
-    ]
+    every = _parts(dict.fromkeys((home, *map(Path, run.homes))), {run.token}, apply.history)
     return tuple(
         (place, transaction.id) for place, transaction in sorted(every, key=lambda part: int(part[1].id))
     )
+
+
+def _parts(
+    homes: Iterable[Path], tokens: Container[str], read: Callable[[Path], Iterable[Transaction]]
+) -> Iterator[tuple[Path, Transaction]]:
+    """Yield the transactions of these runs from journals, each with its journal."""
+    for home in homes:
+        yield from ((home, transaction) for transaction in read(home) if transaction.run.token in tokens)
 
 
 def undo_runs(
