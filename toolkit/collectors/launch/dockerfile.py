@@ -27,6 +27,15 @@ class Env:
     line: int
 
 
+@dataclass(frozen=True)
+class _Start:
+    """A `CMD` or `ENTRYPOINT` as a command line of a shell. `is_list`: it is given as a JSON list of words."""
+
+    command: str
+    line: int
+    is_list: bool
+
+
 def variables_in(text: str) -> Iterator[Env]:
     """Yield what `ENV` sets in the last build stage and the stages before it, in order."""
     scope = Scope()
@@ -42,8 +51,8 @@ def started_by(text: str) -> tuple[str, int]:
 
     An ENTRYPOINT for the shell takes no arguments from CMD, and a stage inherits both from a stage that it is based on.
     """
-    stages: dict[str, dict[str, tuple[str, int]]] = {}
-    parts: dict[str, tuple[str, int]] = {}
+    stages: dict[str, dict[str, _Start]] = {}
+    parts: dict[str, _Start] = {}
     for line, name, rest in _instructions(text):
         if name == "FROM":
             base, *others = [word for word in rest.split() if not word.startswith("--")] or [""]
@@ -51,25 +60,22 @@ def started_by(text: str) -> tuple[str, int]:
             if len(others) == 2 and others[0].lower() == "as":
                 stages[others[1].lower()] = parts
         elif name in {"CMD", "ENTRYPOINT"}:
-            parts[name] = rest, line
-    entry, command = parts.get("ENTRYPOINT"), parts.get("CMD")
-    if entry is not None and not _is_list(entry[0]):
-        command = None
+            parts[name] = _start(rest, line)
+    entry = parts.get("ENTRYPOINT")
+    command = parts.get("CMD") if entry is None or entry.is_list else None
     found = [part for part in (entry, command) if part is not None]
-    return " ".join(_as_shell(rest) for rest, _ in found), found[-1][1] if found else 0
+    return " ".join(part.command for part in found), found[-1].line if found else 0
 
 
-def _is_list(rest: str) -> bool:
-    return rest.lstrip().startswith("[") and _as_shell(rest) != rest
-
-
-def _as_shell(rest: str) -> str:
-    """Return the command of a `CMD`: a JSON list of words, or a line for the shell."""
+def _start(rest: str, line: int) -> _Start:
+    """Return what a `CMD` or `ENTRYPOINT` starts: a JSON list of words, or a line for the shell."""
     try:
         words = json.loads(_CONTINUED.sub("", rest))
     except ValueError:
-        return rest
-    return shlex.join(words) if isinstance(words, list) and all(isinstance(w, str) for w in words) else rest
+        words = None
+    if isinstance(words, list) and all(isinstance(word, str) for word in words):
+        return _Start(shlex.join(words), line, is_list=True)
+    return _Start(rest, line, is_list=False)
 
 
 def _env(rest: str, line: int, scope: Scope) -> Iterator[Env]:
