@@ -16,13 +16,12 @@ from verl_doctor.toolkit.collectors.configuration.roles import has_external_modu
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
 from verl_doctor.toolkit.collectors.model.model import BadFile, Model, read_json
-from verl_doctor.toolkit.collectors.model.support import transformers_folder
+from verl_doctor.toolkit.collectors.model.support import MODEL_TYPES, transformers_folder
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.sources.python.evaluate import RAISES, UNCLEAR, returned
 from verl_doctor.toolkit.sources.python.source import dotted, parsed, read, walk
 from verl_doctor.toolkit.target import Target
 
-_TABLES = ("models/auto/configuration_auto.py", "models/auto/auto_mappings.py")
 _BASE = "configuration_utils.py"
 _ROPE = "modeling_rope_utils.py"
 _ACTIVATIONS = "activations.py"
@@ -134,7 +133,7 @@ def _of_transformers(
 
 
 def _without_type(root: Path, model: Model, config: Mapping[str, Any]) -> Iterator[BadEntry]:
-    path = root / _TABLES[0]
+    path = root / MODEL_TYPES[0]
     source = read(path)
     if isinstance(source, bytes) and b"Should have a `model_type` key" in source:
         line = source.count(b"\n", 0, source.index(b"Should have a `model_type` key")) + 1
@@ -145,7 +144,7 @@ def _without_type(root: Path, model: Model, config: Mapping[str, Any]) -> Iterat
 
 def _pairs(root: Path) -> Iterator[tuple[str, str]]:
     """Yield the pairs of texts in the tables of model types: a type and its class, or its module."""
-    for name in _TABLES:
+    for name in MODEL_TYPES:
         tree = parsed(root / name)
         for node in walk(tree) if tree else ():
             match node:

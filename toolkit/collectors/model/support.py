@@ -21,8 +21,8 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.sources.python.source import Unreadable, constant_keys, parse, read, walk
 from verl_doctor.toolkit.target import Target
 
-# The table of model types; since transformers 5 most of it is in the second file.
-_CONFIGURATIONS = ("models/auto/configuration_auto.py", "models/auto/auto_mappings.py")
+MODEL_TYPES = ("models/auto/configuration_auto.py", "models/auto/auto_mappings.py")
+"""The files of transformers with the table of model types; since transformers 5 most of it is in the second."""
 _TORCH = "torch/_C/__init__.pyi"
 _NUMBER_TYPE = re.compile(rb"^(\w+): dtype\b", re.MULTILINE)
 _REGISTRY = "model_executor/models/registry.py"
@@ -71,15 +71,15 @@ def transformers_support(
     if folder is None:
         return Absent("transformers is not installed in this environment")
     known: set[str] = set()
-    for name in _CONFIGURATIONS:
+    for name in MODEL_TYPES:
         known |= set(_types(folder / name))
     if not known:
-        return Unknown(f"{folder / _CONFIGURATIONS[0]} holds no table of model types that can be read")
+        return Unknown(f"{folder / MODEL_TYPES[0]} holds no table of model types that can be read")
     installed = None if isinstance(packages, Unknown) else packages.get("transformers")
     named = dict(target.libraries).get("transformers")
     version = installed.version if installed is not None and named is None else ""
     nearest = tuple(difflib.get_close_matches(model.model_type, sorted(known), n=3, cutoff=0.7))
-    return TransformersSupport(version, model.model_type in known, nearest, str(folder / _CONFIGURATIONS[0]))
+    return TransformersSupport(version, model.model_type in known, nearest, str(folder / MODEL_TYPES[0]))
 
 
 @dataclass(frozen=True)
