@@ -5,6 +5,7 @@ marker = "verl-doctor"
 
 [tool.verl-doctor.ignore]
 RAY104 = { reason = "shared cluster, see OPS-12", until = 2026-12-01 }
+PKG102 = { reason = "our fork of peft", until = 2026-12-31, only = ["peft"] }
 
 [tool.verl-doctor.sites]
 model = "/models/qwen"
@@ -37,15 +38,20 @@ _EXPECTED = ("packages", "variables", "driver")
 _MARKER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,30}")
 # What `guard --agree` writes, recognised without the library that knows all forms.
 _PLAIN_SPECIFIER = re.compile(r"(?:[=>]=\d{1,9}(?:\.\d{1,9})*)?")
+_EXAMPLES = {"only": "peft", "disable_plugins": "noisy-plugin"}  # of an entry in a list
 _LARGEST = 1_000_000
 
 
 @dataclass(frozen=True)
 class Ignore:
-    """A rule that the user silenced: why, and the last day on which it stays silent."""
+    """A rule that the user silenced: why, and the last day on which it stays silent.
+
+    `only` are the names of the subjects that it does not report; without any, it is not judged at all.
+    """
 
     reason: str
     until: date
+    only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -139,10 +145,12 @@ def _config(path: Path, table: Any) -> Config:
     )
 
 
-def _words(path: Path, key: str, table: Mapping[str, Any]) -> tuple[str, ...]:
+def _words(path: Path, key: str, table: Mapping[str, Any], within: str = "") -> tuple[str, ...]:
     value = table.get(key, [])
     if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-        raise UsageError(f'{path}: {key} must be a list of strings, for instance {key} = ["VLLM"]')
+        raise UsageError(
+            f'{path}: {within}{key} must be a list of strings, for instance {key} = ["{_EXAMPLES.get(key, "VLLM")}"]'
+        )
     return tuple(value)
 
 
@@ -186,12 +194,12 @@ def _ignores(path: Path, value: Any) -> dict[str, Ignore]:
         raise UsageError(f"{path}: ignore must be a table of codes, for instance RAY104 = {example}")
     ignores = {}
     for code, entry in value.items():
-        if not isinstance(entry, dict) or set(entry) != {"reason", "until"}:
+        if not isinstance(entry, dict) or set(entry) - {"only"} != {"reason", "until"}:
             raise UsageError(f"{path}: ignore.{code} needs a reason and an end date: {code} = {example}")
         reason, until = entry["reason"], _day(entry["until"])
         if not isinstance(reason, str) or not reason.strip() or until is None:
             raise UsageError(f"{path}: ignore.{code} needs a reason and an end date: {code} = {example}")
-        ignores[code.upper()] = Ignore(reason.strip(), until)
+        ignores[code.upper()] = Ignore(reason.strip(), until, _words(path, "only", entry, f"ignore.{code}."))
     return ignores
 
 

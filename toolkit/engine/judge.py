@@ -192,8 +192,7 @@ def judge_one(
     verdict = passed_over or known or _judged(check, collection)
     ignore = selection.ignored(check)
     if ignore is not None and verdict.findings and not verdict.reason:
-        sentence = f"it was ignored until {ignore.until}: {ignore.reason}"
-        verdict = replace(verdict, reason=sentence, reason_kind="ignore expired")
+        verdict = _without_ignored(verdict, ignore, today)
     return CheckResult(
         code=check.code,
         title=check.title,
@@ -203,6 +202,23 @@ def judge_one(
         blind=check.paths is not None and verdict.reason_kind == "fact unknown",
         **{name: value for name, value in vars(verdict).items() if name != "paths"},
     )
+
+
+def _without_ignored(verdict: _Outcome, ignore: Ignore, today: date) -> _Outcome:
+    """Return the outcome without the findings about ignored subjects, or with a note that the entry has expired."""
+    if not ignore.only or today > ignore.until:
+        sentence = f"it was ignored until {ignore.until}: {ignore.reason}"
+        return replace(verdict, reason=sentence, reason_kind="ignore expired")
+    named = {finding.subject.name for finding in verdict.findings if finding.subject is not None}
+    names = [name for name in ignore.only if name in named]
+    left = tuple(
+        found for found in verdict.findings if found.subject is None or found.subject.name not in names
+    )
+    if not names:
+        return verdict
+    sentence = f"{', '.join(names)} ignored until {ignore.until}: {ignore.reason}"
+    status = status_of(left)
+    return replace(verdict, findings=left, status=status, reason=sentence, reason_kind="ignored until a date")
 
 
 @dataclass(frozen=True)
@@ -259,7 +275,7 @@ def _passed_over(
 ) -> _Outcome | None:
     """Return why the rule is not judged at all, or None when it is to be judged."""
     ignore = selection.ignored(check)
-    if ignore is not None and today <= ignore.until:
+    if ignore is not None and not ignore.only and today <= ignore.until:
         sentence = f"ignored until {ignore.until}: {ignore.reason}"
         return _Outcome("skipped", sentence, deliberate=True, reason_kind="ignored until a date")
     if check.cost not in selection.costs:

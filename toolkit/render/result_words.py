@@ -13,6 +13,9 @@ from verl_doctor.toolkit.rule import EVERY_JOB, WHEN, Finding
 from verl_doctor.toolkit.text import clipped, counted
 from verl_doctor.toolkit.verdict import WORDS
 
+SILENCED: Final = "ignored until a date"
+"""The `reason_kind` of a rule that the user's configuration silences, or of which it silences some findings."""
+
 _REASONS: Final = 3  # reasons for unjudged rules in a line
 _LONGEST: Final = 238  # characters of the sentence after the verdict; the finding has its full message
 _LEAST: Final = 80  # minimum characters of the message in it
@@ -181,3 +184,12 @@ def by_reason(report: Report, *statuses: Status) -> Mapping[str, Sequence[CheckR
         if result.status in statuses:
             found.setdefault(result.reason, []).append(result)
     return found
+
+
+def silenced_rules(report: Report) -> Iterable[str]:
+    """Yield what the user's configuration silences, one line for each reason."""
+    found: dict[str, list[str]] = {}
+    for result in report.results:
+        if result.reason_kind == SILENCED:
+            found.setdefault(result.reason, []).append(result.code)
+    return (f"{', '.join(codes)}: {reason}" for reason, codes in found.items())

@@ -15,6 +15,7 @@ from verl_doctor.toolkit.console.lines import next_steps as steps_to_take
 from verl_doctor.toolkit.console.paths import short
 from verl_doctor.toolkit.render import nodes as render_nodes
 from verl_doctor.toolkit.render.result_words import (
+    SILENCED,
     by_reason,
     counts,
     fate_of,
@@ -25,6 +26,7 @@ from verl_doctor.toolkit.render.result_words import (
     not_judged,
     nothing_found,
     options_of,
+    silenced_rules,
     stopped_by,
     target_of,
 )
@@ -139,7 +141,7 @@ def _finding(
         rows.append(("and", f"{counted(len(finding.also), 'more place')} (-v shows them)"))
     rows += [
         ("node", render_nodes.of(finding, verbose=verbose)),
-        ("note", result.reason),
+        ("note", "" if result.reason_kind == SILENCED else result.reason),
         ("do", finding.remedy),
     ]
     if finding.fix is not None and finding.fix in report.fix_safety and not from_facts_file(report):
@@ -158,7 +160,7 @@ def _repair_of(code: str, safety: Safety, report: Report, *, verbose: bool) -> s
 
 
 def _evidence(finding: Finding, report: Report) -> list[tuple[str, str]]:
-    rows = [("stops", stopped_by(finding))]
+    rows = [("subject", finding.subject.name if finding.subject else ""), ("stops", stopped_by(finding))]
     rows += [("at", _place(str(finding.location), report))] if finding.location else []
     rows += [("and", _place(str(location), report)) for location in finding.also]
     evidence = finding.evidence
@@ -201,14 +203,12 @@ def _broken(report: Report, *, verbose: bool, width: int | None) -> Iterator[Tex
 def _rest(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]:
     """Yield the rules that found nothing: counted, or with -v listed."""
     quiet = [result for result in report.results if result.status in {"pass", "skipped", "not_applicable"}]
-    ignored = [result for result in quiet if result.reason_kind == "ignored until a date"]
-    if quiet or ignored:
+    silenced = tuple(silenced_rules(report))
+    if quiet or silenced:
         yield Text()
     yield from _quiet(report, width) if verbose else ()
-    for result in ignored:
-        yield from lines(
-            f"{result.code} skipped: {result.reason}", width, indent=_LABEL, first="", style="dim"
-        )
+    for row in silenced:
+        yield from lines(row, width, indent=_LABEL, first="", style="dim")
     yield from _unjudged(report, width) if verbose else ()
     summary = report.summary
     parts = [counts(report)] if report.verdict == "failures" else []
@@ -240,7 +240,7 @@ def _quiet(report: Report, width: int | None) -> Iterator[Text]:
         if groups:
             yield _line(title, "dim")
         for reason, results in sorted(groups.items(), key=lambda group: -len(group[1])):
-            if results[0].reason_kind != "ignored until a date":
+            if results[0].reason_kind != SILENCED:
                 codes = ", ".join(result.code for result in results)
                 yield from lines(f"{reason}: {codes}", width, indent=4, first="  ", style="dim")
 

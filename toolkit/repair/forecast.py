@@ -60,15 +60,15 @@ def foresee(session: Session, collection: Collection, report: Report) -> Foresee
 
 
 def _edit_of(plan: Plan) -> tuple[object, ...]:
-    """Return what a plan does, wherever its lines stand: other repairs move them."""
-    lines = [
-        (change.path, sign, line, count)
+    """Return what a plan does, wherever its words stand: other repairs move them, and edit the lines next to them."""
+    words = [
+        (change.path, sign, word, count)
         for change in plan.changes
         if isinstance(change, ReplaceFile)
         for sign, old, new in (("-", change.after, change.before), ("+", change.before, change.after))
-        for line, count in (Counter(new.splitlines()) - Counter(old.splitlines())).items()
+        for word, count in (Counter(new.split()) - Counter(old.split())).items()
     ]
-    return plan.fix.id, plan.code, frozenset(lines) or plan
+    return plan.fix.id, plan.code, frozenset(words) or plan
 
 
 def with_best_fixes(session: Session, collection: Collection, report: Report) -> Report:

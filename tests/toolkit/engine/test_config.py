@@ -100,6 +100,11 @@ def test_ignore_entry_has_a_reason_and_an_end(tmp_path: Path) -> None:
         ('ignore = { PKG101 = { reason = "x" } }', "needs a reason and an end date"),
         ('ignore = { PKG101 = { reason = "", until = 2026-12-01 } }', "needs a reason and an end date"),
         ('ignore = { PKG101 = { reason = "x", until = "soon" } }', "needs a reason and an end date"),
+        ('ignore = { PKG101 = { reason = "x", only = ["peft"] } }', "needs a reason and an end date"),
+        (
+            'ignore = { PKG101 = { reason = "x", until = 2026-12-01, only = "peft" } }',
+            'ignore.PKG101.only must be a list of strings, for instance only = ["peft"]',
+        ),
         ("sites = { model = 3 }", "sites.model must be a path"),
         ("sites = 3", "sites must be a table"),
     ],

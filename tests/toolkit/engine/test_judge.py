@@ -16,7 +16,7 @@ from verl_doctor.toolkit.engine.config import Ignore
 from verl_doctor.toolkit.engine.judge import DEEP, Selection, beyond, judge, not_selected, unknown_words
 from verl_doctor.toolkit.facts import Absent, Broken, Unknown, collector, needs_of
 from verl_doctor.toolkit.result import Report
-from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Finding, check
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Finding, Subject, check
 
 TODAY = date(2026, 11, 21)
 
@@ -168,6 +168,34 @@ def test_ignoring_a_family_can_be_overridden_for_one_rule() -> None:
     del ignores["HOST901"]
     judged = judge([disk_is_full], Collection([], {Disk: Disk(0)}), Selection(ignores=ignores), today=TODAY)
     assert (judged[0].status, judged[0].reason) == ("skipped", f"ignored until {TODAY}: all of them")
+
+
+@check("DATA901")
+def files_are_missing(disk: Disk) -> Iterator[Finding]:
+    """Files are missing."""
+    for name in ("train", "val"):
+        yield Finding(f"{name} is missing", Evidence("missing"), subject=Subject("file", name))
+
+
+@pytest.mark.parametrize(
+    ("only", "left", "status"),
+    [(("val",), ["train"], "fail"), (("val", "train"), [], "pass"), (("test",), ["train", "val"], "fail")],
+)
+def test_single_findings_are_silenced_by_their_subject(
+    only: tuple[str, ...], left: list[str], status: str
+) -> None:
+    selection = Selection(ignores={"DATA": Ignore("made later", TODAY, only)})
+    result = results(files_are_missing, given={Disk: Disk(5)}, selection=selection)["DATA901"]
+    assert [finding.subject.name for finding in result.findings if finding.subject] == left
+    assert result.status == status
+    silenced = [name for name in only if name not in left and name != "test"]
+    assert result.reason == (f"{', '.join(silenced)} ignored until {TODAY}: made later" if silenced else "")
+
+
+def test_expired_entry_silences_no_finding() -> None:
+    selection = Selection(ignores={"DATA901": Ignore("made later", date(2026, 11, 20), ("val",))})
+    result = results(files_are_missing, given={Disk: Disk(5)}, selection=selection)["DATA901"]
+    assert (len(result.findings), result.reason_kind) == (2, "ignore expired")
 
 
 def test_circular_requirements_do_not_stop_the_run() -> None:

@@ -124,6 +124,31 @@ def shown(folder: Path, one: str, two: str) -> Report:
     return report
 
 
+@check("CFG906")
+def third_is_missing(launch: Launch) -> Iterator[Finding]:
+    """A word is missing at the end."""
+    if launch.command and not any(word.text == "a.three=3" for word in words(launch)):
+        added = Correction("CFG906", (Rewrite("", "a.three=3"),), "")
+        yield Finding("three is missing", Evidence("none"), fix="script-word", correction=added)
+
+
+@check("CFG907", requires={"CFG901"})
+def fourth_is_missing(launch: Launch) -> Iterator[Finding]:
+    """Another word is missing at the end; it is only looked for if the first is good."""
+    if launch.command and not any(word.text == "a.four=4" for word in words(launch)):
+        added = Correction("CFG907", (Rewrite("", "a.four=4"),), "")
+        yield Finding("four is missing", Evidence("none"), fix="script-word", correction=added)
+
+
+def test_repair_is_planned_once_though_another_one_edits_the_line_above_it(tmp_path: Path) -> None:
+    session = session_of(tmp_path, "bad", "x")
+    more = (*session.registry.checks, third_is_missing, fourth_is_missing)
+    session = replace(session, registry=replace(session.registry, checks=more))
+    look = session.look()
+    report = repair.show(session, look, session.check(look))
+    assert sorted(one.code for one in report.repairs or ()) == ["CFG901", "CFG906", "CFG907"]
+
+
 def test_finding_uncovered_by_a_repair_is_in_the_plan(tmp_path: Path) -> None:
     report = shown(tmp_path, "bad", "bad")
     assert [(one.code, one.safety, one.outcome) for one in report.repairs or ()] == [

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import groupby
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from verl_doctor.toolkit.collectors.model.sites import SitePlace, SitePlaces
@@ -22,6 +22,7 @@ from verl_doctor.toolkit.comparison.judge import Comparison, compared
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.render.result_words import headline, next_steps
 from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.rule import Finding
 from verl_doctor.toolkit.snapshot.snapshot import Snapshot, taken
@@ -150,7 +151,9 @@ def _sentences(reported: Sequence[tuple[str, Finding]]) -> Iterator[str]:
         findings = [finding for _, finding in some]
         for finding in findings[:_NAMED]:
             node = f" ({finding.node})" if finding.node else ""
-            yield f"{code} {finding.message}{node}"
+            at = finding.location
+            place = f" ({PurePath(at.path).name}:{at.line})" if at is not None and at.line else ""
+            yield f"{code} {finding.message}{place}{node}"
         if len(findings) > _NAMED:
             yield f"{code}: {counted(len(findings) - _NAMED, 'more finding')}"
 
@@ -183,11 +186,39 @@ def _place_line(place: SitePlace) -> str:
     return f"{place.name} = {place.path}: exists{mount}, {shared}{free}"
 
 
+def _judge_job(look: Look) -> list[Judgement]:
+    """Judge the errors that no other step is judged by, those of the launch script above all."""
+    others, before = _codes(), look.comparison.kept if look.comparison else frozenset()
+    judgements = []
+    for report in filter(None, (look.report, look.nodes)):
+        rest = replace(
+            report, results=tuple(result for result in report.results if result.code not in others)
+        )
+        errors = [
+            (result.code, finding)
+            for result, finding in rest.findings()
+            if finding.severity == "error" and key_of(result.code, finding) not in before
+        ]
+        if errors:
+            command, why = next_steps(rest)[0]
+            do = command if errors[0][1].fix or not why else f"{command}: {why}"
+            judgements.append(Judgement("failed", tuple(_sentences(errors)), do))
+        elif rest.verdict == "could_not_check":
+            judgements.append(
+                Judgement("unknown", (headline(rest)[1],), f"verl-doctor check{look.arguments}")
+            )
+        else:
+            passed = rest.summary["pass"] + rest.summary["warn"]
+            judgements.append(Judgement("done", (f"no error found by {counted(passed, 'more rule')}",)))
+    return judgements
+
+
 _JUDGES: Mapping[str, Callable[[Look], list[Judgement]]] = {
     "tree": lambda look: judge_tree(look.old, look.run, look.facts, look.log),
     "patches": lambda look: judge_patches(look.old, look.run, look.facts, look.tree_arguments),
     "sites": _judge_sites,
     "environment": lambda look: judge_environment(look.comparison, look.run, look.facts, look.log, _codes()),
+    "job": _judge_job,
     "quick": lambda look: judge_quick_test(look.run, look.facts, look.arguments),
     "debug": lambda look: judge_debug_run(look.run, look.facts, look.log, look.arguments),
 }

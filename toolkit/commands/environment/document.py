@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal, TypedDict
 
 from verl_doctor.toolkit.collectors.variables.effective_environment import (
@@ -162,7 +162,7 @@ def cell(value: Value) -> str:
     return NOT_SET if value.text is None else value.text or '""'
 
 
-def legend(rows: list[Effective]) -> str:
+def legend(rows: Iterable[Effective]) -> str:
     """Return the meaning of the signs that occur in the cells."""
     values = [value for row in rows for value in (row.driver, *row.raylets, *row.workers)]
     signs = {cell(value) for value in values if value.undetermined or value.text is None}

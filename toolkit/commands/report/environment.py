@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.variables.effective_environment import Effective, EffectiveEnvironment
@@ -12,7 +12,6 @@ from verl_doctor.toolkit.commands.environment.document import (
     decided_at,
     headline,
     legend,
-    worth_showing,
 )
 from verl_doctor.toolkit.commands.report.page import Block, Fold, Paragraph, Points, Rank, Section, Table
 from verl_doctor.toolkit.commands.report.seen import Seen
@@ -28,7 +27,7 @@ _HEAD = ("variable", "driver", "its workers", "decided by")
 
 
 def sections(seen: Seen) -> Iterator[Section]:
-    """Yield what differs, what verl's own script would print, and the rest folded."""
+    """Yield how the workers get their variables, and folded the values."""
     found = seen.facts.get(EffectiveEnvironment)
     shell = seen.facts.get(Variables)
     blocks: list[Block] = []
@@ -38,26 +37,32 @@ def sections(seen: Seen) -> Iterator[Section]:
     else:
         _, sentence = headline(found)
         blocks += [Paragraph(f"{sentence[:1].upper()}{sentence[1:]}."), Points(tuple(circumstances(found)))]
-        rows = [
-            row for row in found.rows if row in worth_showing(found, every=False) or _is_relevant(row.name)
-        ]
         named = {row.name for row in found.rows}
-        blocks += [*_table(rows, found), *_others(found, rows)]
+        blocks += _rows(found)
     if isinstance(shell, Variables):
         blocks += _of_the_shell(shell, named)
     of = f", on {seen.facts_of}" if seen.facts_of else ""
     yield Section(f"Environment as the workers see it{of}", tuple(blocks), Rank.SYSTEM)
 
 
+def _rows(found: EffectiveEnvironment) -> Iterator[Block]:
+    """Yield the variables of the driver, those that only verl or Ray set in a line each."""
+    own = [row for row in found.rows if row.driver.is_set or _is_relevant(row.name)]
+    blocks: list[Block] = [Table(_HEAD, tuple(_row(row, found) for row in own))] if own else []
+    added: dict[str, list[str]] = {}
+    for row in found.rows:
+        if row not in own:
+            added.setdefault(row.decided_by, []).append(f"{row.name}={_brief(cell(row.worker))}")
+    if added:
+        blocks.append(Points(tuple(f"set by {who}: {', '.join(values)}" for who, values in added.items())))
+    if signs := legend(found.rows):
+        blocks.append(Paragraph(signs))
+    if found.rows:
+        yield Fold(counted(len(found.rows), "variable"), tuple(blocks))
+
+
 def _is_relevant(name: str) -> bool:
     return name.startswith(_PREFIXES) or name in _NAMES
-
-
-def _table(rows: list[Effective], found: EffectiveEnvironment) -> Iterator[Block]:
-    if rows:
-        yield Table(_HEAD, tuple(_row(row, found) for row in rows))
-    if signs := legend(rows):
-        yield Paragraph(signs)
 
 
 def _row(row: Effective, found: EffectiveEnvironment) -> tuple[str, ...]:
@@ -68,14 +73,6 @@ def _row(row: Effective, found: EffectiveEnvironment) -> tuple[str, ...]:
 
 def _brief(value: str) -> str:
     return value if len(value) <= _LONG else f"{value[:_LONG]}... ({len(value):,} characters)"
-
-
-def _others(found: EffectiveEnvironment, shown: Iterable[Effective]) -> Iterator[Block]:
-    known = {row.name for row in shown}
-    if rows := [row for row in found.rows if row.name not in known]:
-        yield Fold(
-            f"{counted(len(rows), 'variable')} with the same value everywhere", tuple(_table(rows, found))
-        )
 
 
 def _of_the_shell(shell: Variables, named: set[str]) -> Iterator[Block]:

@@ -1,8 +1,8 @@
-"""The findings, the worst first, with their evidence; and the known repairs, as diffs."""
+"""The findings, the worst first, with their evidence; the silenced rules; and the known repairs, with the lines that they change."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from verl_doctor.toolkit.commands.report.page import (
     Block,
@@ -11,70 +11,81 @@ from verl_doctor.toolkit.commands.report.page import (
     Language,
     Listing,
     Mark,
-    Paragraph,
+    Points,
     Rank,
     Section,
     Values,
 )
 from verl_doctor.toolkit.commands.report.seen import Seen
 from verl_doctor.toolkit.render import nodes
-from verl_doctor.toolkit.render.result_words import stopped_by
+from verl_doctor.toolkit.render.result_words import SILENCED, silenced_rules, stopped_by
 from verl_doctor.toolkit.result import CheckResult, Repair, Report
 from verl_doctor.toolkit.rule import SEVERITIES, Finding
 from verl_doctor.toolkit.text import counted
 
+_LEFT_OUT = (" ", "@@", "--- a/", "--- /dev/null")  # context and heads of a diff
 _MARKS = {"error": Mark.BAD, "warning": Mark.DOUBTFUL, "info": Mark.HINT}
-_SHORT = 12  # lines of a diff that is shown unfolded
 
 
 def sections(seen: Seen) -> Iterator[Section]:
-    """Findings, then hints, then repairs."""
-    found = {
-        severity: tuple(
-            _card(result, finding, seen.report)
-            for result, finding in seen.report.findings()
-            if finding.severity == severity
-        )
-        for severity in SEVERITIES
-    }
-    if shown := (*found["error"], *found["warning"]):
+    """Findings, then what the user silenced, then hints, then repairs."""
+    report = seen.report
+    found = [pair for severity in SEVERITIES for pair in report.findings() if pair[1].severity == severity]
+    if shown := tuple(_card(*pair, report) for pair in found if pair[1].severity != "info"):
         yield Section("Findings", shown, Rank.FINDINGS)
-    if repairs := seen.report.repairs:
-        yield Section("Proposed repairs", tuple(map(_repair, repairs)), Rank.REPAIRS)
-    if found["info"]:
-        hints = Fold(f"{counted(len(found['info']), 'hint')} without effect on the verdict", found["info"])
-        yield Section("Hints", (hints,), Rank.DETAILS)
+    if silenced := tuple(silenced_rules(report)):
+        yield Section("Silenced by the configuration", (Points(silenced),), Rank.FINDINGS)
+    if report.repairs:
+        yield Section("Proposed repairs", tuple(_repairs(report.repairs)), Rank.REPAIRS)
+    if hints := tuple(_hint(*pair) for pair in found if pair[1].severity == "info"):
+        title = f"{counted(len(hints), 'hint')} without effect on the verdict"
+        yield Section("Hints", (Fold(title, (Points(hints),)),), Rank.DETAILS)
 
 
 def _card(result: CheckResult, finding: Finding, report: Report) -> Card:
     evidence = finding.evidence
+    places = [finding.location, *finding.also] if finding.location else finding.also
+    expected = f"; expected: {evidence.wanted}" if evidence.wanted else ""
     rows = (
         ("stops", stopped_by(finding)),
-        ("at", str(finding.location) if finding.location else ""),
-        *(("and", str(location)) for location in finding.also),
-        ("found", evidence.found),
-        ("expected", evidence.wanted),
-        ("read from", evidence.read_from),
+        ("at", ", ".join(map(str, places))),
+        ("found", evidence.found + expected),
+        ("read from", "" if places and places[0].path == evidence.read_from else evidence.read_from),
         ("nodes", nodes.of(finding)),
-        ("note", result.reason),
-        ("do", finding.remedy),
-        ("repair", _known(finding, report)),
+        ("note", "" if result.reason_kind == SILENCED else result.reason),
+        ("do", finding.remedy + _repaired_by(finding, report)),
     )
     shown = Values(tuple(row for row in rows if row[1]))
     return Card(f"{result.code}: {finding.message}", (shown,), _MARKS[finding.severity or "error"])
 
 
-def _known(finding: Finding, report: Report) -> str:
+def _repaired_by(finding: Finding, report: Report) -> str:
     safety = report.fix_safety.get(finding.fix or "")
-    return f"{finding.fix} ({safety})" if safety else ""
+    return f" (verl-doctor fix: {finding.fix}, {safety})" if safety else ""
 
 
-def _repair(repair: Repair) -> Card:
-    blocks: list[Block] = [Paragraph(repair.reason)] if repair.reason else []
-    blocks += map(Paragraph, repair.notes)
-    if repair.restart:
-        blocks.append(Paragraph(f"restart afterwards: {repair.restart}"))
-    if lines := tuple(repair.diff.splitlines()):
-        diff = Listing(lines, Language.DIFF)
-        blocks.append(diff if len(lines) <= _SHORT else Fold(counted(len(lines), "line"), (diff,)))
-    return Card(f"{repair.code}: {repair.title} ({repair.outcome}, {repair.safety})", tuple(blocks))
+def _hint(result: CheckResult, finding: Finding) -> str:
+    place = f" ({finding.location})" if finding.location else ""
+    return f"{result.code}: {finding.message}{place}"
+
+
+def _repairs(repairs: Iterable[Repair]) -> Iterator[Block]:
+    """Yield a line for each repair, and folded what they would change."""
+    yield Points(tuple(map(_repair, repairs)))
+    if changed := tuple(_changed(repairs)):
+        yield Fold(counted(len(changed), "changed line"), (Listing(changed, Language.DIFF),))
+
+
+def _repair(repair: Repair) -> str:
+    restart = f"restart afterwards: {repair.restart}" if repair.restart else ""
+    more = "; ".join(filter(None, (repair.reason, *repair.notes, restart)))
+    return f"{repair.code}: {repair.title} ({repair.outcome}, {repair.safety}){': ' if more else ''}{more}"
+
+
+def _changed(repairs: Iterable[Repair]) -> Iterator[str]:
+    """Yield the lines of the diffs without their context, and the name of each file once in a row."""
+    file = ""
+    for line in (line for repair in repairs for line in repair.diff.splitlines()):
+        if line != file and not line.startswith(_LEFT_OUT):
+            yield line
+        file = line if line.startswith("+++ ") else file

@@ -19,7 +19,7 @@ from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.packages import VLLM_NAMES, Packages
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
 from verl_doctor.toolkit.collectors.kernels.cuda_toolkit import CudaToolkit
-from verl_doctor.toolkit.commands.report.page import Fold, Listing, Rank, Section, Table
+from verl_doctor.toolkit.commands.report.page import Fold, Paragraph, Rank, Section, Values
 from verl_doctor.toolkit.commands.report.seen import Seen
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.text import counted, in_bytes, ranges
@@ -36,24 +36,26 @@ _Rows = Iterable[tuple[str, str]]
 
 
 def sections(seen: Seen) -> Iterator[Section]:
-    """One table, and all packages folded."""
+    """A line for each subject; the processors and all packages folded."""
     parts = (
         ("Python", _python),
         ("Pip", _pip),
         ("verl", _verl),
         ("Packages", _packages),
         ("Platform", _platform),
+        ("node", _node),
         ("Hardware", _hardware),
         ("CUDA", _cuda),
         ("System", _memory),
         ("GPUs", _gpus),
         ("Network Test", _network),
     )
-    rows = tuple((title, name, value) for title, part in parts for name, value in part(seen))
-    of = f", on {seen.facts_of}" if seen.facts_of else ""
-    yield Section(
-        f"System{of}", (Table(("", "what", "value"), rows), *_lscpu(seen), *_all_packages(seen)), Rank.SYSTEM
+    rows = (
+        (title, "; ".join(f"{name} {value}".strip() for name, value in part(seen))) for title, part in parts
     )
+    of = f", on {seen.facts_of}" if seen.facts_of else ""
+    shown = Values(tuple(row for row in rows if row[1]))
+    yield Section(f"System{of}", (shown, *_lscpu(seen), *_all_packages(seen)), Rank.SYSTEM)
 
 
 def _python(seen: Seen) -> _Rows:
@@ -114,10 +116,16 @@ def _platform(seen: Seen) -> _Rows:
     glibc = f"-with-glibc{python.glibc}" if isinstance(python, Interpreter) and python.glibc else ""
     yield "Platform", f"{system.name}-{system.release}-{system.machine}{glibc}"
     yield "system", system.name
-    yield "node", system.node
+    yield "distribution", system.distribution or "not known"
     yield "release", system.release
     yield "version", system.version
-    yield "distribution", system.distribution or "not known"
+
+
+def _node(seen: Seen) -> _Rows:
+    """Yield the name of the host, which is only masked in every case if it stands alone."""
+    system = seen.facts.get(System)
+    if isinstance(system, System):
+        yield "", system.node
 
 
 def _hardware(seen: Seen) -> _Rows:
@@ -200,15 +208,18 @@ def _network(seen: Seen) -> _Rows:
 def _lscpu(seen: Seen) -> Iterator[Fold]:
     system = seen.facts.get(System)
     if isinstance(system, System) and system.lscpu:
-        yield Fold("The processors, as lscpu reports them", (Listing(system.lscpu),))
+        yield Fold(
+            "The processors, as lscpu reports them",
+            (Paragraph("; ".join(" ".join(line.split()) for line in system.lscpu)),),
+        )
 
 
 def _all_packages(seen: Seen) -> Iterator[Fold]:
     packages = seen.facts.get(Packages)
     if isinstance(packages, Unknown) or not packages.distributions:
         return
-    lines = tuple(
+    names = [
         f"{distribution.name} {distribution.version}" + (" (editable)" if distribution.editable else "")
         for distribution in packages.distributions
-    )
-    yield Fold(f"All {counted(len(lines), 'installed package')}", (Listing(lines),))
+    ]
+    yield Fold(f"All {counted(len(names), 'installed package')}", (Paragraph(", ".join(names)),))

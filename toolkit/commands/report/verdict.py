@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
+from pathlib import PurePath
 
+from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.commands.report.page import (
     Block,
     Fold,
@@ -16,12 +19,15 @@ from verl_doctor.toolkit.commands.report.page import (
     Table,
 )
 from verl_doctor.toolkit.commands.report.seen import Seen
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.render import nodes as render_nodes
 from verl_doctor.toolkit.render.result_words import fate_of, next_steps, target_of
 from verl_doctor.toolkit.result import NodeGroup, Report
+from verl_doctor.toolkit.text import counted
 from verl_doctor.toolkit.verdict import Verdict
 
 _COMMAND = 44  # columns before the reason of a command
+_WIDE = 110  # columns of the job's command
 
 MARKS: dict[Verdict, Mark] = {
     "failures": Mark.BAD,
@@ -38,6 +44,7 @@ def sections(seen: Seen) -> Iterator[Section]:
     if report.paths:
         rows = tuple((path.path, "".join(fate_of(path))) for path in report.paths)
         blocks.append(Table(("path of the job", "verdict"), rows))
+    blocks += _command(seen)
     yield Section("What was examined", tuple(blocks), Rank.VERDICT)
     if steps := next_steps(report):
         lines = tuple(f"{command:<{_COMMAND}}  # {why}" for command, why in steps)
@@ -50,6 +57,23 @@ def _examined(seen: Seen) -> Iterator[str]:
     yield target_of(seen.report)
     if seen.report.target["passed_over"]:
         yield f"not the active one: {seen.report.target['passed_over']}"
+
+
+def _command(seen: Seen) -> Iterator[Block]:
+    """Yield the command that starts the job, as the launch script makes it."""
+    launch = seen.facts.get(Launch)
+    if isinstance(launch, Unknown) or launch.command is None:
+        return
+    command = launch.command
+    lines = [command.module]
+    for word in command.words:
+        text = word.written or "?" if word.text is None else shlex.quote(word.text)
+        if len(lines) == 1 or len(lines[-1]) + len(text) > _WIDE:
+            lines[-1] += " \\"
+            lines.append("   ")
+        lines[-1] += f" {text}"
+    title = f"{PurePath(command.path).name}:{command.line} starts {command.module}, {counted(len(command.words), 'word')}"
+    yield Fold(title, (Listing(tuple(lines), Language.SHELL),))
 
 
 def _nodes(report: Report) -> Iterator[Block]:

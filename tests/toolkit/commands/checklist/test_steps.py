@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from verl_doctor.toolkit.commands.checklist.checklist import State
-from verl_doctor.toolkit.commands.checklist.steps import _by_rules
+from verl_doctor.toolkit.commands.checklist.steps import Look, _by_rules, _judge_job
 from verl_doctor.toolkit.comparison.cause import key_of
 from verl_doctor.toolkit.result import CheckResult, Report, Status
-from verl_doctor.toolkit.rule import Evidence, Finding, Severity
+from verl_doctor.toolkit.rule import Evidence, Finding, Location, Severity
 
 
 def finding(severity: Severity, message: str = "it is cold in /a") -> Finding:
@@ -48,3 +52,30 @@ def test_findings_of_the_old_cluster_keep_no_step_open() -> None:
     more = report_with("fail", finding("error"), finding("warning", "it is wet"))
     found = _by_rules(["PY103"], more, "do this", before)
     assert (found.state, found.evidence[0]) == ("open", "PY103 it is wet")
+
+
+def job_with(*results: CheckResult) -> Look:
+    nothing: Any = SimpleNamespace(target=SimpleNamespace(arguments=["run.sh"]))
+    report = Report({"arguments": ["run.sh"]}, results, fix_safety={"script-word": "safe"})
+    return Look(cast("Any", nothing), nothing, report)
+
+
+def test_fault_of_the_launch_script_fails_the_step_of_the_job() -> None:
+    typo = Finding("no setting data.x", Evidence("x"), Location("/jobs/run.sh", 9), "write data.y", "error")
+    elsewhere = CheckResult("VLLM101", "t", "fail", findings=(finding("error"),))
+    (judged,) = _judge_job(job_with(CheckResult("CFG101", "t", "fail", findings=(typo,)), elsewhere))
+    assert (judged.state, judged.evidence) == ("failed", ("CFG101 no setting data.x (run.sh:9)",))
+    assert judged.do == "edit /jobs/run.sh:9: write data.y"
+    repaired = replace(typo, fix="script-word")
+    (judged,) = _judge_job(job_with(CheckResult("CFG101", "t", "fail", findings=(repaired,))))
+    assert judged.do == "verl-doctor fix run.sh"
+
+
+def test_errors_of_other_steps_do_not_fail_the_step_of_the_job() -> None:
+    elsewhere = CheckResult("VLLM101", "t", "fail", findings=(finding("error"),))
+    passed = CheckResult("CFG101", "t", "pass")
+    (judged,) = _judge_job(job_with(elsewhere, passed))
+    assert (judged.state, judged.evidence) == ("done", ("no error found by 1 more rule",))
+    broken = CheckResult("CFG101", "t", "error", "it broke")
+    (judged,) = _judge_job(job_with(elsewhere, broken))
+    assert (judged.state, judged.do) == ("unknown", "verl-doctor check run.sh")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,18 +17,19 @@ from support.running import Doctor
 from support.schemas import validate
 
 from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Word
 from verl_doctor.toolkit.collectors.packages.resolution import Resolution
 from verl_doctor.toolkit.commands.explain.schemas import schema_text
 from verl_doctor.toolkit.commands.report import render_html, render_markdown, render_text, view
 from verl_doctor.toolkit.commands.report.network import try_indexes
-from verl_doctor.toolkit.commands.report.page import Mark
+from verl_doctor.toolkit.commands.report.page import Mark, Points
 from verl_doctor.toolkit.commands.report.seen import Seen
 from verl_doctor.toolkit.commands.report.view import PageAnswer
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.repair import repair
-from verl_doctor.toolkit.result import Report
+from verl_doctor.toolkit.result import CheckResult, Report
 
 SECRET = "hf_" + "Zz9" * 12
 HOST = "gpu-a100-007"
@@ -53,7 +55,7 @@ ITEMS = {
     "Pip": ("Version", "Directory"),
     "Packages": ("vllm", "sglang", "ray", "torch"),
     "verl": ("Version", "Directory", "Commit Hash"),
-    "Platform": ("Platform", "system", "node", "release", "version"),
+    "Platform": ("Platform", "system", "release", "version"),
     "Hardware": ("machine", "processor", "CPU(s)"),
     "CUDA": ("CUDA Runtime", "CUDA Compiler"),
     "System": ("CPU Memory",),
@@ -90,12 +92,49 @@ def rows(one: PageAnswer, title: str) -> list[tuple[str, ...]]:
 def test_all_items_printed_by_diagnose_are_included() -> None:
     found = rows(made(seen()), "System")
     for heading, names in ITEMS.items():
-        assert {name for title, name, value in found if title == heading and value} >= set(names)
-    assert ("GPUs", "GPU 0-7 Type", "NVIDIA H200, compute capability 9.0") in found
-    assert ("GPUs", "GPU 0-7 Memory", "140 GiB") in found
-    shown = {row[0] for row in rows(made(seen()), "Environment as the workers see it")}
-    assert "OMP_NUM_THREADS" in shown
-    assert all(name in views(made(seen()))["markdown"] for name in ("| CC |", "| VERL_X |"))
+        values = next(value for title, value in found if title == heading)
+        assert [name for name in names if not re.search(rf"(^|; ){re.escape(name)} \S", values)] == []
+    assert (
+        "GPUs",
+        "GPU Count 8; GPU 0-7 Type NVIDIA H200, compute capability 9.0; GPU 0-7 Memory 140 GiB",
+    ) in found
+    assert ("node", "host-1") in found
+    text = views(made(seen()))["markdown"]
+    assert all(f"| {name} |" in text for name in ("CC", "VERL_X", "OMP_NUM_THREADS"))
+
+
+def test_report_fits_a_screen_or_two_without_what_is_folded() -> None:
+    lines = views(made(replace(seen(), log=None, compared=None)))["markdown"].splitlines()
+    unfolded = re.sub(r"(?s)<details>.*?</details>", "", "\n".join(lines)).splitlines()
+    assert len(unfolded) < 120
+    assert len(lines) < 180
+
+
+def test_silenced_rules_are_shown_with_their_reasons() -> None:
+    look = seen()
+    silenced = CheckResult(
+        "RAY104", "A rule", "skipped", "ignored until 2026-12-01: OPS-12", reason_kind="ignored until a date"
+    )
+    look = replace(look, report=replace(look.report, results=(*look.report.results, silenced)))
+    section = next(part for part in made(look).page.sections if part.title == "Silenced by the configuration")
+    assert section.blocks == (Points(("RAY104: ignored until 2026-12-01: OPS-12",)),)
+
+
+def test_proposed_repairs_show_the_lines_that_they_change() -> None:
+    text = views(made(seen()))["markdown"]
+    assert "VLLM101: A repair (planned, safe): because; restart afterwards: Ray" in text
+    assert "+++ b/x\n-old\n+new\n" in text
+
+
+def test_command_of_the_job_is_shown_as_the_script_makes_it() -> None:
+    words = tuple(Word(f"a.b{n}={'x' * 40} y", "/jobs/run.sh", 4) for n in range(3))
+    job = Command(
+        "verl.trainer.main_ppo", (*words, Word(None, "/jobs/run.sh", 6, "$MORE")), "/jobs/run.sh", 3
+    )
+    text = views(made(replace(seen(), facts=Known(Launch((), command=job)))))["markdown"]
+    assert "run.sh:3 starts verl.trainer.main_ppo, 4 words" in text
+    shown = text.partition("```sh\n")[2].partition("\n```")[0].replace("\\\n", "")
+    assert shlex.split(shown) == ["verl.trainer.main_ppo", *(word.text for word in words), "$MORE"]
 
 
 def test_package_indexes_are_queried_as_by_pip(tmp_path: Path) -> None:
@@ -122,9 +161,7 @@ def test_user_named_like_a_word_of_the_page_garbles_nothing(name: str) -> None:
 def test_missing_observations_are_reported_with_the_reason() -> None:
     empty = Seen(seen().report, Known(), "0.1.0", "2026-11-22T01:00:00Z")
     found = rows(made(empty), "System")
-    assert [value for _, name, value in found if name == "CPU Memory"] == [
-        "not known: nobody looked for HostMemory"
-    ]
+    assert ("System", "CPU Memory not known: nobody looked for HostMemory") in found
     text = views(made(empty))["markdown"]
     assert "What the workers see is unknown: nobody looked for EffectiveEnvironment." in text
 
