@@ -263,7 +263,7 @@ def _named_interpreter(named: Path, machine: Machine) -> Path:
         if os.path.exists(inside):
             return _absolute(inside)
         raise UsageError(
-            f"--python {path}: this folder holds no bin/python; name an interpreter or its environment"
+            f"--python {path}: this folder contains no bin/python; name an interpreter or its environment"
         )
     if not os.path.exists(path):
         raise UsageError(f"--python {path}: no such file; name the environment's bin/python")

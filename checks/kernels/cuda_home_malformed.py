@@ -22,7 +22,7 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subj
         Example("a toolkit", (TOOLKIT(given_by="CUDA_HOME"), H200(), SAMPLER())),
         Example("no toolkit, and no variable names one", (TOOLKIT(home="", nvcc="", given_by=""),)),
         Example("a list of folders", (TOOLKIT(given_by="CUDA_HOME", home=":/usr/local/cuda-12.8", nvcc=""),), "is a list"),
-        Example("a folder that does not exist", (TOOLKIT(given_by="CUDA_PATH", home="/usr/local/cuda-11.8", nvcc=""),), "CUDA_PATH=/usr/local/cuda-11.8 holds no bin/nvcc"),
+        Example("a folder that does not exist", (TOOLKIT(given_by="CUDA_PATH", home="/usr/local/cuda-11.8", nvcc=""),), "CUDA_PATH=/usr/local/cuda-11.8 contains no bin/nvcc"),
     ],
 )  # fmt: skip
 def cuda_home_malformed(
@@ -53,7 +53,7 @@ def cuda_home_malformed(
     is_list = os.pathsep in toolkit.home
     yield Finding(
         f"{toolkit.given_by}={toolkit.home} "
-        + ("is a list, but must be one folder" if is_list else "holds no bin/nvcc"),
+        + ("is a list, but must be one folder" if is_list else "contains no bin/nvcc"),
         Evidence(
             f"nvcc on PATH: {toolkit.on_path or 'none'}",
             "a folder with bin/nvcc"

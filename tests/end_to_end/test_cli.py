@@ -124,7 +124,7 @@ def test_every_command_has_help(here: Doctor, tmp_path: Path, command: str) -> N
         (["chekc"], "No such command"),
         (["check", "--pyton", "x"], "No such option"),
         (["check", "--python", "nowhere/python"], "no such file"),
-        (["check", "--python", "."], "holds no bin/python"),
+        (["check", "--python", "."], "contains no bin/python"),
         (["check", "--verl", "nowhere"], "no such folder"),
         (["check", "--verl", "."], "not a verl tree"),
         (["check", "--tree", "vllm=."], "not a vllm tree"),

@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 from verl_doctor.toolkit.console.streams import NO_READER, give_up_stdout
 from verl_doctor.toolkit.options.helpful_group import HelpfulGroup
 from verl_doctor.toolkit.options.hints import replaced
+from verl_doctor.toolkit.options.options import SharedOption
 
 _LAUNCH_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".yaml", ".yml", ".py")
 """The suffixes of files that start a job, whether or not the file exists."""
@@ -104,33 +105,6 @@ def _is_launch_file(word: str) -> bool:
     )
 
 
-_SHARED = frozenset(
-    [
-        "--python",
-        "--verl",
-        "--tree",
-        "--model",
-        "--data",
-        "--ray-address",
-        "--cluster",
-        "--nodes",
-        "--via",
-        "--budget",
-        "--select",
-        "--ignore",
-        "--deep",
-        "--gpu-memory",
-        "--format",
-        "--json",
-        "--quiet",
-        "--output",
-        "--force",
-        "--verbose",
-    ]
-)
-"""Options that many commands have."""
-
-
 def prepared(command: click.Command) -> click.Command:
     """Return a command whose help lists its own options first.
 
@@ -143,9 +117,9 @@ def prepared(command: click.Command) -> click.Command:
     if not any("-v" in option.opts for option in command.params):
         help_text = "Show the traceback if verl-doctor itself fails."
         command.params.append(
-            click.Option(["-v", "--verbose"], is_flag=True, expose_value=False, help=help_text)
+            SharedOption(["-v", "--verbose"], is_flag=True, expose_value=False, help=help_text)
         )
-    command.params.sort(key=lambda option: not _SHARED.isdisjoint(option.opts))
+    command.params.sort(key=lambda option: isinstance(option, SharedOption))
     return command
 
 

@@ -117,7 +117,7 @@ def not_compared(old: Snapshot, new: Snapshot) -> list[str]:
             if not isinstance(answer, Unknown) or isinstance(other.get(fact), Unknown):
                 continue
             if isinstance(answer, NotHeld) and not side.nodes:
-                names_by_reason.setdefault(f"the {name} side holds no {{}}", []).append(fact.__name__)
+                names_by_reason.setdefault(f"the {name} side lacks {{}}", []).append(fact.__name__)
             elif not isinstance(answer, (Absent, NotHeld)):
                 names_by_reason.setdefault(f"the {name} side does not have {{}}: {answer.reason}", []).append(
                     fact.__name__

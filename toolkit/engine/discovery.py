@@ -53,7 +53,7 @@ def discover(options: Options, machine: Machine) -> Target:
     for candidate in _candidates(target, machine, passed_over):
         if candidate.holds_a_job:
             if first is not None and candidate.chosen_by != "verl-doctor's own":
-                passed_over.append(f"{first.python} holds none of {', '.join(sorted(_JOB))}")
+                passed_over.append(f"{first.python} contains none of {', '.join(sorted(_JOB))}")
             return _with(target, candidate, passed_over)
         first = first or candidate
     return target if first is None else _with(target, first, passed_over)

@@ -128,7 +128,7 @@ def _read(path: str, collector: Collector, entry: Any) -> Any:
     if collector.local:
         return Unknown("it needs the machine itself, and this is a facts file")
     if entry is None:
-        return NotHeld(f"{path} holds no {collector.name}")
+        return NotHeld(f"{path} does not contain the fact {collector.name}")
     return restore(f"{path}: ", collector, entry)
 
 

@@ -39,6 +39,14 @@ ANSWER_FORMATS = ("text", "json", "markdown")
 """The output formats of every command."""
 
 
+class SharedOption(click.Option):
+    """An option that many commands have: their help lists it after their own."""
+
+
+shared_option = functools.partial(click.option, cls=SharedOption)
+"""Declare an option of several commands."""
+
+
 class NamedPath(click.Path):
     """A path that responds. An empty one, as from an unset shell variable, does not mean the current folder."""
 
@@ -84,7 +92,7 @@ def _keep_force(ctx: click.Context, _param: click.Parameter, value: bool) -> Non
     ctx.meta[_FORCE] = value
 
 
-force_option = click.option(
+force_option = shared_option(
     "--force",
     is_flag=True,
     is_eager=True,  # known before file names are validated
@@ -212,14 +220,16 @@ class View:
 def target_options(command: Command) -> Command:
     """Options that name what is examined; the command gets `options`."""
 
-    @click.option(
+    @shared_option(
         "--python",
         type=PATH,
         metavar="PATH",
         help="The interpreter to examine, or the folder of its environment.",
     )
-    @click.option("--verl", type=PATH, metavar="DIR", help="The verl tree: a checkout or the package folder.")
-    @click.option(
+    @shared_option(
+        "--verl", type=PATH, metavar="DIR", help="The verl tree: a checkout or the package folder."
+    )
+    @shared_option(
         "--tree",
         "trees",
         type=NamedTree(),
@@ -268,9 +278,9 @@ def script_options(command: Command) -> Command:
 
 
 def _job(command: Command) -> Command:
-    @click.option("--model", type=PATH, metavar="DIR", help="The model's folder.")
-    @click.option("--data", type=PATH, metavar="FILE", multiple=True, help="A data file; may be repeated.")
-    @click.option(
+    @shared_option("--model", type=PATH, metavar="DIR", help="The model's folder.")
+    @shared_option("--data", type=PATH, metavar="FILE", multiple=True, help="A data file; may be repeated.")
+    @shared_option(
         "--ray-address",
         default="",
         metavar="HOST:PORT",
@@ -329,19 +339,19 @@ def node_options_within(default_budget: float) -> Callable[[Command], Command]:
 
 
 def _node_options(default_budget: float, command: Command) -> Command:
-    @click.option(
+    @shared_option(
         "--cluster",
         is_flag=True,
         help="Include all nodes of the Ray cluster, through a short Ray job.",
     )
-    @click.option(
+    @shared_option(
         "--nodes",
         "hosts",
         metavar="HOSTS",
         help="Query these hosts, without Ray: node[001-004,007].",
     )
-    @click.option("--via", type=click.Choice(VIA), help=f"How --nodes are reached.  [default: {VIA[0]}]")
-    @click.option(
+    @shared_option("--via", type=click.Choice(VIA), help=f"How --nodes are reached.  [default: {VIA[0]}]")
+    @shared_option(
         "--budget",
         type=Duration("5s", "1d", bare=True),
         metavar="TIME",
@@ -383,16 +393,18 @@ def _hosts(text: str) -> tuple[str, ...]:
 def rule_options(command: Command) -> Command:
     """Options that choose rules and their assumptions; the command gets `rules`, and `options` the assumption."""
 
-    @click.option(
+    @shared_option(
         "--select",
         type=Codes(),
         default=(),
         metavar="CODES",
         help="Run only these rules or families: VLLM,PY101.",
     )
-    @click.option("--ignore", type=Codes(), default=(), metavar="CODES", help="Skip these rules or families.")
-    @click.option("--deep", is_flag=True, help="Also run slower rules, which try things; may take a minute.")
-    @click.option(
+    @shared_option(
+        "--ignore", type=Codes(), default=(), metavar="CODES", help="Skip these rules or families."
+    )
+    @shared_option("--deep", is_flag=True, help="Also run slower rules, which try things; may take a minute.")
+    @shared_option(
         "--gpu-memory",
         type=Size(),
         metavar="SIZE",
@@ -420,7 +432,7 @@ def view_options(command: Command) -> Command:
     """Options that choose the output; the command gets `view`."""
 
     @_form_options(FORMATS)
-    @click.option("-v", "--verbose", is_flag=True, help="Show everything, including what is fine.")
+    @shared_option("-v", "--verbose", is_flag=True, help="Show everything, including what is fine.")
     @functools.wraps(command)
     def with_view(*, form: str, file: Path | None, verbose: bool, **others: Any) -> Any:
         return command(view=View(form, file, verbose), **others)
@@ -435,12 +447,12 @@ def answer_options(command: Command) -> Command:
 
 def _form_options(formats: Sequence[str]) -> Callable[[Command], Command]:
     def decorated(command: Command) -> Command:
-        @click.option(
+        @shared_option(
             "--format", "form", type=click.Choice(formats), help="The output format.  [default: text]"
         )
-        @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-        @click.option("-q", "--quiet", is_flag=True, help="Show only the verdict, on one line.")
-        @click.option(
+        @shared_option("--json", "as_json", is_flag=True, help="The same as --format json.")
+        @shared_option("-q", "--quiet", is_flag=True, help="Show only the verdict, on one line.")
+        @shared_option(
             "--output",
             "file",
             type=FileToWrite(output.ANSWER),
@@ -472,7 +484,7 @@ def _form(form: str | None, *, as_json: bool, quiet: bool) -> str:
 def show_all_option(command: Command) -> Command:
     """-v for a command that shows less without it; the command gets `verbose`. `--all` of 0.1.0 does the same."""
 
-    @click.option("-v", "--verbose", is_flag=True, help="Show everything.")
+    @shared_option("-v", "--verbose", is_flag=True, help="Show everything.")
     @click.option("-a", "--all", "every", is_flag=True, hidden=True)
     @functools.wraps(command)
     def with_verbose(*, verbose: bool, every: bool, **others: Any) -> Any:

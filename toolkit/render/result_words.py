@@ -16,7 +16,7 @@ from verl_doctor.toolkit.verdict import WORDS
 SILENCED: Final = "ignored until a date"
 """The `reason_kind` of a rule that the user's configuration silences, or of which it silences some findings."""
 
-_REASONS: Final = 3  # reasons for unjudged rules in a line
+_REASONS: Final = 3  # reasons why rules could not check that are shown without -v
 _LONGEST: Final = 238  # characters of the sentence after the verdict; the finding has its full message
 _LEAST: Final = 80  # minimum characters of the message in it
 
@@ -62,25 +62,28 @@ def _not_checked(report: Report) -> str:
         return f"{counted(report.nodes.lost, 'node')} did not respond"
     if broken := by_reason(report, "error"):
         return f"{counted(report.summary['error'], 'rule')} could not check: {next(iter(broken))}"
+    if blind_rules := [result for result in report.results if result.blind]:
+        return f"{counted(len(blind_rules), 'rule')} could not check: {blind_rules[0].reason}"
     blind = [entry for result in report.results for entry in result.unjudged if entry.paths]
     if blind:
         return f"{blind[0].what} could not be read: {blind[0].why}"
     return nothing_found(report)
 
 
-def not_judged(report: Report) -> str:
-    """Return how many rules were not judged, and why; "" when all applicable rules were."""
-    reasons = {
+def could_not_check(report: Report) -> Sequence[str]:
+    """Return why rules could not check, each reason with the number of its rules, and last how many more there are.
+
+    Rules that were left out on purpose, follow from another fault, or do not apply here are not among them: -v lists those.
+    """
+    found = {
         reason: len(results)
         for reason, results in by_reason(report, "skipped").items()
-        if not results[0].follows_from
+        if results[0].reason_kind == "fact unknown"
     }
-    if not reasons:
-        return ""
-    most = sorted(reasons.items(), key=lambda pair: -pair[1])
-    stated = [f"{reason} ({counted(number, 'rule')})" for reason, number in most[:_REASONS]]
+    most = sorted(found.items(), key=lambda pair: -pair[1])
+    stated = [f"{counted(number, 'rule')} could not check: {reason}" for reason, number in most[:_REASONS]]
     rest = sum(number for _, number in most[_REASONS:])
-    return f"not checked: {', '.join(stated)}" + (f", {rest} more" if rest else "")
+    return [*stated, f"{counted(rest, 'more rule')} could not check (-v shows why)"] if rest else stated
 
 
 def nothing_found(report: Report) -> str:
@@ -143,16 +146,25 @@ def next_steps(report: Report, *, short: Callable[[str], str] = str) -> Sequence
     steps = [("verl-doctor fix", "show the repairs as a diff; change nothing")] if fixes else []
     if "safe" in fixes.values():
         steps.append(("verl-doctor fix --apply", "apply the safe repairs; verl-doctor undo reverts them"))
+    commands = for_target(steps, report)
     if report.unexamined:
-        named = "verl-doctor check --python PATH/TO/bin/python"
-        steps.insert(0, (named, "no verl was found: name the interpreter of the job's environment"))
+        why = "no verl was found: name the interpreter of the job's environment"
+        commands.insert(0, (_with_another_interpreter(report), why))
     first = next((pair for pair in found if pair[1].severity == "error"), None)
     if first is None:
-        return for_target(steps, report)
+        return commands
     result, finding = first
     by_hand = [] if finding.fix else _by_hand(finding, short)
     explained = (f"verl-doctor explain {result.code}", "why it matters")
-    return [*by_hand, *for_target(steps, report), explained]
+    return [*by_hand, *commands, explained]
+
+
+def _with_another_interpreter(report: Report) -> str:
+    """Return the command that checks the same job in an environment still to be named."""
+    words = list(report.target["arguments"])
+    if words[:1] == ["--python"]:
+        words = words[2:]
+    return " ".join(["verl-doctor check --python PATH/TO/bin/python", *map(shlex.quote, words)])
 
 
 def _by_hand(finding: Finding, short: Callable[[str], str]) -> list[tuple[str, str]]:

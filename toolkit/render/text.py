@@ -17,13 +17,13 @@ from verl_doctor.toolkit.render import nodes as render_nodes
 from verl_doctor.toolkit.render.result_words import (
     SILENCED,
     by_reason,
+    could_not_check,
     counts,
     fate_of,
     for_target,
     from_facts_file,
     headline,
     next_steps,
-    not_judged,
     nothing_found,
     options_of,
     silenced_rules,
@@ -105,8 +105,8 @@ def _verdict(report: Report, width: int | None) -> Iterator[Text]:
     for path in report.paths:
         if path.path != JOB:
             yield from _path(path, longest, width)
-    if report.verdict != "failures" and not_judged(report):
-        yield from lines(not_judged(report), width, indent=4, first="  ", style="dim")
+    for line in could_not_check(report) if report.verdict != "failures" else ():
+        yield from lines(line, width, indent=4, first="  ", style="dim")
 
 
 def _headline(report: Report, width: int | None) -> Iterator[Text]:

@@ -20,6 +20,7 @@ from verl_doctor.toolkit.repair.plan import Plan, plan_of, plans
 from verl_doctor.toolkit.result import Forecast, Report, status_of
 from verl_doctor.toolkit.rule import Finding
 
+_Edit = tuple[object, ...]
 _MOST = 40  # maximum number of edits judged one after the other
 
 
@@ -34,14 +35,16 @@ class Foreseen:
 def foresee(session: Session, collection: Collection, report: Report) -> Foreseen:
     """Judge the job as it would be after the safe repairs of its launch files, and after the unsafe ones as well."""
     seen, known = (session, collection, report), _facts_without_script(session, collection)
-    later: dict[Plan, None] = {}
+    planned = plans(session, collection, report)
+    first = _numbered(planned, Counter())
+    later: dict[tuple[_Edit, int], Plan] = {}
+    applied: Counter[_Edit] = Counter()
     forecasts: list[Forecast] = []
     for unsafe in (False, True):
         for done in range(_MOST + 1):
-            planned = plans(seen[0], seen[1], seen[2])
-            later.update(
-                dict.fromkeys(plan for plan in planned if _is_edit(plan, seen[0]) and not plan.refusal)
-            )
+            for number, plan in _numbered(planned, applied).items():
+                if number not in first and _is_edit(plan, seen[0]) and not plan.refusal:
+                    later.setdefault(number, plan)
             waiting = [plan for plan in planned if _may_do(plan, unsafe=unsafe) and _is_edit(plan, seen[0])]
             if not waiting or done == _MOST:
                 break
@@ -49,17 +52,31 @@ def foresee(session: Session, collection: Collection, report: Report) -> Foresee
             if _is_worse(seen[2], judged[2]):
                 break
             seen = *judged[:2], with_best_fixes(*judged)
+            edit, before, planned = _edit_of(waiting[0]), planned, plans(seen[0], seen[1], seen[2])
+            if _count(edit, planned) < _count(edit, before):
+                applied[edit] += 1
         presumed = _presumed(*seen, unsafe=unsafe)
         if not forecasts or presumed.verdict != forecasts[0].verdict:
             forecasts.append(Forecast(unsafe=unsafe, verdict=presumed.verdict, left=_errors(presumed)))
-    first = [_edit_of(plan) for plan in plans(session, collection, report)]
-    new: dict[tuple[object, ...], Plan] = {}
-    for plan in later:
-        new.setdefault(_edit_of(plan), plan)
-    return Foreseen(tuple(forecasts), tuple(plan for edit, plan in new.items() if edit not in first))
+    return Foreseen(tuple(forecasts), tuple(later.values()))
 
 
-def _edit_of(plan: Plan) -> tuple[object, ...]:
+def _numbered(planned: Sequence[Plan], applied: Counter[_Edit]) -> dict[tuple[_Edit, int], Plan]:
+    """Return plans by their edits, numbered where several have the same: they edit different lines in the same way."""
+    count = Counter(applied)
+    numbered = {}
+    for plan in planned:
+        edit = _edit_of(plan)
+        count[edit] += 1
+        numbered[edit, count[edit]] = plan
+    return numbered
+
+
+def _count(edit: _Edit, planned: Sequence[Plan]) -> int:
+    return sum(_edit_of(plan) == edit for plan in planned)
+
+
+def _edit_of(plan: Plan) -> _Edit:
     """Return what a plan does, wherever its words stand: other repairs move them, and edit the lines next to them."""
     words = [
         (change.path, sign, word, count)

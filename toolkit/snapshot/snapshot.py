@@ -134,7 +134,7 @@ def _of_folder(folder: Path, collectors: Iterable[Collector]) -> Snapshot:
 
     files = sorted(folder.glob("*.json"))
     if not files:
-        raise UsageError(f"{folder} holds no facts files; make a snapshot with: {_MAKE}")
+        raise UsageError(f"{folder} contains no facts files; make a snapshot with: {_MAKE}")
     nodes = FoldedNodes()
     for response in responses_in(files):
         nodes.add(response)

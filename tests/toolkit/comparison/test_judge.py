@@ -184,9 +184,9 @@ def test_configuration_keys_are_compared_except_names_and_paths() -> None:
 def test_missing_fact_is_not_reported_as_fixed() -> None:
     healthy = healthy_node()
     sick = edited(healthy, {HostLimits: at("shell.files", Limit(128, 128))})
-    found = between(sick, {**healthy, HostLimits: NotHeld("new.json holds no HostLimits")})
+    found = between(sick, {**healthy, HostLimits: NotHeld("new.json does not contain the fact HostLimits")})
     assert (found.gone, found.verdict) == ((), "equal")
-    assert found.not_compared == ("the new side holds no HostLimits",)
+    assert found.not_compared == ("the new side lacks HostLimits",)
 
 
 def test_keys_are_not_reported_as_lost_without_a_launch_script() -> None:

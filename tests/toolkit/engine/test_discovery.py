@@ -52,7 +52,7 @@ def test_environment_of_the_job_wins_over_an_active_conda_base(tmp_path: Path) -
     )
     target = found(tmp_path, CONDA_PREFIX=str(tmp_path / "base"))
     assert target.python == venv
-    assert target.passed_over.startswith(f"{base} holds none of ")
+    assert target.passed_over.startswith(f"{base} contains none of ")
     (venv.parents[1] / "lib" / "python3.11" / "site-packages" / "verl-0.6.1.dist-info").rmdir()
     assert found(tmp_path, CONDA_PREFIX=str(tmp_path / "base")).python == base
 

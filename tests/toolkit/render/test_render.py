@@ -6,6 +6,7 @@ import json
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from io import StringIO
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,8 +20,8 @@ from verl_doctor.toolkit.render import junit, markdown
 from verl_doctor.toolkit.render import text as render_text
 from verl_doctor.toolkit.render.document import document
 from verl_doctor.toolkit.render.render import ReportAnswer
-from verl_doctor.toolkit.render.result_words import stopped_by
-from verl_doctor.toolkit.result import CheckResult, Repair, Report
+from verl_doctor.toolkit.render.result_words import next_steps, stopped_by
+from verl_doctor.toolkit.result import CheckResult, ReasonKind, Repair, Report
 from verl_doctor.toolkit.rule import PHASES, Evidence, Finding, Location
 from verl_doctor.toolkit.text import harmless, wrapped
 
@@ -92,6 +93,45 @@ def test_next_command_examines_the_same_target() -> None:
     assert "verl-doctor fix" not in text(
         replace(report(finding()), target={**TARGET, "arguments": ["--facts", "f"]})
     )
+
+
+def test_step_after_a_missing_verl_names_one_interpreter() -> None:
+    target = {**TARGET, "verl": None, "arguments": ["--python", "/env/my python", "--verl", "/a b", "run.sh"]}
+    (command, _), *_ = next_steps(replace(report(), target=target, unexamined="no verl was found"))
+    assert command == "verl-doctor check --python PATH/TO/bin/python --verl '/a b' run.sh"
+
+
+def skipped(code: str, reason: str, kind: ReasonKind, **more: Any) -> CheckResult:
+    return CheckResult(code, "t", "skipped", reason, reason_kind=kind, **more)
+
+
+def test_only_rules_that_could_not_check_are_listed_with_their_reasons() -> None:
+    results = (
+        CheckResult("PY102", "t", "pass"),
+        skipped("NET130", "needs --deep", "cost not paid", deliberate=True),
+        skipped("CUDA104", "not tried", "cost not paid"),
+        skipped("ENV101", "ignored until 2026-12-31: a fork", "ignored until a date", deliberate=True),
+        skipped("VLLM102", "follows from VLLM101", "follows from another rule", follows_from="VLLM101"),
+        CheckResult("SITE101", "t", "not_applicable", "no paths are named", reason_kind="fact absent"),
+        skipped("RAY101", "ray/_private/node.py cannot be read", "fact unknown"),
+        skipped("RAY102", "ray/_private/node.py cannot be read", "fact unknown"),
+        *(skipped(f"HOST10{number}", f"file {number} cannot be read", "fact unknown") for number in range(4)),
+    )
+    lines = text(replace(report(), results=results)).splitlines()
+    assert [line.strip() for line in lines if "could not check" in line] == [
+        "2 rules could not check: ray/_private/node.py cannot be read",
+        "1 rule could not check: file 0 cannot be read",
+        "1 rule could not check: file 1 cannot be read",
+        "2 more rules could not check (-v shows why)",
+    ]
+    assert not any(left_out in "\n".join(lines) for left_out in ("needs --deep", "not tried", "follows from"))
+    assert "needs --deep: NET130" in text(replace(report(), results=results), verbose=True)
+
+
+def test_verdict_without_sources_states_what_could_not_be_read() -> None:
+    blind = skipped("VLLM102", "the calls of verl cannot be read", "fact unknown", blind=True)
+    first = text(replace(report(), results=(CheckResult("PY102", "t", "pass"), blind))).splitlines()[0]
+    assert first == "NOT CHECKED  1 rule could not check: the calls of verl cannot be read"
 
 
 def test_lines_fit_the_terminal() -> None:

@@ -149,6 +149,11 @@ def test_repair_is_planned_once_though_another_one_edits_the_line_above_it(tmp_p
     assert sorted(one.code for one in report.repairs or ()) == ["CFG901", "CFG906", "CFG907"]
 
 
+def test_equal_edits_of_two_lines_are_two_repairs(tmp_path: Path) -> None:
+    report = shown(tmp_path, "bad", "bad \\\n  a.two=bad \\\n  a.three=3")
+    assert [repaired.code for repaired in report.repairs or ()] == ["CFG901", "CFG902", "CFG902"]
+
+
 def test_finding_uncovered_by_a_repair_is_in_the_plan(tmp_path: Path) -> None:
     report = shown(tmp_path, "bad", "bad")
     assert [(one.code, one.safety, one.outcome) for one in report.repairs or ()] == [

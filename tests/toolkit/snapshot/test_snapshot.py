@@ -165,7 +165,7 @@ def test_other_files_are_refused_in_one_sentence(content: bytes, tmp_path: Path)
 
 
 def test_empty_folder_and_missing_file_are_refused(tmp_path: Path) -> None:
-    for path, said in ((tmp_path, "holds no facts files"), (tmp_path / "missing", "cannot be read")):
+    for path, said in ((tmp_path, "contains no facts files"), (tmp_path / "missing", "cannot be read")):
         with pytest.raises(UsageError, match=said):
             snapshot.read(path, known().collectors)
 

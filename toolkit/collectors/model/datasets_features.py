@@ -47,7 +47,7 @@ def _read(path: Path, version: str) -> DatasetsFeatures | Unknown:
         return Unknown(tree.reason)
     names = tuple(dict.fromkeys(_names(tree)))
     if not names:
-        return Unknown(f"{path} holds no table of feature types that can be read")
+        return Unknown(f"{path} contains no table of feature types that can be read")
     return DatasetsFeatures(version, names, str(path))
 
 

@@ -99,7 +99,7 @@ def model_files(model: Model) -> ModelFiles | Unknown:
     except OSError as error:
         return Unknown(f"{folder} cannot be listed: {error.strerror}")
     if not files:
-        return Absent(f"{folder} holds no weights")
+        return Absent(f"{folder} contains no weights")
     with TURNS.waiting(), ThreadPoolExecutor(_READERS) as pool:
         deadline = time.monotonic() + OPEN_TIMEOUT
         read = list(pool.map(lambda file: _with_header(folder, file, deadline), files))

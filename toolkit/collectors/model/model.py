@@ -208,7 +208,7 @@ def read_json(path: Path) -> dict[str, Any] | BadFile:
         value = json.loads(content)
     except (ValueError, RecursionError) as error:
         return BadFile(path.name, "damaged", f"it is not JSON: {error}"[:200])
-    return value if isinstance(value, dict) else BadFile(path.name, "damaged", "it holds no JSON object")
+    return value if isinstance(value, dict) else BadFile(path.name, "damaged", "it contains no JSON object")
 
 
 def _ends_as_json(path: Path) -> bool:

@@ -74,7 +74,7 @@ def transformers_support(
     for name in MODEL_TYPES:
         known |= set(_types(folder / name))
     if not known:
-        return Unknown(f"{folder / MODEL_TYPES[0]} holds no table of model types that can be read")
+        return Unknown(f"{folder / MODEL_TYPES[0]} contains no table of model types that can be read")
     installed = None if isinstance(packages, Unknown) else packages.get("transformers")
     named = dict(target.libraries).get("transformers")
     version = installed.version if installed is not None and named is None else ""
@@ -126,7 +126,7 @@ def vllm_support(
     known = {name for table in tables.values() for name in table}
     named = set(model.architectures)
     if not known:
-        return Unknown(f"{path} holds no table of models that can be read")
+        return Unknown(f"{path} contains no table of models that can be read")
     has_module = isinstance(configuration, Configuration) and has_external_module(configuration)
     return VllmSupport(
         version=vllm.tree.version,

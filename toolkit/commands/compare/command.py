@@ -19,6 +19,7 @@ from verl_doctor.toolkit.options.options import (
     answer_options,
     job_options,
     node_options,
+    shared_option,
     show_all_option,
     target_options,
 )
@@ -34,7 +35,7 @@ _BEGINNING = 200  # bytes
 @target_options
 @job_options
 @node_options
-@click.option("--deep", is_flag=True, help="Also run checks that take seconds, on this side.")
+@shared_option("--deep", is_flag=True, help="Also run checks that take seconds, on this side.")
 @show_all_option
 @answer_options
 def compare(

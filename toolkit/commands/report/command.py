@@ -21,6 +21,7 @@ from verl_doctor.toolkit.options.options import (
     job_options,
     node_options,
     rule_options,
+    shared_option,
     target_options,
 )
 from verl_doctor.toolkit.target import Options, UsageError
@@ -61,11 +62,11 @@ _FORMS = ("markdown", "text", "json")
     metavar="FILE",
     help="Write one self-contained page for a browser.",
 )
-@click.option(
+@shared_option(
     "--format", "form", type=click.Choice(_FORMS), help=f"The output format.  [default: {_FORMS[0]}]"
 )
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option(
+@shared_option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@shared_option(
     "--output",
     "file",
     type=FileToWrite(output.ANSWER),

@@ -36,6 +36,7 @@ from verl_doctor.toolkit.options.options import (
     PATH,
     job_options,
     refuses,
+    shared_option,
     target_options,
 )
 from verl_doctor.toolkit.render.result_words import headline
@@ -71,14 +72,14 @@ _VALIDATED = "CFG114"  # asks the validation of verl itself
     metavar="N",
     help="With --debug: the number of GPUs on each node, if the script does not set it.",
 )
-@click.option(
+@shared_option(
     "--output",
     type=FILE_TO_WRITE,
     metavar="FILE",
     help="The file to write; - is stdout.  [default: SCRIPT_debug.sh]",
 )
 @click.option("--diff", is_flag=True, help="Show the difference from the script.")
-@click.option("--deep", is_flag=True, help="Also let verl itself validate the configuration.")
+@shared_option("--deep", is_flag=True, help="Also let verl itself validate the configuration.")
 def script(
     *,
     options: Options,

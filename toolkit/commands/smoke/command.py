@@ -18,6 +18,7 @@ from verl_doctor.toolkit.options.options import (
     answer_options,
     job_options,
     refuses,
+    shared_option,
     target_options,
 )
 from verl_doctor.toolkit.target import Options, UsageError
@@ -39,7 +40,7 @@ _LAST = 5
 @click.option("--rung", type=click.IntRange(1, _LAST), metavar="N", help="Run only this rung.")
 @click.option("--up-to", type=click.IntRange(1, _LAST), metavar="N", help="Run up to this rung.")
 @click.option("--cpu", is_flag=True, help="Use the CPU even if there is a GPU.")
-@click.option(
+@shared_option(
     "--budget",
     type=Duration(),
     default="30m",

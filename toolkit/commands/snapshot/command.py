@@ -17,6 +17,7 @@ from verl_doctor.toolkit.options.options import (
     force_option,
     job_options,
     node_options,
+    shared_option,
     target_options,
 )
 from verl_doctor.toolkit.target import Options
@@ -28,8 +29,8 @@ from verl_doctor.toolkit.target import Options
 @job_options
 @node_options
 @force_option
-@click.option("--deep", is_flag=True, help="Also run checks that take seconds.")
-@click.option(
+@shared_option("--deep", is_flag=True, help="Also run checks that take seconds.")
+@shared_option(
     "--format",
     "form",
     type=click.Choice(("text", "json")),

@@ -19,7 +19,7 @@ from verl_doctor.toolkit.console.view import width_of
 from verl_doctor.toolkit.engine.session import Session, open_session
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.options.options import PATH, NamedPath
+from verl_doctor.toolkit.options.options import PATH, NamedPath, shared_option
 from verl_doctor.toolkit.target import Options, UsageError
 from verl_doctor.toolkit.text import harmless
 from verl_doctor.toolkit.tiny.rows import KINDS, Kind
@@ -56,8 +56,8 @@ class FolderToFill(NamedPath):
 
 @click.command(epilog="Exit codes: 0 written, 2 wrong usage, 3 the files could not be made.")
 @click.argument("folder", metavar="DIR", type=FolderToFill(path_type=Path))
-@click.option("--python", type=PATH, metavar="PATH", help="The interpreter that will load them.")
-@click.option("--verl", type=PATH, metavar="DIR", help="The verl tree that will read the data.")
+@shared_option("--python", type=PATH, metavar="PATH", help="The interpreter that will load them.")
+@shared_option("--verl", type=PATH, metavar="DIR", help="The verl tree that will read the data.")
 @click.option(
     "--model-shape",
     "shape",

@@ -18,7 +18,7 @@ from verl_doctor.toolkit.engine.discovery import discover
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.options.completing import complete_repairs
-from verl_doctor.toolkit.options.options import node_options, target_options
+from verl_doctor.toolkit.options.options import node_options, shared_option, target_options
 from verl_doctor.toolkit.repair.recorded import (
     History,
     Name,
@@ -40,7 +40,7 @@ from verl_doctor.toolkit.text import harmless
 )
 @target_options
 @node_options
-@click.option(
+@shared_option(
     "--ray-address",
     default="",
     metavar="HOST:PORT",

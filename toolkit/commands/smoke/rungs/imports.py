@@ -106,7 +106,7 @@ def _files(stage: Stage) -> Iterator[str]:
     data = stage.facts.get(DataFiles)
     if isinstance(model, Model):
         if model.without_weights:
-            yield f"{model.folder} ({model.named_by}) holds no weights"
+            yield f"{model.folder} ({model.named_by}) contains no weights"
         for bad in model.bad_files:
             yield f"{model.folder}/{bad.name} ({model.named_by}): {_TROUBLE[bad.trouble]}{bad.reason and f', {bad.reason}'}"
     elif not isinstance(model, Absent) and stage.target.model is not None:
