@@ -43,7 +43,7 @@ def _wording(file: Unread, package: str, damaged: str) -> tuple[str, str, str]:
             message = f"{file.module} cannot be read"
             return message, "a readable file", f"make it readable for the job, or reinstall {package}"
         case "reader":
-            message = f"{file.module} was not judged: the Python that runs verl-doctor cannot parse it"
+            message = f"{file.module} was not checked: the Python that runs verl-doctor cannot parse it"
             return (
                 message,
                 "source that this Python can parse",

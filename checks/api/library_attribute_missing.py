@@ -47,7 +47,7 @@ def library_attribute_missing(uses: LibraryUses) -> Iterator[Finding]:
     ## How to fix
 
     Use the attribute that the finding suggests, if any, or install a release of the library for which this
-    verl was written: `verl-doctor check --tree transformers=DIR` (or `ray`, `tensordict`, `sglang`) judges a
+    verl was written: `verl-doctor check --tree transformers=DIR` (or `ray`, `tensordict`, `sglang`) checks a
     release before you install it.
     """
     for library in uses.answers:

@@ -41,7 +41,7 @@ def library_call_mismatch(uses: LibraryUses) -> Iterator[Finding]:
 
     Change the call to the parameters that the finding shows, or install a release of the library for which
     this verl was written: `verl-doctor check --tree transformers=DIR` (or `ray`, `tensordict`, `sglang`)
-    judges a release before you install it.
+    checks a release before you install it.
     """
     for library in uses.answers:
         yield from mismatched_calls(library)

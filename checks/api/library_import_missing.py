@@ -55,7 +55,7 @@ def library_import_missing(uses: LibraryUses) -> Iterator[Finding]:
     ## How to fix
 
     If the finding names a replacement, import that. Otherwise install a release of the library for which this
-    verl was written: `verl-doctor check --tree transformers=DIR` (or `ray`, `tensordict`, `sglang`) judges a
+    verl was written: `verl-doctor check --tree transformers=DIR` (or `ray`, `tensordict`, `sglang`) checks a
     release before you install it.
     """
     for library in uses.answers:

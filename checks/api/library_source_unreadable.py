@@ -46,7 +46,7 @@ def library_source_unreadable(uses: LibraryUses, vllm: VllmUses | Unknown) -> It
     ## Why it matters
 
     Python cannot import a file that is missing, unreadable or broken: the job fails where it loads the file,
-    on every node. Other rules cannot judge this file either.
+    on every node. Other rules cannot check this file either.
 
     ## How to fix
 

@@ -56,7 +56,7 @@ def verl_refuses_vllm(uses: VllmUses) -> Iterator[Finding]:
 
     ## How to fix
 
-    Install a vLLM release that the message names: `verl-doctor check --tree vllm=DIR` judges a release before
+    Install a vLLM release that the message names: `verl-doctor check --tree vllm=DIR` checks a release before
     you install it. If SGLang is installed too, a verl that refuses an old vLLM starts all the same, and fails
     when it uses vLLM.
     """

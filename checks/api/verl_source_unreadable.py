@@ -45,7 +45,7 @@ _NEWER = Unread("vllm.config", "/env/vllm/config.py", "line 3: invalid syntax", 
         ),
         Example("a folder may not be read", seen(unread=(_LOCKED,)), expect="verl.utils cannot be read"),
         Example("a file of vLLM is damaged", seen(unread=(_DAMAGED,)), expect="this vLLM is damaged"),
-        Example("a file may be written for a newer Python", seen(unread=(_NEWER,)), expect="not judged"),
+        Example("a file may be written for a newer Python", seen(unread=(_NEWER,)), expect="not checked"),
     ],
 )
 def verl_source_unreadable(uses: VllmUses) -> Iterator[Finding]:
@@ -54,7 +54,7 @@ def verl_source_unreadable(uses: VllmUses) -> Iterator[Finding]:
     ## Why it matters
 
     Python cannot import a file that is missing, unreadable or broken: the rollouts that load the file fail,
-    on every node. Other rules cannot judge this file either.
+    on every node. Other rules cannot check this file either.
 
     ## How to fix
 

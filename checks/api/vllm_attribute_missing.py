@@ -46,6 +46,6 @@ def vllm_attribute_missing(uses: VllmUses) -> Iterator[Finding]:
     ## How to fix
 
     Use the attribute that the finding suggests, if any, or install a vLLM for which this verl was written:
-    `verl-doctor check --tree vllm=DIR` judges a release before you install it.
+    `verl-doctor check --tree vllm=DIR` checks a release before you install it.
     """
     yield from missing_attributes(uses)

@@ -71,7 +71,7 @@ def vllm_breaks_inside(uses: VllmUses) -> Iterator[Finding]:
     ## How to fix
 
     Install the release that this vLLM requires (`pip show vllm` names it), or a vLLM made for the installed
-    one: `verl-doctor check --tree transformers=DIR --tree vllm=DIR` judges both before you install them. If
+    one: `verl-doctor check --tree transformers=DIR --tree vllm=DIR` checks both before you install them. If
     the name belongs to vLLM itself, restore it, change the modules that import it, or reinstall vLLM.
     """
     for group in by_cause(breaks(uses, "inside"), _third):

@@ -47,6 +47,6 @@ def vllm_call_mismatch(uses: VllmUses) -> Iterator[Finding]:
     ## How to fix
 
     Change the call to the parameters that the finding shows, or install a vLLM for which this verl was
-    written: `verl-doctor check --tree vllm=DIR` judges a release before you install it.
+    written: `verl-doctor check --tree vllm=DIR` checks a release before you install it.
     """
     yield from mismatched_calls(uses)

@@ -56,6 +56,6 @@ def vllm_import_missing(uses: VllmUses) -> Iterator[Finding]:
     ## How to fix
 
     If the finding shows where the name is now, import it from there. Otherwise install a vLLM for which this
-    verl was written: `verl-doctor check --tree vllm=DIR` judges a release before you install it.
+    verl was written: `verl-doctor check --tree vllm=DIR` checks a release before you install it.
     """
     yield from missing_imports(uses)

@@ -49,7 +49,7 @@ def vllm_option_unknown(uses: VllmUses) -> Iterator[Finding]:
     ## How to fix
 
     Use the option that the finding suggests, or drop the setting that adds it. Otherwise install a vLLM for
-    which this verl was written: `verl-doctor check --tree vllm=DIR` judges a release before you install it.
+    which this verl was written: `verl-doctor check --tree vllm=DIR` checks a release before you install it.
     """
     version = uses.library.version
     yield from judged(

@@ -57,7 +57,7 @@ def vllm_override_mismatch(uses: VllmUses) -> Iterator[Finding]:
     ## How to fix
 
     Make the method accept what the base class accepts, and return what vLLM expects. Otherwise install a vLLM
-    for which this verl was written: `verl-doctor check --tree vllm=DIR` judges a release before you install
+    for which this verl was written: `verl-doctor check --tree vllm=DIR` checks a release before you install
     it.
     """
     version = uses.library.version

@@ -36,7 +36,7 @@ def vllm_unknown_to_pip(uses: VllmUses) -> Iterator[Finding]:
 
     `importlib.metadata` finds packages by the names under which they were installed. verl treats a vLLM under
     another name as missing: `ValueError: vllm version None not supported`, unless SGLang is installed. The
-    other rules judge this vLLM as if it were installed as `vllm`.
+    other rules check this vLLM as if it were installed as `vllm`.
 
     ## How to fix
 

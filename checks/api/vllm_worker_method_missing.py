@@ -43,7 +43,7 @@ def vllm_worker_method_missing(uses: VllmUses) -> Iterator[Finding]:
     ## How to fix
 
     Avoid the setting that needs the method, or install a vLLM for which this verl was written: `verl-doctor
-    check --tree vllm=DIR` judges a release before you install it.
+    check --tree vllm=DIR` checks a release before you install it.
     """
     version = uses.library.version
     yield from judged(

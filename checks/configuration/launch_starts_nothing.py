@@ -35,7 +35,7 @@ def launch_starts_nothing(launch: Launch) -> Iterator[Finding]:
     """No command that starts verl was found in the given files.
 
     ## Why it matters
-    Without the settings of the job, the rules about them have nothing to judge, so there is no verdict on the
+    Without the settings of the job, the rules about them have nothing to check, so there is no verdict on the
     job.
 
     ## How to fix

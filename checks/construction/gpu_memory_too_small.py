@@ -57,7 +57,7 @@ def gpu_memory_too_small(
 
     ## How to fix
     Apply what the finding computes. Its numbers are lower bounds: activations come on top. `--gpu-memory
-    SIZE` judges the job for GPUs on other machines.
+    SIZE` checks the job for GPUs on other machines.
     """
     world = construction.world
     if world is None:

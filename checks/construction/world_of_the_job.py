@@ -34,7 +34,7 @@ def world_of_the_job(construction: Construction, memory: GpuMemory | Unknown) ->
     GPUs, on tensors without data. Activations come on top; they depend on sequence lengths and micro batches.
 
     ## How to fix
-    Nothing is wrong. `--gpu-memory 80GiB` judges the job for GPUs on other machines.
+    Nothing is wrong. `--gpu-memory 80GiB` checks the job for GPUs on other machines.
     """
     world = construction.world
     if world is None:

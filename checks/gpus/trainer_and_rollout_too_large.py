@@ -109,7 +109,7 @@ def trainer_and_rollout_too_large(
 
     Apply what the finding computes for this machine. Its numbers are lower bounds, of weights, gradients,
     optimizer and cache; activations come on top and depend on sequence lengths and micro batches.
-    `--gpu-memory 80GiB` judges the job for GPUs on other machines.
+    `--gpu-memory 80GiB` checks the job for GPUs on other machines.
     """
     whole = gpu.each
     trainer, engine = trainer_of(configuration, size, resources), engine_of(configuration, size, model)

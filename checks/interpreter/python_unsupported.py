@@ -60,7 +60,7 @@ def python_unsupported(interpreter: Interpreter, packages: Packages, wheels: Whe
     `--ignore-requires-python` bypass it. A compiled module for another Python is not even seen: `No
     module named 'ray._raylet'`.
 
-    Judged by `Requires-Python` of the main packages and by the names of compiled modules, which Python
+    Determined by `Requires-Python` of the main packages and by the names of compiled modules, which Python
     itself uses. A wheel's own tags are not: stable-ABI wheels are sometimes tagged for one Python and
     load in all.
 

@@ -34,7 +34,7 @@ def verl_not_found(trees: VerlTrees | Unknown) -> Iterator[Finding]:
 
     ## Why it matters
 
-    Without verl most rules have nothing to judge, so a quiet report means little. Usually verl is installed,
+    Without verl most rules have nothing to check, so a quiet report means little. Usually verl is installed,
     but not in the environment or folder that was examined. With `PYTHONSAFEPATH` set, Python does not look
     into the current folder either.
 

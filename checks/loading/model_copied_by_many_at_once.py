@@ -56,7 +56,7 @@ def model_copied_by_many_at_once(
     ## How to fix
 
     Remove `use_shm`, and read the model into the page cache of all nodes first: `verl-doctor warmup --cluster
-    --model DIR`. It has one reader on each node, is as fast, and the memory stays available. LOAD106 judges
+    --model DIR`. It has one reader on each node, is as fast, and the memory stays available. LOAD106 checks
     the space in `/dev/shm`: it is one model on each node, however many processes write it.
     """
     nodes, processes = configuration.number(NODES) or 0, configuration.number(GPUS) or 0

@@ -33,7 +33,7 @@ def proxy_between_nodes(proxied: Proxied) -> Iterator[Finding]:
 
     The proxy that is set for downloads also receives requests to the job's own servers, unless `no_proxy`
     excludes them: calls fail with `503 Service Unavailable` or a timeout. OpenAI's client, which agent loops
-    and judges use, is built on httpx; `ray job submit`, the state API and verl's SGLang servers use requests.
+    and checks use, is built on httpx; `ray job submit`, the state API and verl's SGLang servers use requests.
     httpx takes names and addresses in `no_proxy` and ignores networks such as 10.0.0.0/8, which requests
     understands.
 

@@ -89,7 +89,7 @@ def package_conflict(requirements: Requirements) -> Iterator[Finding]:
     symbol`, `'_C' object has no attribute 'rms_norm'`. The metadata of the installed packages shows the
     conflict beforehand.
 
-    Only what verl and vLLM need, directly or indirectly, is judged, for the interpreter that will run it. An
+    Only what verl and vLLM need, directly or indirectly, is checked, for the interpreter that will run it. An
     extra of verl counts if the engine after which it is named is installed. Conflicts with its pins are
     warnings, because verl's own pins are often narrower or wider than what works, and other rules compare the
     code itself.
@@ -117,7 +117,7 @@ def package_conflict(requirements: Requirements) -> Iterator[Finding]:
     yield from _noise(unmet for unmet in judged if _harmless(unmet) and unmet.name not in reported)
     if requirements.unreadable:
         yield Finding(
-            f"{counted(len(requirements.unreadable), 'requirement')} could not be judged",
+            f"{counted(len(requirements.unreadable), 'requirement')} could not be checked",
             Evidence(listed(requirements.unreadable, _SHOWN), "requirements that follow PEP 508 and PEP 440"),
             severity="info",
             subject=Subject("package", ",".join(requirements.roots), "unreadable"),

@@ -53,7 +53,7 @@ def spilling_in_a_bad_place(spilling: Spilling, folders: Folders, here: JobHere)
     ## How to fix
 
     Name a folder on a large local disk of every node, or none: Ray then uses its session's folder. HOST106
-    judges the free space.
+    checks the free space.
     """
     if spilling.wrong:
         yield Finding(

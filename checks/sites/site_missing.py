@@ -19,7 +19,7 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subje
     examples=lambda: [
         Example("a path", (sites(MODEL, RESULTS),)),
         Example("not set yet", (sites(SitePlace("model", "/path/to/model", set=False)),)),
-        Example("a launch script, whose own paths other rules judge", (sites(missing(MODEL)), GOOD), "model: /models/qwen does not exist on this machine"),
+        Example("a launch script, whose own paths other rules check", (sites(missing(MODEL)), GOOD), "model: /models/qwen does not exist on this machine"),
         Example("the old cluster's path", (sites(missing(MODEL)),), "model: /models/qwen does not exist on this machine"),
         Example("a results folder that can be created", (sites(missing(RESULTS)),), "/scratch/me does not exist yet"),
     ],
@@ -36,7 +36,7 @@ def site_missing(places: SitePlaces, launch: Launch | Unknown) -> Iterator[Findi
 
     Correct the path in the file that the finding names, mount the file system, or copy the files. A results
     folder that can be created is only a warning: create it with `mkdir -p`. With a launch script, it is a warning
-    too: LOAD101 and DATA101 judge the paths that the script uses.
+    too: LOAD101 and DATA101 check the paths that the script uses.
     """
     of_a_job = isinstance(launch, Launch) and launch.command is not None
     for place in places.places:

@@ -36,7 +36,7 @@ def variable_unclear(
 
     ## Why it matters
 
-    The other rules do not judge these variables. The package that would read them is not in this environment,
+    The other rules do not check these variables. The package that would read them is not in this environment,
     or their names appear only in a list or are put together when a program runs.
 
     ## How to fix

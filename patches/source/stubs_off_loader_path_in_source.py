@@ -30,7 +30,7 @@ def stubs_off_loader_path_in_source(
 ) -> list[Change] | Refusal:
     """Remove the statements that put CUDA's stubs, and nothing else, on the loader's path.
 
-    The job is judged again: CUDA105 reports if Triton then finds no libcuda to link with.
+    The job is checked again: CUDA105 reports if Triton then finds no libcuda to link with.
     """
 
     def without(source: SourceText) -> bytes:

@@ -361,7 +361,7 @@ READERS: tuple[Reader, ...] = (
         _found_in, "another copy of verl may be the one that runs",
         step=meaning.fixed_step("see which one is imported: verl-doctor check --select PKG"),
     ),
-    Reader(_gpus, "batch sizes and parallelism are made for the GPUs", step=meaning.fixed_step("let the launch script be judged: verl-doctor check run.sh")),
+    Reader(_gpus, "batch sizes and parallelism are made for the GPUs", step=meaning.fixed_step("check the launch script: verl-doctor check run.sh")),
     Reader(_driver, "it decides which CUDA runs here", step=meaning.fixed_step("request {old} or later"), both=True),
     Reader(_libcuda, "processes load this one", both=True),
     Reader(_gpu_settings, "speed and memory depend on it", step=meaning.fixed_step("request {old}, as before"), both=True),

@@ -54,7 +54,7 @@ def judged(run: Session, options: Options, files: Sequence[str], watch: Watch) -
         collection = session.look(known)
         if isinstance(absent := collection.get(VerlTrees), Absent):
             raise UsageError(
-                f"{absent.reason}; name a verl to judge against with --verl DIR or --python PATH"
+                f"{absent.reason}; name a verl to check against with --verl DIR or --python PATH"
             )
         known = {fact: collection.get(fact) for fact in _SHARED}
         report = session.check(collection)

@@ -27,6 +27,6 @@ def queried_clusters(address: str, facts: Facts) -> RayClusters | Unknown:
     named = clusters.at(place.address if place is not None else address)
     if named is None or named.refused:
         why = "it was not read" if named is None else named.refused
-        judges = f"verl-doctor check --ray-address {address} judges that"
-        return Unknown(f"the Ray at {address} could not be read: {why}; {judges}")
+        step = f"verl-doctor check --ray-address {address} checks that"
+        return Unknown(f"the Ray at {address} could not be read: {why}; {step}")
     return replace(clusters, clusters=(named,))

@@ -139,7 +139,7 @@ def open_session(
     """
     if facts_file is not None and options != Options():
         raise UsageError(
-            "--facts judges what was seen elsewhere: no interpreter, tree, script, model, data or cluster can be named with it"
+            "--facts checks what was seen elsewhere: no interpreter, tree, script, model, data or cluster can be named with it"
         )
     machine = Machine()
     target = discover(options, machine)

@@ -223,6 +223,7 @@ _ASKS = re.compile(
     r"\bmust\b|\bMUST\b|\b[Ss]hould (?:be|have|match)\b|\b(?:needs?|has|have) to\b|\brequires?\b|\b(?:is|are) required\b|\bonly (?:supports?|supported|available|works?)\b|\binstead\b|"
     r"\b(?:[Vv]alid|[Aa]llowed|[Pp]ossible|[Ss]upported|[Aa]vailable|current) (?:values?|options?|choices?|columns?|keys?|dtypes?|types?|methods?|backends?|modes?|formats?|versions?|names?)\b|\b[Cc]hoo?se from\b|\b[Aa]vailable: "
 )
+_SUGGESTION = re.compile(r"\. Did you mean: '\w+'\?$")  # by Python, of a similar name in the same object
 _MOST_WORDS = 400  # characters of the demands that are repeated
 # Sentences that state which two things do not go together, and those that only one kind of thing does.
 _APART = re.compile(
@@ -949,7 +950,7 @@ def _unset(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
 
 def _demanded(raised: Raised) -> str:
     """Return what the message demands, or the values that it lists."""
-    text = _VALIDATED.sub("", " ".join(raised.plain.split()))
+    text = _SUGGESTION.sub("", _VALIDATED.sub("", " ".join(raised.plain.split())))
     if raised.name in _SILENT or len(text) > _LONGEST or _OF_PYTHON.search(text):
         return ""
     if raised.name not in _OUTSIDE and (command := _COMMAND.search(text)):

@@ -139,7 +139,7 @@ class Blame:
     def title(self) -> str:
         """What is wrong, without the exception's message."""
         if self.fault == "code":
-            return f"the job's own code raised it: {self.place}"
+            return f"an exception in the job's own code: {self.place}"
         if self.fault == "launch":
             return "the launch script fails in the shell"
         if self.fault == "configuration":
@@ -153,7 +153,7 @@ class Blame:
             return f"{self.raised_by or 'the job'} needs {self.missing}, which is not installed"
         if self.file:
             return f"{self._by} fails on this file: {self.file}"
-        return f"{self._by} raised it: {self.place or 'its traceback is not in the log'}"
+        return f"an exception in {self._by}: {self.place or 'its traceback is not in the log'}"
 
     @property
     def _by(self) -> str:

@@ -109,7 +109,7 @@ class UnjudgedDocument(TypedDict):
     what: str
     why: str
     location: LocationDocument
-    paths: Annotated[list[str], "paths of the job that cannot be judged because of it"]
+    paths: Annotated[list[str], "paths of the job that cannot be checked because of it"]
 
 
 class ResultDocument(TypedDict):
@@ -120,7 +120,7 @@ class ResultDocument(TypedDict):
     status: Status
     reason: Annotated[str, "a sentence for people"]
     reason_kind: Annotated[ReasonKind | None, "the same for programs; null if there is nothing to explain"]
-    follows_from: Annotated[Code | None, "the rule that failed, so that this one could not be judged"]
+    follows_from: Annotated[Code | None, "the rule that failed, so that this one could not be checked"]
     seconds: Annotated[float, Keyword("minimum", 0)]
     findings: list[FindingDocument]
     unjudged: list[UnjudgedDocument]

@@ -148,8 +148,7 @@ def next_steps(report: Report, *, short: Callable[[str], str] = str) -> Sequence
         steps.append(("verl-doctor fix --apply", "apply the safe repairs; verl-doctor undo reverts them"))
     commands = for_target(steps, report)
     if report.unexamined:
-        why = "no verl was found: name the interpreter of the job's environment"
-        commands.insert(0, (_with_another_interpreter(report), why))
+        commands.insert(0, step_without_verl(report))
     first = next((pair for pair in found if pair[1].severity == "error"), None)
     if first is None:
         return commands
@@ -159,12 +158,13 @@ def next_steps(report: Report, *, short: Callable[[str], str] = str) -> Sequence
     return [*by_hand, *commands, explained]
 
 
-def _with_another_interpreter(report: Report) -> str:
-    """Return the command that checks the same job in an environment still to be named."""
+def step_without_verl(report: Report) -> tuple[str, str]:
+    """Return the command that checks the same job in an environment still to be named, and its reason."""
     words = list(report.target["arguments"])
     if words[:1] == ["--python"]:
         words = words[2:]
-    return " ".join(["verl-doctor check --python PATH/TO/bin/python", *map(shlex.quote, words)])
+    command = " ".join(["verl-doctor check --python PATH/TO/bin/python", *map(shlex.quote, words)])
+    return command, "no verl was found: name the interpreter of the job's environment"
 
 
 def _by_hand(finding: Finding, short: Callable[[str], str]) -> list[tuple[str, str]]:

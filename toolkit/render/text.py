@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +27,7 @@ from verl_doctor.toolkit.render.result_words import (
     nothing_found,
     options_of,
     silenced_rules,
+    step_without_verl,
     stopped_by,
     target_of,
 )
@@ -50,6 +51,11 @@ _PATHS: Final = {"will_fail": "red", "no_fault_found": "green", "not_checked": "
 _OUTCOMES: Final = {"repaired": "bold green", "planned": "bold cyan"}
 _SEVERITY_STYLE: Final = {"error": "bold red", "warning": "bold yellow", "info": "cyan"}
 _SEVERITY_ORDER: Final = ("error", "warning", "info")
+_REPAIRS: Final[Mapping[Safety, str]] = {
+    "safe": "verl-doctor fix --apply repairs it",
+    "unsafe": "verl-doctor fix --apply --unsafe repairs it; review it with verl-doctor fix",
+    "manual": "verl-doctor fix shows the commands that repair it",
+}
 _LABEL: Final = 9  # columns of the labels "found", "expected"... with their indent
 _WARNINGS: Final = 8  # on a terminal without -v
 _EDITED: Final = 8  # lines to edit by hand that are shown
@@ -154,7 +160,7 @@ def _finding(
 def _repair_of(code: str, safety: Safety, report: Report, *, verbose: bool) -> str:
     """Return that a finding has a repair; with -v the command that shows it."""
     if not verbose:
-        return f"verl-doctor fix repairs it ({safety})"
+        return _REPAIRS[safety]
     ((command, _),) = _from_here([(f"verl-doctor fix --select {code}{options_of(report)}", "")], report)
     return f"{command} ({safety})"
 
@@ -218,7 +224,7 @@ def _rest(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]
     hints = sum(finding.severity == "info" for _, finding in report.findings())
     parts += [counted(hints, "hint")] if hints and not verbose else []
     unjudged = sum(len(result.unjudged) for result in report.results)
-    parts += [f"{counted(unjudged, 'place')} could not be judged"] if unjudged else []
+    parts += [f"{counted(unjudged, 'place')} could not be checked"] if unjudged else []
     more = "" if verbose else "; -v shows them"
     last = f"{WORDS[report.verdict]}: {', '.join(parts)}{more}; {report.seconds:.1f} s"
     if report.unchanged is not None:
@@ -249,14 +255,16 @@ def _unjudged(report: Report, width: int | None) -> Iterator[Text]:
     """Yield what rules examined but could not judge, each with the reason."""
     for result in report.results:
         for entry in result.unjudged:
-            text = f"{result.code} cannot judge {entry.what} at {entry.location}: {entry.why}"
+            text = f"{result.code} cannot check {entry.what} at {entry.location}: {entry.why}"
             yield from lines(text, width, indent=_LABEL, first="", style="dim")
 
 
 def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> Iterator[Text]:
     """Yield what would be done, or what was done, and what is left."""
-    yield _repair_verdict(report, repairs)
-    if not report.applied:
+    unknown = not repairs and report.verdict == "could_not_check"
+    if not unknown:
+        yield _repair_verdict(report, repairs)
+    if unknown or not report.applied:
         yield from _headline(report, width)
     for repair in sorted(repairs, key=_by_outcome(report)):
         yield Text()
@@ -274,7 +282,9 @@ def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> 
             yield from (_diff_line(row) for row in repair.diff.splitlines())
     yield from _left(report, width)
     yield from _environment(report, width)
-    yield from steps_to_take(_from_here(for_target(_repair_steps(report, repairs), report), report), width)
+    steps = for_target(_repair_steps(report, repairs), report)
+    steps += [step_without_verl(report)] if report.unexamined else []
+    yield from steps_to_take(_from_here(steps, report), width)
     yield from steps_to_take(list(_use_of_copies(repairs)), width)
     undoable = [r.transaction for r in repairs if r.outcome == "repaired" and _can_be_undone(r)]
     names = [shlex.quote(name) for name in dict.fromkeys(reversed(undoable)) if name]
@@ -309,7 +319,7 @@ def _last_words(report: Report, repairs: tuple[Repair, ...], width: int | None) 
     )
     if restart:
         yield from lines(f"Restart: {'; '.join(restart)}", width, indent=2, first="")
-    if report.applied:
+    if report.applied and (repairs or report.verdict != "could_not_check"):
         yield from _headline(report, width)
     for forecast in report.forecasts:
         command = f"fix --apply{' --unsafe' if forecast.unsafe else ''}"
@@ -375,8 +385,6 @@ def _repair_verdict(report: Report, repairs: tuple[Repair, ...]) -> Text:
     if not repairs:
         found = any(finding.severity != "info" for _, finding in report.findings())
         why = "no fix is known for what was found" if found else nothing_found(report)
-        if report.verdict == "could_not_check":
-            return Text("NOT CHECKED  whether there is anything to repair", style="bold yellow")
         return Text(f"NOTHING TO REPAIR  {harmless(why)}", style="bold")
     if not report.applied:
         return Text(

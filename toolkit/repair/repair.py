@@ -34,7 +34,7 @@ _MOST_REFUSALS = 3  # of plans for one file
 _COSTLY = frozenset({"gpu"})
 _SETTLED = "environment-files"
 _NOT_JUDGED = frozenset({"error", "skipped"})
-_LATER = "it only appears after the repairs above"
+_LATER = "it becomes necessary after the repairs above"
 
 
 @dataclass(frozen=True)
@@ -369,7 +369,7 @@ def _not_repaired(plan: Plan, before: Report, after: Report) -> str:
     """
     result = next(result for result in after.results if result.code == plan.code)
     if result.status not in {"pass", "warn", "fail"}:
-        return f"{plan.code} could not be judged afterwards: {result.reason}"
+        return f"{plan.code} could not check afterwards: {result.reason}"
     places = {_place(finding) for finding in _of(before, plan) if finding.fix == plan.fix.id}
     if _complaints(after, plan, places) >= _complaints(before, plan, places):
         return f"{plan.code} still reports the same findings"
@@ -466,7 +466,7 @@ class _Comparison:
             )
             check = self.session.registry.check(result.code)
             if newly and check is not None and self.blame.may_concern(check, self.before, self.after):
-                return f"{result.code} could not be judged after it: {result.reason}"
+                return f"{result.code} could not check after it: {result.reason}"
         return ""
 
     def _is_responsible(self, code: str, finding: Finding) -> bool:

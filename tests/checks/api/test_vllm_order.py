@@ -76,9 +76,9 @@ def test_undetermined_places_are_counted_and_shown_when_verbose(tmp_path):
         "\n".join(line.plain for line in render_text.render(report, verbose=verbose))
         for verbose in (False, True)
     )
-    assert "1 place could not be judged" in short
+    assert "1 place could not be checked" in short
     assert "vllm.a.Open.anything" not in short
-    assert "VLLM104 cannot judge vllm.a.Open.anything" in full
+    assert "VLLM104 cannot check vllm.a.Open.anything" in full
     assert "it defines __getattr__" in full
     (unjudged,) = document(report)["results"][0]["unjudged"]
     assert (unjudged["what"], unjudged["location"]["line"]) == ("vllm.a.Open.anything", 2)

@@ -228,6 +228,11 @@ def test_tensor_sizes_are_not_a_demand() -> None:
     assert "do what the message requests" not in advice
 
 
+def test_python_suggestion_of_a_similar_name_is_not_a_demand() -> None:
+    advice = remedy("AttributeError: no such class: Talk. Did you mean: '_return_value'?", "/job/a.py")
+    assert "_return_value" not in advice
+
+
 def test_variable_requested_by_a_message_must_reach_the_workers() -> None:
     advice = remedy("ValueError: Please set VLLM_FAST_PATH=1 for this model.", f"{PACKAGES}/vllm/engine.py")
     assert "set VLLM_FAST_PATH before ray start" in advice

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.schemas import validate
 
+from verl_doctor.toolkit.change import Safety
 from verl_doctor.toolkit.commands.explain.schemas import schema_text
 from verl_doctor.toolkit.console import markdown_text, view
 from verl_doctor.toolkit.console.formats import FORMATS
@@ -132,6 +133,28 @@ def test_verdict_without_sources_states_what_could_not_be_read() -> None:
     blind = skipped("VLLM102", "the calls of verl cannot be read", "fact unknown", blind=True)
     first = text(replace(report(), results=(CheckResult("PY102", "t", "pass"), blind))).splitlines()[0]
     assert first == "NOT CHECKED  1 rule could not check: the calls of verl cannot be read"
+
+
+@pytest.mark.parametrize(
+    ("safety", "command"),
+    [("safe", "fix --apply repairs it"), ("unsafe", "fix --apply --unsafe repairs it"), ("manual", "fix shows the commands")],
+)  # fmt: skip
+def test_finding_names_the_command_that_repairs_it(safety: Safety, command: str) -> None:
+    lines = text(replace(report(finding()), fix_safety={"the-fix": safety})).splitlines()
+    (row,) = (line for line in lines if line.startswith("  fix"))
+    assert f"verl-doctor {command}" in row
+
+
+@pytest.mark.parametrize("applied", [False, True])
+def test_plan_without_verl_states_why_once_and_names_the_next_step(applied: bool) -> None:
+    target = {**TARGET, "verl": None}
+    unknown = replace(report(), results=(), target=target, unexamined="no verl was found", applied=applied)
+    lines = text(replace(unknown, repairs=())).splitlines()
+    assert [line for line in lines if line and not line.startswith(" ")] == [
+        "NOT CHECKED  no verl was found",
+        "Next:",
+    ]
+    assert lines[-1].strip() == "verl-doctor check --python PATH/TO/bin/python"
 
 
 def test_lines_fit_the_terminal() -> None:

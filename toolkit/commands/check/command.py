@@ -46,7 +46,7 @@ from verl_doctor.toolkit.text import harmless
     type=PATH,
     metavar="FILE",
     multiple=True,
-    help="Judge facts saved elsewhere. For several nodes give a folder, or repeat the option, with one file per node (NODE.json); they are also compared.",
+    help="Check facts saved elsewhere. For several nodes give a folder, or repeat the option, with one file per node (NODE.json); they are also compared.",
 )
 @click.option(
     "--save-facts",
@@ -58,7 +58,7 @@ from verl_doctor.toolkit.text import harmless
 @click.option(
     "--each",
     is_flag=True,
-    help="Judge each file as a separate job; report only findings in the files, one line each.",
+    help="Check each file as a separate job; report only findings in the files, one line each.",
 )
 def check(
     *,
@@ -71,7 +71,7 @@ def check(
     strict: bool,
     each: bool,
 ) -> int:
-    """Judge this environment without changing it.
+    """Check this environment without changing it.
 
     LAUNCH_SCRIPT is read, not run: a shell script with its arguments, a runtime_env file, a Dockerfile, or
     several of these.
@@ -80,12 +80,12 @@ def check(
         raise UsageError("--save-facts saves the facts of one machine, but --facts names several")
     if nodes is not None and facts:
         raise UsageError(
-            "--facts judges facts from elsewhere; it cannot be combined with options that query nodes"
+            "--facts checks facts from elsewhere; it cannot be combined with options that query nodes"
         )
     if each:
         if nodes is not None or facts or save_facts is not None or not options.launch:
             raise UsageError(
-                "--each judges launch files on this machine: name at least one, without --facts or nodes"
+                "--each checks launch files on this machine: name at least one, without --facts or nodes"
             )
         return _check_each(options, rules, view, strict=strict)
     planned = view.form == "sarif" and nodes is None and not facts
@@ -123,5 +123,5 @@ def _check_each(options: Options, rules: Rules, view: View, *, strict: bool) -> 
     explained = view.form == "text" and (report.verdict == "could_not_check" or view.verbose)
     for result in report.results if explained else ():
         if result.status in {"error", "skipped"}:
-            print(harmless(f"{result.code} could not be judged: {result.reason}"), file=sys.stderr)
+            print(harmless(f"{result.code} could not check: {result.reason}"), file=sys.stderr)
     return code

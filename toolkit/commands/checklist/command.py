@@ -30,7 +30,7 @@ from verl_doctor.toolkit.target import Options, UsageError
 
 
 @click.command(
-    epilog="Exit codes: 0 all steps are done, 1 one failed or is open, 2 wrong usage, 3 one could not be judged."
+    epilog="Exit codes: 0 all steps are done, 1 one failed or is open, 2 wrong usage, 3 one could not be checked."
 )
 @target_options
 @job_options
@@ -71,7 +71,7 @@ def checklist(
             _climb(run, progress)
         found = examine(Request(run), progress.show)
         others, now = (None, None) if nodes is None else _examined_nodes(nodes, run, progress)
-        progress.show("judging the steps")
+        progress.show("checking the steps")
         done = steps(Look(run, found.facts, found.report, others, now, before, log))
     these = Checklist(done, found.report, "" if before is None else _snapshot_title(before))
     return show(ChecklistAnswer(these), form, file)

@@ -133,9 +133,7 @@ def _by_rules(codes: Sequence[str], report: Report, do: str, before: Container[K
         return Judgement(state, (*_sentences(new), *as_before), do)
     lost = [result for result in results if result.status in ("error", "skipped") and not result.deliberate]
     if lost:
-        reasons = tuple(
-            dict.fromkeys(f"{result.code} could not be judged: {result.reason}" for result in lost)
-        )
+        reasons = tuple(dict.fromkeys(f"{result.code} could not check: {result.reason}" for result in lost))
         return Judgement("unknown", (*reasons, *as_before), do)
     passed = [result.code for result in results if result.status == "pass"]
     if passed or as_before:

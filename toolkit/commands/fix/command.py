@@ -87,6 +87,7 @@ def fix(
         # The first node of a cluster is this machine: it is examined, and the others when all repairs are done.
         found = examine(Request(run if job is None else run.started_anew(job.as_found)), progress.show)
         report, collection = found.report, found.facts
+        progress.show("applying repairs" if apply_them else "planning repairs")
         if nodes is not None:
             from verl_doctor.toolkit.cluster import repair as cluster_repair  # noqa: PLC0415 - few repairs are of many nodes
 

@@ -36,7 +36,7 @@ from verl_doctor.toolkit.target import Options, UsageError
 from verl_doctor.toolkit.text import counted, harmless
 from verl_doctor.toolkit.verdict import WORDS
 
-_EPILOG = "Exit codes: 0 the job may start, 1 it may not, 2 wrong usage, 3 this could not be judged."
+_EPILOG = "Exit codes: 0 the job may start, 1 it may not, 2 wrong usage, 3 this could not be checked."
 _WAIT = "15s"
 
 
@@ -55,7 +55,7 @@ _WAIT = "15s"
     help=f"The agreement.  [default: {NAME}, here or in a folder above]",
 )
 @force_option
-@click.option("--apply", "apply_them", is_flag=True, help="Bring lost repairs back before judging.")
+@click.option("--apply", "apply_them", is_flag=True, help="Bring lost repairs back before checking.")
 @click.option(
     "--wait",
     type=Duration(most="10m", bare=True),
@@ -69,12 +69,12 @@ _WAIT = "15s"
     type=click.Choice(("stop", "go")),
     default="stop",
     show_default=True,
-    help="Whether the job starts if this cannot be judged.",
+    help="Whether the job starts if this cannot be checked.",
 )
 @click.option(
     "--in-image",
     is_flag=True,
-    help="Judge only what an image under construction contains. Detected automatically in a BuildKit RUN.",
+    help="Check only what an image under construction contains. Detected automatically in a BuildKit RUN.",
 )
 @shared_option(
     "--format",

@@ -24,7 +24,7 @@ from verl_doctor.toolkit.text import in_bytes
 AGREE_ANEW = "verl-doctor guard --agree"
 # BuildKit sets it in the containers of RUN lines unless BUILDKIT_SANDBOX_HOSTNAME overrides it (docs.docker.com/build).
 _BUILD_HOST = "buildkitsandbox"
-_IN_AN_IMAGE = "not available while an image is built; it is judged where the job starts"
+_IN_AN_IMAGE = "not available while an image is built; it is checked where the job starts"
 
 Status = Literal["pass", "fail", "skipped", "not_applicable"]
 Verdict = Literal["ok", "failures", "could_not_check"]

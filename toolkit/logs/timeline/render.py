@@ -26,9 +26,11 @@ def summary(timeline: Timeline) -> str:
     if timeline.longest is None:
         return ""
     worker, span = timeline.longest
-    whole = f"start-up took {seconds_of(timeline.seconds)}" if timeline.seconds is not None else "start-up"
-    until = " to the end of the first step" if timeline.has_step and timeline.seconds is not None else ""
-    return f"{whole}{until}; longest: {named(worker)}, {LOG_PHASES[span.phase].title}, {duration_text(span)}"
+    longest = f"{LOG_PHASES[span.phase].title} ({named(worker)}), {duration_text(span)}"
+    if timeline.seconds is None:
+        return f"longest phase of the start: {longest}"
+    until = " to the end of the first step" if timeline.has_step else ""
+    return f"start-up took {seconds_of(timeline.seconds)}{until}; longest phase: {longest}"
 
 
 def text_lines(timeline: Timeline, width: int | None) -> Iterator[str]:

@@ -281,7 +281,7 @@ def test_start_up_time_is_mentioned_in_one_sentence(here: Doctor, tmp_path: Path
     (tmp_path / "run.log").write_text(ENGINE)
     done = here("logs", "run.log", cwd=tmp_path)
     assert (
-        "start-up took 64.0 s; longest: EngineCore pid=9, process starts, imports, 25.0 s (--timeline)"
+        "start-up took 64.0 s; longest phase: process starts, imports (EngineCore pid=9), 25.0 s (--timeline)"
         in done.stdout
     )
     (tmp_path / "run.log").write_text("INFO 11-21 10:00:00 [a.py:1] all is well\n")
