@@ -139,6 +139,8 @@ _OF_CLASS = (
     ("megatron", re.compile(r"GPTModel|TransformerConfig|\w*TransformerConfig|DistributedDataParallel\w*|initialize_model_parallel|get_gpt_\w+")),
     ("flash_attn", re.compile(r"flash_attn_\w+|(?:un)?pad_input|index_first_axis")),
     ("sglang", re.compile(r"ServerArgs|ModelRunner|TokenizerManager|Scheduler")),
+    ("transformer_engine", re.compile(r"initialize_ub|TransformerLayer|LayerNorm(?:Linear|MLP)|DotProductAttention|GroupedLinear|fp8_autocast")),
+    ("tensordict", re.compile(r"TensorDict\w*|NonTensor\w+|LazyStackedTensorDict")),
 )  # fmt: skip
 # Packages after which others name the file that calls them.
 _SERVED = frozenset(
@@ -189,6 +191,16 @@ _KEYS_OF = {
     "response_mask": "compute_response_mask must run before, as in this release's trainer",
 }
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/(\w+)")
+# Libraries of CUDA's runtime whose release is that of CUDA, with the wheels that contain them.
+_OF_CUDA = {
+    "libnvrtc": "cuda-nvrtc",
+    "libcudart": "cuda-runtime",
+    "libcublas": "cublas",
+    "libcublasLt": "cublas",
+    "libnvJitLink": "nvjitlink",
+}
+_NEEDED = re.compile(r"^([A-Z][\w-]*) (?:is )?required (?:to use|for) \w")
+_MANDATORY = re.compile(r"Missing mandatory value: ([\w.]+)")
 _LIBRARY = re.compile(r"(?<![\w.+-])(\w[\w.+-]*\.so[\w.]*): cannot open shared object file")
 _FILE = re.compile(r"(?:\[Errno \d+\] )?([A-Z][\w ]+?):? (?:b?'([^']+)'|\"([^\"]+)\")")
 _IN_DATA = re.compile(r"reward|dataset|ray_trainer|agent_loop|metric|rl_dataset|main_ppo")
@@ -302,7 +314,7 @@ _NONE = "'NoneType' object"
 _LAZY = "Failed to import "  # transformers and trl, of a module that they import when it is used
 # Demands that a program cannot follow: they state what went wrong within it.
 _OF_PYTHON = re.compile(
-    r"^\w+ indices must be |^'?\w+'? must be (?:str|int|an? \w+), not |\b[Ss]izes? of tensors? |[Tt]ensors? must (?:have|match|be)|must match the (?:size|shape|existing)|Conversation roles"
+    r"^\w+ indices must be |^'?\w+'? must be (?:str|int|an? \w+), not |\b[Ss]izes? of tensors? |[Tt]ensors? must (?:have|match|be)|must match the (?:size|shape|existing)|Conversation roles|\bshould (?:be|have|match) (?:a |an )?(?:\dD? |\d-?[dD] )?(?:tensor|shape|v\()"
 )
 _SILENT = frozenset({"RayTaskError", "KeyError", "CalledProcessError", "OutOfMemoryError"})
 _MOST_FIELDS = 3  # fields or settings that advice names
@@ -347,7 +359,7 @@ _ENGINES = frozenset(
 )
 _NO_COLUMNS = re.compile(r"None of \[Index\(\[(.+?)\]|\[(.+?)\] not in index")
 _ABSENT = re.compile(
-    r"(?<![\w.])['\"`]?(~?/[^'\"`\s]+?)['\"`]?,? (?:does not exist|doesn't exist|(?:was |is )?not found|cannot be found)"
+    r"(?<![\w.])['\"`]?(~?/[^'\"`\s]+?|(?<![\w/'\"`])[\w.-]+/[^'\"`\s]+?)['\"`]?,? (?:does not exist|doesn't exist|(?:was |is )?not found|cannot be found)"
 )
 _OF_FILES = frozenset(
     {"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError", "FileExistsError"}
@@ -382,6 +394,7 @@ def advised(
     place = _place(raised.frames)
     readers: tuple[Callable[[], str], ...] = (
         partial(_recommended, raised, place),
+        partial(_needed, raised, place),
         partial(_of_version, raised, place),
         partial(_announced, raised, place, lines),
         partial(_missing, raised, place, lines),
@@ -393,6 +406,8 @@ def advised(
         partial(_of_file, raised),
         partial(_of_data, raised, place),
         partial(_of_text, raised),
+        partial(_mandatory, raised),
+        partial(_without_toolkit, raised, place),
         partial(_unread, raised),
         partial(_never_set, raised, place),
         partial(_twice, raised, place),
@@ -502,6 +517,13 @@ def _recommended(raised: Raised, place: _Place) -> str:
             how += f"; if {name} is a source tree on PYTHONPATH, which has no metadata, run pip install --no-deps -e . in it, or use a release of {place.words or 'the caller'} that does not query its version"
         return how
     return ""
+
+
+def _needed(raised: Raised, place: _Place) -> str:
+    """Return advice on a package that a message calls required."""
+    if (found := _NEEDED.search(raised.message)) is None or not place.package:
+        return ""
+    return f"{_installing(found[1], known=True)}: {place.words} requires it"
 
 
 def _of_version(raised: Raised, place: _Place) -> str:
@@ -661,6 +683,8 @@ def _called(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
             f"install the {owner} that {place.caller} requires (pip install '{place.caller}[{owner}]', or as pip show {place.caller} names it), or a {place.caller} for this "
             f"{_dated(owner, lines)}: {place.caller} passes {function} {keyword or 'arguments'}, which it does not accept"
         )
+    if owner and owner == place.package and keyword and re.search(rf"\b{keyword}\s*=", place.code):
+        return f"{_dated(owner, lines)} passes {keyword} to its own {function}, which does not accept it: a fault of this release, or files of two releases are mixed. Install a newer {_named(owner)} (pip install -U --force-reinstall {_named(owner)}), within what {place.caller or 'the job'} accepts"
     if owner and owner == place.package and len(raised.frames) > 1:
         return f"a class of the job or of another package no longer fits {function} of this {_dated(owner, lines)}: install the {owner} that it was made for"
     of = f" of {_dated(owner, lines)}" if owner else ""
@@ -681,6 +705,11 @@ def _called(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
         return (
             f"{place.package} calls {function} of {other} with arguments that it does not accept: they are of different releases. Install the {_named(other)} that "
             f"{place.package} requires (pip show {place.package}), or a newer {place.package}"
+        )
+    if "." not in function:
+        return (
+            f"{place.package} calls {function} with arguments that it does not accept: {place.package} and the package that provides {function} are of different releases. "
+            f"Install the release of that package that {place.package} names (its requirements, Dockerfile or README), or a newer {place.package}"
         )
     return (
         f"{place.package} calls {function} with arguments that it does not accept: the class belongs to the job or to another package, and was written for another "
@@ -703,6 +732,11 @@ def _without_attribute(raised: Raised, place: _Place, lines: Sequence[Line]) -> 
     if found := _NO_ATTRIBUTE.search(raised.message):
         module, name = found.groups()
         top = module.partition(".")[0]
+        if place.package == top and not raised.frames[-1].path.endswith("__init__.py"):
+            return (
+                f"{place.at} of this {_dated(top, lines)} uses {name}, which its own {module} does not define: the copy mixes two states. Update it (git pull, pip install -e . again), "
+                f"or correct that line"
+            )
         user = place.words if place.package != top else "another package"
         return (
             f"the {_dated(top, lines)} that was imported has no {name}, which {user or 'the caller'} uses: install another release (pip show {top}), or, if a "
@@ -716,6 +750,14 @@ def _without_attribute(raised: Raised, place: _Place, lines: Sequence[Line]) -> 
         )
     if found := _NO_MEMBER.search(raised.message):
         cls, name = found[1] or found[3] or found[5], found[2] or found[4] or found[6]
+        engine = next(
+            (package for package in ("sglang", "vllm", "megatron") if name.startswith(f"{package}_")), ""
+        )
+        if cls == "Namespace" and engine and place.package not in {"", engine}:
+            return (
+                f"{place.words} makes its arguments from those of {engine}, and the installed {_dated(engine, lines)} has no {name.removeprefix(f'{engine}_')}: they are of different releases. "
+                f"Install the {engine} that {place.words} names (its Dockerfile or image of a fixed tag, not latest), or a newer {place.words}"
+            )
         owner = next((package for package, names in _OF_CLASS if names.fullmatch(cls)), "")
         if owner and place.words and place.package != owner:
             return (
@@ -740,9 +782,23 @@ def _unlinked(raised: Raised) -> str:
             f"it is compiled when it is first used, and that failed: remove {found[1]}, install ninja and a CUDA toolkit of torch's CUDA (nvcc, CUDA_HOME) with the job's Python on every node, and read the first "
             "error of the next run; or install a newer release of the package that compiles it, which may bring it compiled or do without"
         )
+    if (found := _LIBRARY.search(raised.message)) and (wheel := _wheel(found[1])):
+        cuda = found[1].rpartition(".so.")[2].partition(".")[0]
+        return (
+            f"the package that was imported was built for the CUDA of {found[1]}, which this environment does not have: install its build for the CUDA of the installed torch (torch.version.cuda; "
+            f"many projects offer wheels for each, such as cu12 and cu13), or pip install {wheel} and add its lib folder to LD_LIBRARY_PATH if torch is for CUDA {cuda} too"
+        )
     if found := _LIBRARY.search(raised.message):
         return f"the loader does not find {found[1]}: add its folder to the process's LD_LIBRARY_PATH (find / -name '{found[1]}*'), or install the package that contains it"
     return ""
+
+
+def _wheel(library: str) -> str:
+    """Return the distribution that contains a library of CUDA's runtime, "" for others."""
+    name, found, release = library.partition(".so.")
+    major = release.partition(".")[0]
+    part = _OF_CUDA.get(name, "") if found and int(major or 0) >= 12 else ""
+    return f"nvidia-{part}-cu{major}" if part and major == "12" else f"nvidia-{part}" if part else ""
 
 
 def _of_file(raised: Raised) -> str:
@@ -826,6 +882,23 @@ def _of_text(raised: Raised) -> str:
     if found := _AT_LINE.search(raised.message):
         return f"correct line {found[2]} of {found[1]}"
     return ""
+
+
+def _mandatory(raised: Raised) -> str:
+    """Return advice on a key without a default that the job does not set."""
+    if (found := _MANDATORY.search(raised.message)) is None:
+        return ""
+    value = "vllm (or sglang)" if found[1].endswith("rollout.name") else "VALUE"
+    return f"add {found[1]}={value} to the command: it has no default, and the job does not set it"
+
+
+def _without_toolkit(raised: Raised, place: _Place) -> str:
+    """Return advice on a path below CUDA_HOME that is built although no CUDA toolkit was found."""
+    if raised.name != "TypeError" or "NoneType" not in raised.message:
+        return ""
+    if not any("CUDA_HOME" in frame.code for frame in raised.frames):
+        return ""
+    return f"no CUDA toolkit was found, and {place.at} needs its nvcc: install the toolkit of torch's CUDA (an image whose name ends in -devel has it), and set CUDA_HOME to its folder before ray start on every node"
 
 
 def _unread(raised: Raised) -> str:

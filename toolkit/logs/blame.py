@@ -172,10 +172,12 @@ class Blame:
             return f"correct {' or '.join(self.settings)} as the exception states"
         if self.file:
             return f"look at {self.file}"
+        if not self.place:
+            return "the message states what is wrong"
+        newer = self.raised_by or "that program"
         return (
-            f"the exception states what is wrong; it was raised at {self.place}"
-            if self.place
-            else "the message states what is wrong"
+            f"compare what the exception states with what the job gives {newer} (settings, paths, data); it was raised at {self.place}; if nothing explains it, "
+            f"install a newer release of {newer}, or the one before an upgrade, and search its tracker for these words"
         )
 
 
