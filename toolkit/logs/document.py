@@ -193,11 +193,35 @@ class LogsDocument(TypedDict):
 
 
 @dataclass(frozen=True)
+class Confirmation:
+    """What a rule reports on this machine about a cause: one of its findings, or why it has none.
+
+    `place` and `remedy` are the finding's, "" if the rule has none.
+    """
+
+    code: str
+    message: str
+    place: str = ""
+    remedy: str = ""
+
+    @property
+    def line(self) -> str:
+        """The rule, the place, and the first step of the remedy, or the message where there is no remedy."""
+        at = f" {self.place}" if self.place else ""
+        return f"{self.code}{at}: {self.remedy.partition('; ')[0] or self.message}"
+
+    @property
+    def words(self) -> str:
+        """The rule, its message and the place."""
+        return f"{self.code}: {self.message}" + (f" ({self.place})" if self.place else "")
+
+
+@dataclass(frozen=True)
 class Answer:
     """What was read and found, and how the start-up time was spent.
 
     `notes` list what was skipped; `unread` names logs that may not have been read completely. `confirmed` holds what
-    the rules report here, by code, if they were run; `fixes` holds the fix for a fault and its safety, by the fault's
+    the rules report here, by the cause's code, if they were run; `fixes` holds the fix for a fault and its safety, by the fault's
     code. `arguments` are the options that name the target.
     """
 
@@ -206,7 +230,7 @@ class Answer:
     size: int
     notes: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
-    confirmed: Mapping[str, str] | None = None
+    confirmed: Mapping[str, tuple[Confirmation, ...]] | None = None
     seconds: float = 0.0
     timeline: Timeline = field(default_factory=Timeline)
     fixes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -270,7 +294,10 @@ def _result(error: LoggedError, answer: Answer) -> ResultDocument:
         "title": title,
         "fault": fault_of(error),
         "status": "fail",
-        "reason": (answer.confirmed or {}).get(code, ""),
+        "reason": "; ".join(
+            each.message if each.code == code else f"{each.code}: {each.message}"
+            for each in (answer.confirmed or {}).get(code, ())
+        ),
         "seconds": 0.0,
         "findings": [
             {

@@ -18,10 +18,12 @@ from support.running import Doctor
 from support.schemas import validate
 
 from verl_doctor.toolkit.commands.explain.schemas import schema_text
+from verl_doctor.toolkit.commands.logs import render
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.logs import excerpt as logs_excerpt
 from verl_doctor.toolkit.logs import sources
 from verl_doctor.toolkit.logs.diagnosis import read
+from verl_doctor.toolkit.logs.document import Answer, Confirmation
 from verl_doctor.toolkit.logs.excerpt import excerpt
 from verl_doctor.toolkit.logs.lines import log_lines
 from verl_doctor.toolkit.logs.signature import read as signatures_in
@@ -309,6 +311,31 @@ def test_rule_describes_how_its_fault_appears_in_logs(here: Doctor, tmp_path: Pa
     assert "(less than 20) GB" in here("explain", "HOST106", cwd=tmp_path).stdout
 
 
+def test_each_confirmed_finding_has_one_line() -> None:
+    """Code, place and the first step; with -v, all of the finding."""
+    reading = read(excerpt(io.BytesIO(b"RuntimeError: CUDA error: out of memory\n").read).lines, "a.log")
+    code = reading.causes[0].signature.code if reading.causes and reading.causes[0].signature else ""
+    findings = tuple(
+        Confirmation(
+            "CUDA141",
+            f"GPU {index} has {index}.0 GiB free, " + "of which much is needed, " * 9,
+            f"/proc/{index}",
+            f"end process {index}; or wait",
+        )
+        for index in range(6)
+    )
+    answer = Answer(reading, ("a.log",), 9, confirmed={code: findings})
+    lines = [line.plain for line in render.text_lines(answer, 100)]
+    begin = lines.index("  on this machine:")
+    assert lines[begin + 1 : begin + 6] == [
+        *(f"    CUDA141 /proc/{index}: end process {index}" for index in range(4)),
+        "    and 2 more (-v)",
+    ]
+    in_full = "\n".join(line.plain for line in render.text_lines(answer, 100, verbose=True))
+    assert in_full.count("GiB free") == in_full.count("; or wait") == 6
+    assert "more (-v)" not in in_full
+
+
 @pytest.mark.slow
 def test_verify_accepts_the_launch_script(here: Doctor, tmp_path: Path) -> None:
     log = written(tmp_path, "a.log", "Could not override 'trainer.nodes'.\nKey 'nodes' is not in struct\n")
@@ -325,6 +352,8 @@ def test_verify_accepts_the_launch_script(here: Doctor, tmp_path: Path) -> None:
     assert result["code"] == "CFG101"
     assert "trainer.nodes" in result["reason"]
     assert "LAUNCH_SCRIPT" in result["findings"][0]["confirm"]
+    text = here("logs", log, "--verify", "--script", script, "--verl", tree, cwd=tmp_path).stdout
+    assert any(line.startswith(f"    CFG101 {script}:1: ") for line in text.split("\n")), text
 
 
 # The excerpt

@@ -16,10 +16,11 @@ from verl_doctor.toolkit.logs import document
 
 @dataclass(frozen=True)
 class LogsAnswer(Answer):
-    """Why a run failed. `with_timeline`: the text also shows how the start spent the time."""
+    """Why a run failed. `with_timeline`: the text also shows how the start spent the time; `verbose`: what the rules report, in full."""
 
     diagnosis: document.Answer
     with_timeline: bool = False
+    verbose: bool = False
 
     def document(self) -> Mapping[str, Any]:
         """Return the diagnosis in JSON types."""
@@ -27,7 +28,9 @@ class LogsAnswer(Answer):
 
     def text_lines(self, width: int | None) -> Iterable[Text]:
         """Return the diagnosis as text."""
-        return render.text_lines(self.diagnosis, width, with_timeline=self.with_timeline)
+        return render.text_lines(
+            self.diagnosis, width, with_timeline=self.with_timeline, verbose=self.verbose
+        )
 
     def markdown_lines(self) -> Iterable[str]:
         """Return the diagnosis as a page."""

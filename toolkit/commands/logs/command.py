@@ -21,7 +21,7 @@ from verl_doctor.toolkit.options.options import FileToWrite, answer_options, scr
 from verl_doctor.toolkit.target import CannotJudgeError, Options, UsageError
 
 if TYPE_CHECKING:
-    from verl_doctor.toolkit.logs.document import Answer
+    from verl_doctor.toolkit.logs.document import Answer, Confirmation
     from verl_doctor.toolkit.result import CheckResult
 
 _EPILOG = (
@@ -35,6 +35,9 @@ _EPILOG = (
 @script_options
 @click.argument("named", metavar="FILE... | -", nargs=-1, required=True, shell_complete=complete_files)
 @click.option("--verify", is_flag=True, help="Run the checks that can confirm the cause on this machine.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="With --verify, show in full what each of these checks reports."
+)
 @click.option(
     "--timeline",
     "with_timeline",
@@ -54,6 +57,7 @@ def logs(
     options: Options,
     named: tuple[str, ...],
     verify: bool,
+    verbose: bool,
     with_timeline: bool,
     svg: Path | None,
     form: str,
@@ -88,7 +92,7 @@ def logs(
             confirmed = None if run is None else _confirmed(answer, run)
             arguments = () if run is None else run.target.arguments
             answer = replace(answer, fixes=_fixes(answer, run), confirmed=confirmed, arguments=arguments)
-    code = show(LogsAnswer(answer, with_timeline=with_timeline), form, file)
+    code = show(LogsAnswer(answer, with_timeline=with_timeline, verbose=verbose), form, file)
     if svg is not None:
         _draw(answer, svg)
     return code
@@ -120,7 +124,7 @@ def _fixes(answer: Answer, run: Session | None) -> dict[str, tuple[str, str]]:
     return {code: fix for code, fix in found.items() if fix is not None}
 
 
-def _confirmed(answer: Answer, run: Session) -> dict[str, str]:
+def _confirmed(answer: Answer, run: Session) -> dict[str, tuple[Confirmation, ...]]:
     """The results of the rules that look for the causes here, by the code of the cause, including slow rules."""
     wanted = {
         cause.signature.code: [code for code in cause.signature.rules if run.registry.check(code) is not None]
@@ -130,21 +134,30 @@ def _confirmed(answer: Answer, run: Session) -> dict[str, str]:
     codes_wanted = tuple(dict.fromkeys(code for codes in wanted.values() for code in codes))
     if not codes_wanted:
         return {}
-    texts = {
-        result.code: _result_text(result)
+    results = {
+        result.code: _confirmations(result)
         for result in examine(Request(run.narrowed(codes_wanted))).report.results
     }
     return {
-        cause: "; ".join(
-            texts[code] if code == cause else f"{code}: {texts[code]}" for code in codes if code in texts
-        )
+        cause: tuple(each for code in codes for each in results.get(code, ()))
         for cause, codes in wanted.items()
     }
 
 
-def _result_text(result: CheckResult) -> str:
+def _confirmations(result: CheckResult) -> list[Confirmation]:
+    from verl_doctor.toolkit.logs.document import Confirmation  # noqa: PLC0415 - see above
+
     if result.findings:
-        return "; ".join(finding.message for finding in result.findings)
+        return [
+            Confirmation(
+                result.code,
+                finding.message,
+                str(finding.location) if finding.location else "",
+                finding.remedy,
+            )
+            for finding in result.findings
+        ]
     if result.status == "pass":
-        return "not found here now"
-    return f"{result.status.replace('_', ' ')}{': ' + result.reason if result.reason else ''}"
+        return [Confirmation(result.code, "not found here now")]
+    reason = f": {result.reason}" if result.reason else ""
+    return [Confirmation(result.code, f"{result.status.replace('_', ' ')}{reason}")]

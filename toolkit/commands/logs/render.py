@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
@@ -16,6 +16,7 @@ from verl_doctor.toolkit.logs.document import (
     YOUR_CODE,
     YOUR_CONFIGURATION,
     Answer,
+    Confirmation,
     headline,
     next_steps,
     remedy_of,
@@ -36,7 +37,9 @@ _MOST = 4  # entries listed besides the cause
 _LONGEST = 200  # characters of such a line in a pipe
 
 
-def text_lines(answer: Answer, width: int | None, *, with_timeline: bool = False) -> Iterator[Text]:
+def text_lines(
+    answer: Answer, width: int | None, *, with_timeline: bool = False, verbose: bool = False
+) -> Iterator[Text]:
     """Yield the lines. `width` is the terminal's, or None for a pipe. Without the timeline, a sentence mentions it."""
     word, sentence = headline(answer)
     first, *rest = wrapped(harmless(f"{word}  {sentence}"), width, hanging="  ")
@@ -53,11 +56,8 @@ def text_lines(answer: Answer, width: int | None, *, with_timeline: bool = False
         yield from _proof(cause, width)
         if remedy := remedy_of(cause):
             yield from map(Text, wrapped(f"  do: {remedy}", width, hanging="    "))
-        confirmation = (answer.confirmed or {}).get(cause.signature.code if cause.signature else "")
-        if confirmation:
-            yield from map(
-                Text, wrapped(harmless(f"  on this machine: {confirmation}"), width, hanging="    ")
-            )
+        found_here = (answer.confirmed or {}).get(cause.signature.code if cause.signature else "", ())
+        yield from _on_this_machine(found_here, width, verbose=verbose)
     if answer.reading.error is not None:
         yield from _proof(answer.reading.error, width)
         if remedy := remedy_of(answer.reading.error):
@@ -68,6 +68,28 @@ def text_lines(answer: Answer, width: int | None, *, with_timeline: bool = False
     for note in answer.notes:
         yield from map(Text, wrapped(harmless(f"note: {note}"), width, hanging="  "))
     yield Text(harmless(_read(answer)), style="dim")
+
+
+def _on_this_machine(found: Sequence[Confirmation], width: int | None, *, verbose: bool) -> Iterator[Text]:
+    """Yield what the rules report about a cause here: a line for each finding, or everything."""
+    if not found:
+        return
+    yield Text("  on this machine:")
+    for each in found if verbose else found[:_MOST]:
+        if verbose:
+            yield from map(Text, wrapped(harmless(f"    {each.words}"), width, hanging="      "))
+            if each.remedy:
+                yield from map(Text, wrapped(harmless(f"      do: {each.remedy}"), width, hanging="        "))
+        else:
+            yield Text(_shortened(harmless(f"    {each.line}"), width))
+    if len(found) > _MOST and not verbose:
+        yield Text(f"    and {len(found) - _MOST} more (-v)")
+
+
+def _shortened(text: str, width: int | None) -> str:
+    """Return a line that fits the terminal, or one of at most `_LONGEST` characters."""
+    room = _LONGEST if width is None else max(width, 40)
+    return text if len(text) <= room else f"{text[: room - 3]}..."
 
 
 def _with_reason(step: str) -> tuple[str, str]:
@@ -114,8 +136,7 @@ def _others(answer: Answer, width: int | None) -> Iterator[Text]:
             name = f"{error.signature.code}: " if error.signature is not None and error.signature.code else ""
             times = f" ({error.times} times)" if error.times > 1 else ""
             text = harmless(f"  {error.source}:{error.number}{times}: {name}{shown(error.words)}")
-            room = _LONGEST if width is None else max(width, 40)
-            yield Text(text if len(text) <= room else f"{text[: room - 3]}...")
+            yield Text(_shortened(text, width))
         if len(errors) > _MOST:
             yield Text(f"  and {len(errors) - _MOST} more")
 
