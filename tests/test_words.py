@@ -13,6 +13,7 @@ ROOT = Path(__file__).parent.parent
 EMPTY_NAMES = (
     "one", "said", "told", "asked", "say", "says", "saying", "tells", "telling", "ask", "asks", "asking", "asker", "asked_for",
     "hear", "hears", "heard", "talk", "speaker", "spoken", "knows", "wish", "wishes", "people", "somebody", "there",
+    "want", "wants", "thing", "things", "stranger", "strangers", "Given", "Wanted", "Thing",
 )  # fmt: skip
 # Of code that only a person could do, where a message of ours means: determined, queried, printed, reported.
 _OF_PERSONS = re.compile(
@@ -23,14 +24,14 @@ _MAY_BIND = re.compile(rf"\b_*(?:{'|'.join(EMPTY_NAMES)})\b\s*(?:[^\w\s.]|in\b|$
 
 
 def bound_names(tree: ast.Module) -> Counter[str]:
-    """Names bound by a module, counted: variables, parameters and functions, `_told` and `told` alike."""
+    """Names bound by a module, counted: variables, parameters, functions and classes, `_told` and `told` alike."""
     names = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.append(node.id)
         elif isinstance(node, ast.arg):
             names.append(node.arg)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             names.append(node.name)
     return Counter(name.lstrip("_") for name in names)
 
@@ -70,8 +71,8 @@ def test_no_text_describes_code_as_a_person(sources: dict[Path, str]) -> None:
 
 
 def test_all_ways_of_binding_a_name_are_counted() -> None:
-    tree = ast.parse("def _told(one, *said): return [asked for asked in one]\nasked = 1\n")
-    assert bound_names(tree) == {"told": 1, "one": 1, "said": 1, "asked": 2}
+    tree = ast.parse("class Given: ...\ndef _told(one, *said): return [asked for asked in one]\nasked = 1\n")
+    assert bound_names(tree) == {"Given": 1, "told": 1, "one": 1, "said": 1, "asked": 2}
 
 
 @pytest.mark.parametrize(
@@ -91,6 +92,8 @@ def test_all_ways_of_binding_a_name_are_counted() -> None:
         "[a, said] = x",
         "(a,\n told\n) = x",
         "def f(one=1): ...",
+        "class Given:",
+        "class Given(Base):",
     ],
 )
 def test_no_file_that_binds_a_name_is_skipped(code: str) -> None:

@@ -27,7 +27,7 @@ _UNKNOWN = ApiUse(
     paths=every_path,
     unjudged=libraries_unjudged,
     examples=lambda: [
-        Example("every attribute is there", seen()),
+        Example("every attribute exists", seen()),
         Example("whether it exists is not known", seen(_UNKNOWN)),
         Example(
             "a class is read from a module that no longer imports it",

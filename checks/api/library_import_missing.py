@@ -30,7 +30,7 @@ _ON_DEMAND = ApiUse(
     paths=every_path,
     unjudged=libraries_unjudged,
     examples=lambda: [
-        Example("every import is there", seen()),
+        Example("every imported name exists", seen()),
         Example("verl tries the old name, then the new one", seen(_TRIED)),
         Example(
             "a class was removed that two modules import",

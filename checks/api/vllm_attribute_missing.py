@@ -26,7 +26,7 @@ _UNKNOWN = ApiUse(
     paths=rollouts,
     unjudged=uses_unjudged("attribute"),
     examples=lambda: [
-        Example("every attribute is there", seen()),
+        Example("every attribute exists", seen()),
         Example("whether it exists is not known", seen(_UNKNOWN)),
         Example(
             "a method does not exist",

@@ -31,7 +31,7 @@ _OPTIONAL = tuple(
     paths=rollouts,
     unjudged=uses_unjudged("import"),
     examples=lambda: [
-        Example("every import is there", seen()),
+        Example("every imported name exists", seen()),
         Example("verl tries the old place, then the new one", seen(_TRIED)),
         Example(
             "a class has moved",

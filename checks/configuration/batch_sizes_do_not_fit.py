@@ -109,7 +109,7 @@ def _irrelevant(configuration: Configuration) -> str | Unknown | None:
             "the workers of this verl need the same",
         ),
         Example("rollout groups that do not divide the GPUs", (*configured(f"{_ROLLOUT}.tensor_model_parallel_size=3"), _EVERY), "8 GPUs"),
-        Example("groups wider than the job", (*configured(f"+{_ROLLOUT}.data_parallel_size=16"), _EVERY), "rollout groups of"),
+        Example("rollout groups of more GPUs than the job has", (*configured(f"+{_ROLLOUT}.data_parallel_size=16"), _EVERY), "rollout groups of"),
         Example(
             "sequence parallelism with padding",
             (*configured(f"{_ACTOR}.ulysses_sequence_parallel_size=2", "actor_rollout_ref.model.use_remove_padding=False"), _EVERY),

@@ -109,9 +109,9 @@ def _irrelevant(registries: VerlRegistries) -> str | None:
     applies=_irrelevant,
     requires=("CFG101", "CFG102", "CFG103"),
     examples=lambda: [
-        Example("names that are there", (*configured(f"{ROLLOUT}=sglang", f"{ESTIMATOR}=gae"), _HAVE)),
+        Example("names that this verl has", (*configured(f"{ROLLOUT}=sglang", f"{ESTIMATOR}=gae"), _HAVE)),
         Example("an unknown value", (*configured(f"{ESTIMATOR}=${{oc.env:ADV}}"), _HAVE)),
-        Example("trackers that are there", (*configured(f"{LOGGER}=[console,swanlab]"), _HAVE)),
+        Example("trackers that this verl has", (*configured(f"{LOGGER}=[console,swanlab]"), _HAVE)),
         Example(
             "a plugin has estimators, not trackers",
             (*configured(f"{ESTIMATOR}=mine", f"{LOGGER}=[neptune]"), replace(_HAVE, extended_by="mine", closed=(LOGGER,))),
@@ -121,7 +121,7 @@ def _irrelevant(registries: VerlRegistries) -> str | None:
         Example("an estimator with a typo", (*configured(f"{ESTIMATOR}=gpro"), _HAVE), "verl 0.6.1 has no advantage estimator gpro; did you mean grpo?"),
         Example("a truth value for a name", (*configured(f"{ESTIMATOR}=True"), _HAVE), "has no advantage estimator True"),
         Example("an estimator in the user's own file", (_own("GRPO"), _HAVE), "has no advantage estimator GRPO; did you mean grpo?"),
-        Example("one that is there", (_own("gae"), _HAVE)),
+        Example("an estimator that exists, in the user's own file", (_own("gae"), _HAVE)),
         Example("an estimator in capitals", (*configured(f"{ESTIMATOR}=GRPO"), _HAVE), "has no advantage estimator GRPO; did you mean grpo?"),
         Example("a rollout of an older verl", (*configured(f"{ROLLOUT}=hf"), _HAVE), "has no rollout hf"),
         Example("a mode of an older verl", (*configured(f"+{MODE}=sync"), _HAVE), "has no rollout mode sync"),

@@ -47,7 +47,7 @@ _FEW = 3  # matches of one name: more do not show what was meant
         Example("a value that reading cannot tell", (with_overrides(configured()[0], [Word(None, SCRIPT, 2, "trainer.nnodes=$N")]),)),
         Example("a key that a resolver creates", configured("data.train_files=${oc.env:X}")),
         Example("an interpolation of a missing key", configured("data.train_files=x/${trainer.nodes}"), "${trainer.nodes}, which does not exist"),
-        Example("all keys are there", configured("trainer.nnodes=2", "data.train_batch_size=64")),
+        Example("all keys exist", configured("trainer.nnodes=2", "data.train_batch_size=64")),
         Example("a new key is appended", configured("+actor_rollout_ref.model.override_config.attn=sdpa")),
         Example("a typo under a condition", (with_overrides(configured()[0], [Word("trainer.nnode=2", SCRIPT, 2, conditional=True)]),), "has no setting trainer.nnode, which a condition of the script adds"),
         Example("a typo", configured("trainer.n_gpu_per_node=8"), "did you mean trainer.n_gpus_per_node?"),

@@ -25,7 +25,7 @@ _IMPORT = MissingModules((MissingModule("math_verify", _REWARD, "first batch", "
     "CFG129",
     requires=("CFG101", "CFG102", "CFG103", "CFG126"),
     examples=lambda: [
-        Example("all are there", (*configured(), MissingModules())),
+        Example("all modules are installed", (*configured(), MissingModules())),
         Example("an optimizer's", (*configured(f"++{_IMPL}=bitsandbytes.optim"), _OPTIMIZER), "bitsandbytes, which actor_rollout_ref.actor.optim.optimizer_impl names, is not installed"),
         Example("in a reward file", (*configured(f"+{_REWARD}=/home/me/reward.py"), _IMPORT), "/home/me/reward.py imports math_verify, which is not installed"),
         Example("installed first", (*configured(f"+{_REWARD}=/home/me/reward.py"), _IMPORT, Launch(FILES, installs=True)), "unless a command of the script installs it first"),

@@ -16,7 +16,7 @@ _ATOMIC = "stdatomic.h"
     "CUDA108",
     requires={"CUDA106"},
     examples=lambda: [
-        Example("all are there", (build(),)),
+        Example("all headers exist", (build(),)),
         Example("Python.h, which another rule reports", (build(missing_headers=(PYTHON,)),)),
         Example("an old compiler", (build(missing_headers=(_ATOMIC,), compiler_version="gcc (GCC) 4.8.5"),), "no stdatomic.h"),
         Example("no C library to compile with", (build(missing_headers=(PYTHON, "stdio.h", "stdlib.h")),), "no stdio.h, stdlib.h"),

@@ -67,7 +67,7 @@ def speeds(mapped: int, best: int) -> LoadSpeed:
 
 
 @dataclass(frozen=True)
-class Reader:
+class WeightReader:
     """A part of the job that reads all weights, with this many processes on each node."""
 
     who: str
@@ -104,23 +104,25 @@ def has_adapters(configuration: Configuration) -> bool:
     )
 
 
-def readers(configuration: Configuration | Unknown, gpus: int) -> tuple[Reader, ...]:
+def readers(configuration: Configuration | Unknown, gpus: int) -> tuple[WeightReader, ...]:
     """The parts that read the actor's model, in order, on a node with this many of the job's GPUs."""
     gpus = max(gpus, 1)
     if isinstance(configuration, Unknown):
-        return (Reader("the job", gpus),)
-    found = [Reader("the actor" if configuration.has("actor_rollout_ref.actor") else "the trainer", gpus)]
+        return (WeightReader("the job", gpus),)
+    found = [
+        WeightReader("the actor" if configuration.has("actor_rollout_ref.actor") else "the trainer", gpus)
+    ]
     if has_reference(configuration) and not has_adapters(configuration):
-        found.append(Reader("the reference", gpus))
+        found.append(WeightReader("the reference", gpus))
     same = configuration.get("critic.model.path") == configuration.get("actor_rollout_ref.model.path")
     if same and configuration.get("algorithm.adv_estimator") == "gae":
-        found.append(Reader("the critic", gpus))
+        found.append(WeightReader("the critic", gpus))
     if engine_reads(configuration):
-        found.append(Reader("vLLM", gpus))
+        found.append(WeightReader("vLLM", gpus))
     return tuple(found)
 
 
-def named(found: tuple[Reader, ...]) -> str:
+def named(found: tuple[WeightReader, ...]) -> str:
     """The readers as text: "the actor, the reference and vLLM"."""
     *first, last = (reader.who for reader in found)
     return f"{', '.join(first)} and {last}" if first else last

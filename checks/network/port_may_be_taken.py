@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.toolkit.collectors.connections.ports import Ports, Wanted
+from verl_doctor.toolkit.collectors.connections.ports import Ports, RequestedPorts
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
 _SCRIPT = "/home/me/run.sh"
@@ -15,11 +15,11 @@ _USUAL = (32768, 60999)
     "NET115",
     severity="info",
     examples=lambda: [
-        Example("below", (Ports((), (Wanted(6379, 6379, "ray start --port", _SCRIPT, 4),), _USUAL),)),
-        Example("reserved", (Ports((), (Wanted(40000, 40010, "x", _SCRIPT, 4),), _USUAL, ((40000, 40100),)),)),
-        Example("the range is unknown", (Ports((), (Wanted(40000, 40000, "x", _SCRIPT, 4),)),)),
-        Example("inside the range", (Ports((), (Wanted(40000, 40000, "ray start --port", _SCRIPT, 4),), _USUAL),), "port 40000 of ray start --port"),
-        Example("the range was widened", (Ports((), (Wanted(10002, 19999, "the ports of Ray's workers", _SCRIPT, 4),), (1024, 65535)),), "ports 10002 to 19999 of"),
+        Example("below", (Ports((), (RequestedPorts(6379, 6379, "ray start --port", _SCRIPT, 4),), _USUAL),)),
+        Example("reserved", (Ports((), (RequestedPorts(40000, 40010, "x", _SCRIPT, 4),), _USUAL, ((40000, 40100),)),)),
+        Example("the range is unknown", (Ports((), (RequestedPorts(40000, 40000, "x", _SCRIPT, 4),)),)),
+        Example("inside the range", (Ports((), (RequestedPorts(40000, 40000, "ray start --port", _SCRIPT, 4),), _USUAL),), "port 40000 of ray start --port"),
+        Example("the range was widened", (Ports((), (RequestedPorts(10002, 19999, "the ports of Ray's workers", _SCRIPT, 4),), (1024, 65535)),), "ports 10002 to 19999 of"),
     ],
 )  # fmt: skip
 def port_may_be_taken(ports: Ports) -> Iterator[Finding]:
@@ -56,5 +56,5 @@ def port_may_be_taken(ports: Ports) -> Iterator[Finding]:
         )
 
 
-def _ports(wanted: Wanted) -> str:
+def _ports(wanted: RequestedPorts) -> str:
     return str(wanted.first) if wanted.first == wanted.last else f"{wanted.first}-{wanted.last}"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from verl_doctor.checks.shared.network_examples import ONE, TWO, head_here
-from verl_doctor.toolkit.collectors.connections.ports import Listener, Ports, Wanted
+from verl_doctor.toolkit.collectors.connections.ports import Listener, Ports, RequestedPorts
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch
 from verl_doctor.toolkit.collectors.network.network import with_port
 from verl_doctor.toolkit.collectors.ray.addresses import Place, RayAddresses
@@ -16,10 +16,10 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Severity, Subject, check
 
 _SCRIPT = "/home/me/run.sh"
-_GCS = Wanted(6379, 6379, "ray start --port", _SCRIPT, 4)
-_DASHBOARD = Wanted(8265, 8265, "ray start --dashboard-port", _SCRIPT, 4, needed=False)
-_MASTER = Wanted(29500, 29500, "MASTER_PORT of this shell", needed=False)
-_WORKERS = Wanted(10002, 19999, "the ports of Ray's workers", _SCRIPT, 4, needed=False)
+_GCS = RequestedPorts(6379, 6379, "ray start --port", _SCRIPT, 4)
+_DASHBOARD = RequestedPorts(8265, 8265, "ray start --dashboard-port", _SCRIPT, 4, needed=False)
+_MASTER = RequestedPorts(29500, 29500, "MASTER_PORT of this shell", needed=False)
+_WORKERS = RequestedPorts(10002, 19999, "the ports of Ray's workers", _SCRIPT, 4, needed=False)
 _HEAD = Place("ray start --head", "ray start --head", "10.0.0.5:6379", "10.0.0.5", 6379)
 _OF_HEAD = _GCS.what
 _RAY = re.compile(r"gcs_server|raylet|ray\b.*")  # processes that `ray stop` ends
@@ -127,14 +127,14 @@ def _who(listener: Listener) -> str:
     return f"{_name(listener)}{left} is listening on it"
 
 
-def _remedy(listener: Listener, wanted: Wanted) -> str:
+def _remedy(listener: Listener, wanted: RequestedPorts) -> str:
     other = f"use another port for {wanted.what.removesuffix(' of this shell')}"
     if listener.name == "gcs_server" and listener.mine:
         return f"run ray stop if no job of yours needs it, or remove ray start; or {other}"
     return f"end it if it is left over: kill {listener.pid}; or {other}" if listener.mine else other
 
 
-def _severity(listener: Listener, wanted: Wanted) -> Severity:
+def _severity(listener: Listener, wanted: RequestedPorts) -> Severity:
     """The severity. The user may intend to join their own Ray, or to stop it first; the dashboard is optional."""
     if wanted.what.startswith("ray start") and not wanted.needed:
         return "info"

@@ -71,12 +71,14 @@ def gpus_in_ray_too_few(
         return
     if len(cluster.alive) == 1 and _fewer_here(resources, each):
         return
-    want, have = nodes * each, total(cluster.alive, "GPU")
+    requested, have = nodes * each, total(cluster.alive, "GPU")
     enough = [node for node in cluster.alive if node.resources.get("GPU", 0) >= each]
-    beginning = f"the job requests {counted(want, 'GPU')} ({counted(nodes, 'node')} with {each} each), but"
+    beginning = (
+        f"the job requests {counted(requested, 'GPU')} ({counted(nodes, 'node')} with {each} each), but"
+    )
     wanted = f"{NODES}={nodes}, {GPUS}={each}"
     at = f"the GCS at {cluster.address}"
-    if have < want:
+    if have < requested:
         yield Finding(
             f"{beginning} the Ray at {cluster.address} has {have:g}",
             Evidence(_nodes(cluster), wanted, at),
@@ -91,7 +93,7 @@ def gpus_in_ray_too_few(
             subject=Subject("resource", "GPU"),
             remedy=f"set {NODES} and {GPUS} to what the nodes have",
         )
-    elif (idle := free(cluster.alive, "GPU")) < want:
+    elif (idle := free(cluster.alive, "GPU")) < requested:
         found = holders(cluster, "GPU")
         left = [holder for holder in found if holder.left]
         severity: Severity | None = None if left or not found else "warning"

@@ -15,7 +15,7 @@ from verl_doctor.toolkit.collectors.variables.effective_environment import (
     RayletHere,
     Value,
 )
-from verl_doctor.toolkit.collectors.variables.variable_readers import Reader, Reading, VariableReaders
+from verl_doctor.toolkit.collectors.variables.variable_readers import Reading, VariableRead, VariableReaders
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.rule import Location
 
@@ -133,14 +133,14 @@ def own(*rows: Effective) -> EffectiveEnvironment:
 def script(*names: str) -> tuple[Any, ...]:
     """Facts of an example: a launch script that exports these variables, one per line, which torch reads."""
     settings = tuple(Setting(name, "1", SCRIPT, line) for line, name in enumerate(names, 3))
-    readers = tuple(Reading(name, "torch", (Reader("torch", "/env/torch/x.py", 1),)) for name in names)
+    readers = tuple(Reading(name, "torch", (VariableRead("torch", "/env/torch/x.py", 1),)) for name in names)
     launch = Launch(((SCRIPT, "shell script"),), settings)
     return Variables(), launch, VariableReaders(readers)
 
 
 def shell(*names: str) -> tuple[Any, ...]:
     """Facts of an example: variables of the shell, and no launch script."""
-    readers = tuple(Reading(name, "torch", (Reader("torch", "/env/torch/x.py", 1),)) for name in names)
+    readers = tuple(Reading(name, "torch", (VariableRead("torch", "/env/torch/x.py", 1),)) for name in names)
     return (
         Variables(dict.fromkeys(names, "1")),
         (Launch, Absent("no launch script was named")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from verl_doctor.toolkit.collectors.connections.network_variables import Given, NetworkVariables
+from verl_doctor.toolkit.collectors.connections.network_variables import NetworkVariables, VariableValue
 from verl_doctor.toolkit.collectors.host.resources import Gpu, Resources
 from verl_doctor.toolkit.collectors.network.network import Interface, Network, Resolved
 from verl_doctor.toolkit.collectors.network.rdma import Port, Rdma
@@ -65,12 +65,12 @@ def machine(*interfaces: Interface, default: str = "eth0") -> Network:
 
 def shell(**values: str) -> tuple[NetworkVariables]:
     """These variables in the shell, and therefore in the workers."""
-    return (NetworkVariables(tuple(Given(name, value) for name, value in values.items())),)
+    return (NetworkVariables(tuple(VariableValue(name, value) for name, value in values.items())),)
 
 
 def script(name: str, value: str, *, workers: bool = False) -> tuple[NetworkVariables]:
     """A launch script whose third line sets one variable."""
-    return (NetworkVariables((Given(name, value, SCRIPT, SCRIPT, 3, workers),)),)
+    return (NetworkVariables((VariableValue(name, value, SCRIPT, SCRIPT, 3, workers),)),)
 
 
 ACTIVE = adapters("ACTIVE")

@@ -11,12 +11,12 @@ from verl_doctor.toolkit.collectors.installed.packages import Packages
 from verl_doctor.toolkit.collectors.installed.trees import VllmTree
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch
-from verl_doctor.toolkit.collectors.variables.variable_readers import Reader, Reading, VariableReaders
+from verl_doctor.toolkit.collectors.variables.variable_readers import Reading, VariableRead, VariableReaders
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 _BACKEND = "VLLM_ATTENTION_BACKEND"
-_READ = Reading(_BACKEND, "vllm", (Reader("vllm", "/env/vllm/attention/selector.py", 37),))
+_READ = Reading(_BACKEND, "vllm", (VariableRead("vllm", "/env/vllm/attention/selector.py", 37),))
 _UNKNOWN = Reading("SGLANG_X", "sglang", unclear="sglang was not found in this environment")
 
 

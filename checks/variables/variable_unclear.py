@@ -8,13 +8,13 @@ from verl_doctor.checks.shared.variables import places
 from verl_doctor.checks.variables._variable_examples import in_shell, setting
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch
-from verl_doctor.toolkit.collectors.variables.variable_readers import Reader, Reading, VariableReaders
+from verl_doctor.toolkit.collectors.variables.variable_readers import Reading, VariableRead, VariableReaders
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import counted, listed
 
 _SHOWN = 3
-_READ = Reading("NCCL_DEBUG", "libnccl", (Reader("libnccl.so.2", "/env/nvidia/nccl/lib/libnccl.so.2"),))
+_READ = Reading("NCCL_DEBUG", "libnccl", (VariableRead("libnccl.so.2", "/env/nvidia/nccl/lib/libnccl.so.2"),))
 _UNCLEAR = Reading("NCCL_DEBUG", "libnccl", unclear="no libnccl.so was found in this environment")
 
 

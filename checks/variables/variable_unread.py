@@ -12,14 +12,14 @@ from verl_doctor.toolkit.collectors.installed.packages import Packages
 from verl_doctor.toolkit.collectors.installed.trees import VllmTree
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch
-from verl_doctor.toolkit.collectors.variables.variable_readers import Reader, Reading, VariableReaders
+from verl_doctor.toolkit.collectors.variables.variable_readers import Reading, VariableRead, VariableReaders
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Example, Finding, check
 
 # Labels of images (NCCL_VERSION), and what Kubernetes sets for each service (VLLM_SERVICE_HOST).
 _LABEL = re.compile(r".*_(VERSION|COMMIT|SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
 _NEW = Reading("VLLM_MY_SWITCH", "vllm")
-_BUILD = Reading("VLLM_USE_PRECOMPILED", "vllm", declared=Reader("vllm", "/env/vllm/envs.py", 620))
+_BUILD = Reading("VLLM_USE_PRECOMPILED", "vllm", declared=VariableRead("vllm", "/env/vllm/envs.py", 620))
 
 
 @check(
@@ -28,7 +28,7 @@ _BUILD = Reading("VLLM_USE_PRECOMPILED", "vllm", declared=Reader("vllm", "/env/v
     examples=lambda: [
         Example(
             "a package reads it",
-            setting(Reading("VLLM_PORT", "vllm", (Reader("vllm", "/env/vllm/envs.py", 9),))),
+            setting(Reading("VLLM_PORT", "vllm", (VariableRead("vllm", "/env/vllm/envs.py", 9),))),
         ),
         Example("it was removed, which another rule reports", setting(Reading("VLLM_USE_V1", "vllm"))),
         Example("an image states its version", in_shell(Reading("NCCL_VERSION", "libnccl"), "2.27.5-1")),

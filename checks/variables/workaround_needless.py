@@ -17,7 +17,7 @@ from verl_doctor.toolkit.collectors.variables.effective_environment import (
     EffectiveEnvironment,
     Value,
 )
-from verl_doctor.toolkit.collectors.variables.variable_readers import Reader, Reading, VariableReaders
+from verl_doctor.toolkit.collectors.variables.variable_readers import Reading, VariableRead, VariableReaders
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
@@ -30,7 +30,7 @@ _EAGER = "actor_rollout_ref.rollout.enforce_eager"
 
 _OLD = CompileCache("2.9.1")
 _SOUND = CompileCache("2.11.0", "torch 2.11.0", "/env/torch/_inductor/standalone_compile.py")
-_READ = Reader("vllm", "/env/vllm/envs.py", 369)
+_READ = VariableRead("vllm", "/env/vllm/envs.py", 369)
 _ALONE = VariableReaders((Reading(NO_CACHE, "vllm", (_READ,)),))
 _UNREAD = VariableReaders((Reading(NO_CACHE, "vllm"),))
 _FORCED = VariableReaders((Reading(_FORCE, "torch", unclear="torch/_inductor/config.py names it"),))

@@ -38,7 +38,7 @@ _LATE = a_rank(1, state="PENDING_CREATION", node="")
         Example("the register center ended with rank 0, which RAY125 reports", (runs(a_rank(0, state="DEAD"), a_rank(1), _centre()),)),
         Example("made again", (runs(a_rank(0), a_rank(1), _centre(), _centre("ALIVE")),)),
         Example("died", (runs(a_rank(0), a_rank(1), _centre(died="The actor died because its node has died.")),), "the register center of worker group abc123WorkerDict of job 01000000 is dead"),
-        Example("before all ranks were there", (runs(a_rank(0), _LATE, _centre()),), "rank 1 of 2 never starts"),
+        Example("before all ranks had started", (runs(a_rank(0), _LATE, _centre()),), "rank 1 of 2 never starts"),
     ],
 )  # fmt: skip
 def register_centre_missing(clusters: RayClusters) -> Iterator[Finding]:

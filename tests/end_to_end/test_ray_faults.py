@@ -15,7 +15,7 @@ from verl_doctor.checks.shared.limits_examples import an_h200_node, gpus
 from verl_doctor.checks.shared.network_examples import ONE, TWO, named
 from verl_doctor.checks.shared.ray import ADDRESS, MINE, a_cluster, a_node, joins, ray_place
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
-from verl_doctor.toolkit.collectors.connections.ports import Listener, Ports, Wanted
+from verl_doctor.toolkit.collectors.connections.ports import Listener, Ports, RequestedPorts
 from verl_doctor.toolkit.collectors.host.job_here import JobHere
 from verl_doctor.toolkit.collectors.host.limits import HostLimits
 from verl_doctor.toolkit.collectors.host.resources import Resources
@@ -99,7 +99,7 @@ def test_machine_without_ray() -> None:
         ("RAY108", {"RayAddresses": RayAddresses((ray_place(),))}),
         ("RAY109", {"RayAddresses": RayAddresses((ray_place("auto"),)), "RayClusters": Absent("none answers")}),
         ("RAY109", {"RayAddresses": RayAddresses((ray_place("local"),)), "RayClusters": Absent("none answers"), "JobNodes": TWO}),
-        ("RAY110", {"RayAddresses": RayAddresses((HEAD,), (MINE,)), "RayClusters": RayClusters((a_cluster(),)), "Ports": Ports((Listener(6379, "10.0.0.5", 70, "gcs_server", mine=True),), (Wanted(6379, 6379, "ray start --port"),))}),
+        ("RAY110", {"RayAddresses": RayAddresses((HEAD,), (MINE,)), "RayClusters": RayClusters((a_cluster(),)), "Ports": Ports((Listener(6379, "10.0.0.5", 70, "gcs_server", mine=True),), (RequestedPorts(6379, 6379, "ray start --port"),))}),
         ("RAY111", {"RayClusters": joins(a_cluster(a_node(resources={"CPU": 64.0})))}),
         ("RAY111", {"RayClusters": joins(a_cluster(a_node(free={"CPU": 4.0})))}),
         ("RAY112", {"RayClusters": joins(a_cluster(a_node(resources={"CPU": 8.0, "GPU": 8.0})))}),

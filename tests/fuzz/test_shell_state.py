@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from support.trying import SEED, cases
 
-from verl_doctor.toolkit.collectors.launch.reader import Program, Reader
+from verl_doctor.toolkit.collectors.launch.reader import LaunchReader, Program
 
 pytestmark = pytest.mark.skipif(not shutil.which("bash"), reason="bash is the oracle")
 
@@ -139,7 +139,7 @@ class Comparison:
         """What the reader calls certain and bash does not do."""
         path = self.folder / "work/run.sh"
         path.write_text(text)
-        reader = Reader(_text, self.environ, str(path.parent))
+        reader = LaunchReader(_text, self.environ, str(path.parent))
         reader.is_there, reader.is_empty = os.path.exists, lambda _: True
         reader.script(text, str(path), ["x.y=1", "z"])
         real, program = self.by_bash(), reader.training
@@ -173,7 +173,7 @@ class Comparison:
     def variable(self, program: Program, name: str, *, sure: bool) -> str | None:
         """The value that the job's environment has for certain, or "unset". Not `sure`: a part of the script was not read."""
         value = self.environ.get(name, "unset") if sure else None
-        for entry in program.given:
+        for entry in program.changes:
             if entry.name == name:
                 new = "unset" if entry.removed else entry.value
                 value = None if entry.conditional and new != value else new

@@ -14,9 +14,9 @@ from verl_doctor.toolkit.commands.report.page import (
     Listing,
     Mark,
     Page,
+    PageSection,
     Paragraph,
     Points,
-    Section,
     StartUp,
     Table,
     Values,
@@ -90,7 +90,7 @@ def page_with(said: str, *more: str) -> Page:
         Fold(a, (Paragraph(b), Table((c, b), ((a, b),)), Listing((c,)))),
     )
     cards = (Card(c, blocks, Mark.BAD), Card(a, blocks))
-    return Page(a, Mark.BAD, b, (Section(a, blocks), Section(c, cards)), (b, c))
+    return Page(a, Mark.BAD, b, (PageSection(a, blocks), PageSection(c, cards)), (b, c))
 
 
 def _timeline(a: str, b: str, c: str) -> Timeline:

@@ -8,8 +8,8 @@ from typing import Any
 
 from support.machine_facts import Facts, at, eight_gpus, healthy_node
 from verl_doctor.toolkit.collectors.compiled.extensions import Extension, Extensions, MissingSymbol
-from verl_doctor.toolkit.collectors.connections.network_variables import Given, NetworkVariables
-from verl_doctor.toolkit.collectors.connections.ports import Listener, Ports, Wanted
+from verl_doctor.toolkit.collectors.connections.network_variables import NetworkVariables, VariableValue
+from verl_doctor.toolkit.collectors.connections.ports import Listener, Ports, RequestedPorts
 from verl_doctor.toolkit.collectors.connections.proxied import Client, Proxied
 from verl_doctor.toolkit.collectors.cuda.init import CudaAnswer, CudaInit
 from verl_doctor.toolkit.collectors.cuda.libcuda import LibCuda, Library
@@ -176,11 +176,11 @@ FAULTS = [
     Fault("little address space", "HOST118", "", {HostLimits: at("shell.addresses", Limit(64 * GIB, 64 * GIB))}),
     Fault("the name leads to loopback, on two nodes", "NET101", "127.0.0.1", {**TWO_NODES, Network: at("host.addresses", ("127.0.0.1",))}),
     Fault("the name leads to nobody, on two nodes", "NET102", "no interface", {**TWO_NODES, Network: at("host.addresses", ("10.9.9.9",))}),
-    Fault("gloo is given an interface of another cluster", "NET103", "bond0", {**TWO_NODES, NetworkVariables: NetworkVariables((Given("GLOO_SOCKET_IFNAME", "bond0"),))}),
+    Fault("gloo is given an interface of another cluster", "NET103", "bond0", {**TWO_NODES, NetworkVariables: NetworkVariables((VariableValue("GLOO_SOCKET_IFNAME", "bond0"),))}),
     Fault("an InfiniBand port is down", "NET107", "mlx5_1", {**TWO_NODES, Rdma: Rdma((Port("mlx5_0", 1, "ACTIVE", "LinkUp", "InfiniBand", "400 Gb/sec"), Port("mlx5_2", 1, "ACTIVE", "LinkUp", "InfiniBand", "400 Gb/sec"), Port("mlx5_1", 1, "DOWN", "Disabled", "InfiniBand", "400 Gb/sec")), ("/dev/infiniband/uverbs0",))}),
     Fault("InfiniBand without locked memory", "NET109", "64.0 KiB", {**TWO_NODES, Rdma: Rdma((Port("mlx5_0", 1, "ACTIVE", "LinkUp", "InfiniBand", "400 Gb/sec"),), ("/dev/infiniband/uverbs0",)), HostLimits: lambda fact: replace(fact, shell=replace(fact.shell, locked=Limit(65536, 65536), may_lock=False))}),
     Fault("a proxy, and a network in no_proxy", "NET113", "does not understand 10.0.0.0/8", {Proxied: Proxied(("10.0.0.5",), ("http_proxy",), {"no_proxy": "10.0.0.0/8"}, (Client("httpx", ("10.0.0.5",)), Client("requests")))}),
-    Fault("the port of the head is taken", "NET114", "is listening", {Ports: lambda fact: replace(fact, listeners=(Listener(6379, "127.0.0.1", 8, "redis-server", mine=True),), wanted=(Wanted(6379, 6379, "ray start --port", "/home/user/job/launch.sh", 4),))}),
+    Fault("the port of the head is taken", "NET114", "is listening", {Ports: lambda fact: replace(fact, listeners=(Listener(6379, "127.0.0.1", 8, "redis-server", mine=True),), wanted=(RequestedPorts(6379, 6379, "ray start --port", "/home/user/job/launch.sh", 4),))}),
     Fault("fewer NVLinks than the others have", "CUDA148", "9 active NVLinks", {Gpus: at("devices.3.links_active", 9)}, eight_gpus),
     Fault("two that reach each other only through the CPU", "CUDA156", "GPUs 0 and 4", {Gpus: at("peers.3.read", "chipset not supported")}, eight_gpus),
     Fault("one of another kind", "CUDA154", "GPU 3", {Gpus: at("devices.3.name", "NVIDIA A100-SXM4-80GB")}, eight_gpus),

@@ -156,11 +156,11 @@ def open_session(
         (f"{config.path}: ignore", tuple(config.ignore)),
     )
     for option, words in named:
-        if strangers := unknown_words(words, known.checks):
+        if unknown := unknown_words(words, known.checks):
             families = ", ".join(dict.fromkeys(check.family for check in known.checks))
             lost = ", ".join(problem.distribution for problem in known.problems.problems)
             raise UsageError(
-                f"{option}: unknown rule or family {', '.join(strangers)}; families are {families}; "
+                f"{option}: unknown rule or family {', '.join(unknown)}; families are {families}; "
                 + (f"plugins that could not be used: {lost}; " if lost else "")
                 + "run verl-doctor explain --list for all"
             )

@@ -166,8 +166,8 @@ class _Reader:
     def facts(self, entries: Mapping[str, Any], collectors: Iterable[Collector]) -> dict[type, Any]:
         portable = [part for part in collectors if not part.local]
         found = {part.fact: self._fact(part, entries) for part in portable}
-        if strangers := sorted(entries.keys() - {part.name for part in portable}):
-            self.unread.append(f"facts unknown to this verl-doctor: {listed(strangers, 5)}")
+        if unknown := sorted(entries.keys() - {part.name for part in portable}):
+            self.unread.append(f"facts unknown to this verl-doctor: {listed(unknown, 5)}")
         return found
 
     def _fact(self, part: Collector, entries: Mapping[str, Any]) -> Any:

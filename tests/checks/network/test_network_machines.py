@@ -16,8 +16,8 @@ import pytest
 from verl_doctor.checks.shared.limits_examples import an_h200_node, healthy
 from verl_doctor.checks.shared.network_examples import GPUS, NO_GPUS
 from verl_doctor.toolkit.collectors.connections.heads_reached import HeadsReached, Knock
-from verl_doctor.toolkit.collectors.connections.network_variables import Given, NetworkVariables
-from verl_doctor.toolkit.collectors.connections.ports import Listener, Ports, Wanted
+from verl_doctor.toolkit.collectors.connections.network_variables import NetworkVariables, VariableValue
+from verl_doctor.toolkit.collectors.connections.ports import Listener, Ports, RequestedPorts
 from verl_doctor.toolkit.collectors.connections.proxied import Client, Proxied
 from verl_doctor.toolkit.collectors.host.clock import Clock
 from verl_doctor.toolkit.collectors.host.limits import Limit
@@ -34,7 +34,7 @@ KNOWN = registry.load()
 RULES = [check for check in KNOWN.checks if check.family == "NET" and check.code < "NET130"]
 LO = Interface("lo", "loopback", up=True, addresses=("127.0.0.1", "::1"))
 NO_RDMA = Absent("this machine shows no InfiniBand or RoCE adapter")
-SCRIPT_NEEDS = (Wanted(6379, 6379, "ray start --port", "/home/me/run.sh", 4),)
+SCRIPT_NEEDS = (RequestedPorts(6379, 6379, "ray start --port", "/home/me/run.sh", 4),)
 
 
 def hgx() -> list[Any]:
@@ -112,7 +112,7 @@ def judged(machine: list[Any], nodes: JobNodes, *others: Any, **variables: str) 
         Rdma: NO_RDMA,
         Ports: listening,
         Clock: Clock(synchronised=True, error=0.02, now=1.8e9, monotonic=9.0),
-        NetworkVariables: NetworkVariables(tuple(Given(*one) for one in variables.items())),
+        NetworkVariables: NetworkVariables(tuple(VariableValue(*one) for one in variables.items())),
         Proxied: Absent("no variable names a proxy"),
         HeadsReached: Absent("no address of a head is given with a port"),
     }

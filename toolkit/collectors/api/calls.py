@@ -14,7 +14,7 @@ Kind = Literal["keyword", "positional", "meaning", "required"]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Keyword:
     """A keyword argument of a call, written in the call itself or in a dict that is spread into it."""
 
     name: str
@@ -36,7 +36,7 @@ class Fit:
     nearest: str = ""
 
 
-def keyword_fit(keyword: Given, signature: Signature) -> Fit:
+def keyword_fit(keyword: Keyword, signature: Signature) -> Fit:
     """Return whether a callee accepts this keyword."""
     accepted = [parameter.name for parameter in signature.parameters if parameter.kind != "positional"]
     fits = keyword.name in accepted or signature.more_keywords
@@ -44,7 +44,7 @@ def keyword_fit(keyword: Given, signature: Signature) -> Fit:
 
 
 def places_fit(
-    call: ast.Call, keywords: Iterable[Given], signature: Signature, *, all_known: bool
+    call: ast.Call, keywords: Iterable[Keyword], signature: Signature, *, all_known: bool
 ) -> Iterator[Fit]:
     """Whether the positional arguments fit and no required argument is missing.
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 from packaging.version import InvalidVersion, Version
 
 from verl_doctor.toolkit.collectors.api.guards import exits, handler_of, judge_by_trees, suppressing
-from verl_doctor.toolkit.collectors.api.settings import Section, Settings
+from verl_doctor.toolkit.collectors.api.settings import Settings, SettingsSection
 from verl_doctor.toolkit.collectors.api.value import LocalClass, Scope, SelfOf
-from verl_doctor.toolkit.collectors.api.values import Reader, annotation_text
+from verl_doctor.toolkit.collectors.api.values import ValueReader, annotation_text
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING
 from verl_doctor.toolkit.sources.python.answers import Missing, Present
 from verl_doctor.toolkit.sources.python.evaluate import ARITHMETIC, COMPARE, UNCLEAR, applied
@@ -38,7 +38,7 @@ _IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError")
 class Decisions:
     """Evaluates the conditions of one module. Without settings, only constants and the outcomes of imports are known."""
 
-    def __init__(self, reader: Reader, settings: Settings | None = None) -> None:
+    def __init__(self, reader: ValueReader, settings: Settings | None = None) -> None:
         self.reader, self.settings = reader, settings
         self._active: set[tuple[int, str]] = set()
         self._known: dict[tuple[int, int], tuple[ast.expr, bool | None]] = {}
@@ -58,7 +58,7 @@ class Decisions:
         before, self._first_only = self._first_only, False
         try:
             value = self.value(test, scope, _line_of(test))
-            if value is UNCLEAR or isinstance(value, Section):
+            if value is UNCLEAR or isinstance(value, SettingsSection):
                 return self._of_feature(test)
             return None if not value and self._first_only else bool(value)
         except RecursionError:
@@ -94,7 +94,7 @@ class Decisions:
         return True if any(word in name for word in features for name in names) else None
 
     def value(self, node: ast.expr, scope: Scope, line: int) -> Any:
-        """Return the value of an expression at a line: a Python value, a `Section`, or UNCLEAR."""
+        """Return the value of an expression at a line: a Python value, a `SettingsSection`, or UNCLEAR."""
         key = (id(node), "")
         if key in self._active or len(self._active) > _DEEPEST:
             return UNCLEAR
@@ -180,7 +180,7 @@ class Decisions:
         if known.holds is not None or known.probe:
             return known.holds
         value = self.value(node, scope, line)
-        return None if value is UNCLEAR or isinstance(value, Section) else bool(value)
+        return None if value is UNCLEAR or isinstance(value, SettingsSection) else bool(value)
 
     def _joined(self, every: bool, parts: Iterable[ast.expr], scope: Scope, line: int) -> Any:
         """Evaluate `and` (`every`) or `or`: one operand may decide the result although another is unclear."""
@@ -188,7 +188,7 @@ class Decisions:
         for part in parts:
             held = self.test(part, scope, line)
             last = self.value(part, scope, line)
-            if not every and not unclear and isinstance(last, Section):
+            if not every and not unclear and isinstance(last, SettingsSection):
                 return last  # `section or {}`: either way a key that is not in it is missing
             if held is not None and held is not every:
                 return last if last is not UNCLEAR and not unclear else held
@@ -207,7 +207,7 @@ class Decisions:
             )
             return UNCLEAR if variable is UNCLEAR else (variable is not None) is isinstance(ops[0], ast.In)
         against_none = len(ops) == 1 and values[1] is None and isinstance(ops[0], (ast.Is, ast.IsNot))
-        if against_none and (values[0] is THERE or isinstance(values[0], Section)):
+        if against_none and (values[0] is THERE or isinstance(values[0], SettingsSection)):
             return isinstance(ops[0], ast.IsNot)
         if not all(map(_is_plain, values)):
             return UNCLEAR
@@ -273,7 +273,7 @@ class Decisions:
         finally:
             self._active.discard(key)
 
-    def _section(self, name: str, annotation: str) -> Section | None:
+    def _section(self, name: str, annotation: str) -> SettingsSection | None:
         if self.settings is None:
             return None
         if annotation and self.reader.is_watched(self.reader.instance_of(annotation, self.reader.module)):
@@ -416,7 +416,7 @@ class Decisions:
         return self._item(self.value(owner, scope, line), name, UNCLEAR)
 
     def _item(self, owner: Any, name: str, default: Any) -> Any:
-        if isinstance(owner, Section) and self.settings is not None:
+        if isinstance(owner, SettingsSection) and self.settings is not None:
             found = self.settings.value(owner, name)
             if isinstance(found, list):
                 return tuple(found)
@@ -474,7 +474,7 @@ class Decisions:
         )
         return UNCLEAR if section is None else section
 
-    def _annotated(self, annotation: str) -> Section | None:
+    def _annotated(self, annotation: str) -> SettingsSection | None:
         if self.settings is None or self.reader.is_watched(
             self.reader.instance_of(annotation, self.reader.module)
         ):
@@ -500,7 +500,7 @@ class Decisions:
             return _made(_PLAIN[called], value) if _is_plain(value) else UNCLEAR
         if called.rpartition(".")[2] in _SAME and first is not None:
             value = self.value(first, scope, line)
-            return value if isinstance(value, Section) or value is None else UNCLEAR
+            return value if isinstance(value, SettingsSection) or value is None else UNCLEAR
         match node:
             case ast.Call(func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(name)), *rest]):
                 default = self.value(rest[0], scope, line) if rest else UNCLEAR
@@ -564,7 +564,7 @@ def _is_plain(value: Any) -> bool:
         value is not UNCLEAR
         and value is not THERE
         and value is not MISSING
-        and not isinstance(value, Section)
+        and not isinstance(value, SettingsSection)
     )
 
 

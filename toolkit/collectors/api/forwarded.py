@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 
 from verl_doctor.toolkit.collectors.api.value import Scope
-from verl_doctor.toolkit.collectors.api.values import Reader
+from verl_doctor.toolkit.collectors.api.values import ValueReader
 
 _PARTIAL = frozenset({"functools.partial", "functools.partialmethod"})
 _PASSES_ON = frozenset({"asyncio.to_thread"})
 _STARTS = frozenset({"threading.Thread", "multiprocessing.Process"})
 
 
-def forwarded(node: ast.Call, reader: Reader, scope: Scope) -> tuple[ast.Call, bool] | None:
+def forwarded(node: ast.Call, reader: ValueReader, scope: Scope) -> tuple[ast.Call, bool] | None:
     """Return the call that is eventually made, and whether it may receive more arguments later; None for a direct call."""
     match node.func:
         case ast.Attribute(value=ast.Call(args=[remote]) as made, attr="remote"):

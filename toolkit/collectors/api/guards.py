@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from packaging.version import InvalidVersion, Version
 
 from verl_doctor.toolkit.collectors.api.value import GONE, NOTHING, Instance, Probe, Scope, Value
-from verl_doctor.toolkit.collectors.api.values import Reader
+from verl_doctor.toolkit.collectors.api.values import ValueReader
 from verl_doctor.toolkit.sources.python.answers import External, Missing, Present
 from verl_doctor.toolkit.sources.python.evaluate import COMPARE
 from verl_doctor.toolkit.sources.python.source import dotted, is_none, walk
@@ -52,7 +52,7 @@ class Verdict:
         return Verdict(None if self.holds is None else not self.holds, self.probe)
 
 
-def judge(test: ast.expr, reader: Reader, scope: Scope) -> Verdict:
+def judge(test: ast.expr, reader: ValueReader, scope: Scope) -> Verdict:
     """Evaluate a condition as far as the two source trees or a flag set elsewhere decide it."""
     verdict = judge_by_trees(test, reader, scope)
     if verdict.holds is None and (held := reader.by_flags(test, scope)) is not None:
@@ -60,13 +60,13 @@ def judge(test: ast.expr, reader: Reader, scope: Scope) -> Verdict:
     return verdict
 
 
-def taken(test: ast.expr, reader: Reader, scope: Scope) -> bool | None:
+def taken(test: ast.expr, reader: ValueReader, scope: Scope) -> bool | None:
     """Return whether the job takes the branch of this condition, by the trees or by its settings; None if undecided."""
     verdict = judge(test, reader, scope)
     return verdict.holds if verdict.holds is not None or verdict.probe else reader.by_settings(test, scope)
 
 
-def judge_by_trees(test: ast.expr, reader: Reader, scope: Scope) -> Verdict:
+def judge_by_trees(test: ast.expr, reader: ValueReader, scope: Scope) -> Verdict:
     """Like `judge`, without flags."""
     match test:
         case ast.Constant(value=value):
@@ -109,13 +109,13 @@ def judge_by_trees(test: ast.expr, reader: Reader, scope: Scope) -> Verdict:
     return Verdict(None, _mentions_a_probe(test))
 
 
-def _finds_module(node: ast.expr, reader: Reader, scope: Scope) -> bool:
+def _finds_module(node: ast.expr, reader: ValueReader, scope: Scope) -> bool:
     """Return whether an expression is `importlib.util.find_spec(...)`."""
     callee = reader.value(node.func, scope) if isinstance(node, ast.Call) else None
     return isinstance(callee, External) and callee.dotted == "importlib.util.find_spec"
 
 
-def _has_module(name: str, reader: Reader) -> Verdict:
+def _has_module(name: str, reader: ValueReader) -> Verdict:
     own = reader.sources.own_name(name)
     answer = reader.sources.import_module(name) if own is not None else None
     return Verdict(
@@ -145,7 +145,7 @@ def _combined(verdicts: list[Verdict], both: bool) -> Verdict:
     return Verdict(None, any(verdict.probe for verdict in undecided))
 
 
-def _has(owner: Value, name: str, reader: Reader) -> bool | None:
+def _has(owner: Value, name: str, reader: ValueReader) -> bool | None:
     if isinstance(owner, (Instance, Class, Module)):
         answer = (
             reader.sources.member_of_class(owner.of if isinstance(owner, Instance) else owner, name)
@@ -156,7 +156,7 @@ def _has(owner: Value, name: str, reader: Reader) -> bool | None:
     return False if owner is GONE else None
 
 
-def _compared(nodes: list[ast.expr], ops: list[ast.cmpop], reader: Reader, scope: Scope) -> Verdict:
+def _compared(nodes: list[ast.expr], ops: list[ast.cmpop], reader: ValueReader, scope: Scope) -> Verdict:
     values = [reader.value(node, scope) for node in nodes]
     if len(ops) == 1 and isinstance(ops[0], (ast.Is, ast.IsNot)) and is_none(nodes[1]):
         match nodes[0]:
@@ -184,7 +184,7 @@ def _inside(name: Value, probe: Probe) -> Verdict:
     return Verdict(True if name in probe.names else False if probe.complete else None, probe=True)
 
 
-def _among(value: Value, nodes: list[ast.expr], reader: Reader, scope: Scope) -> Verdict:
+def _among(value: Value, nodes: list[ast.expr], reader: ValueReader, scope: Scope) -> Verdict:
     """Evaluate `version in ("0.5.4", "0.6.3")`."""
     probe = any(_mentions_a_probe(node) for node in nodes)
     if not isinstance(nodes[1], (ast.Tuple, ast.List, ast.Set)) or not (
@@ -215,7 +215,7 @@ def _ordered(left: Value, op: ast.cmpop, right: Value) -> bool | None:
     return None if order is None else bool(order(left, right))  # strings too, as wrongly as Python does it
 
 
-def _helper(call: ast.Call, reader: Reader, scope: Scope) -> Verdict:
+def _helper(call: ast.Call, reader: ValueReader, scope: Scope) -> Verdict:
     """Evaluate `is_version_ge(pkg="vllm", minver="0.7.3")`, verl's own helper (verl/utils/vllm/utils.py)."""
     given = {keyword.arg: reader.value(keyword.value, scope) for keyword in call.keywords if keyword.arg}
     given |= dict(
@@ -324,7 +324,7 @@ def handler_of(node: ast.ExceptHandler, scope: Scope) -> Handler:
     return Handler(names, raises=isinstance(node.body[-1], ast.Raise))
 
 
-def suppressing(item: ast.withitem, reader: Reader, scope: Scope) -> Handler | None:
+def suppressing(item: ast.withitem, reader: ValueReader, scope: Scope) -> Handler | None:
     """Read `with suppress(ImportError):`, which guards like an `except` that does nothing."""
     call = item.context_expr
     if not isinstance(call, ast.Call):

@@ -8,7 +8,7 @@ from typing import Any
 from verl_doctor.toolkit.collectors.api.decided import Decisions
 from verl_doctor.toolkit.collectors.api.scopes import Scopes
 from verl_doctor.toolkit.collectors.api.value import Entry, Scope
-from verl_doctor.toolkit.collectors.api.values import Reader
+from verl_doctor.toolkit.collectors.api.values import ValueReader
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING
 from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
 from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read, walk
@@ -21,10 +21,10 @@ _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 class Helpers:
     """Evaluates functions and flags of verl's modules. `depth` counts nested helper calls."""
 
-    def __init__(self, reader: Reader, tree: ast.Module | None = None, depth: int = 0) -> None:
+    def __init__(self, reader: ValueReader, tree: ast.Module | None = None, depth: int = 0) -> None:
         self.reader, self.depth = reader, depth
         self._trees: dict[str, ast.Module | None] = {reader.module.name: tree}
-        self._known: dict[str, tuple[Reader, Scope, ast.Module] | None] = {}
+        self._known: dict[str, tuple[ValueReader, Scope, ast.Module] | None] = {}
 
     def flag(self, module: str, name: str) -> Any:
         """Return the value to which another module of the same tree binds a name."""
@@ -75,13 +75,13 @@ class Helpers:
         answer = Decisions(reader).answer(node.body, inner)
         return UNCLEAR if answer is MISSING else answer
 
-    def _inside(self, name: str) -> tuple[Reader, Scope, ast.Module] | None:
+    def _inside(self, name: str) -> tuple[ValueReader, Scope, ast.Module] | None:
         """A reader for another module, its names and its tree; None if it belongs to a library or cannot be read."""
         if name not in self._known:
             self._known[name] = self._read(name)
         return self._known[name]
 
-    def _read(self, name: str) -> tuple[Reader, Scope, ast.Module] | None:
+    def _read(self, name: str) -> tuple[ValueReader, Scope, ast.Module] | None:
         sources = self.reader.sources
         file, module = sources.file_of(name), sources.module(name)
         if name.partition(".")[0] in self.reader.versions or file is None or not isinstance(module, Module):
@@ -95,7 +95,7 @@ class Helpers:
         tree = self._trees[name]
         if tree is None:
             return None
-        reader = Reader(sources, module, self.reader.versions, self.reader.around)
+        reader = ValueReader(sources, module, self.reader.versions, self.reader.around)
         scopes = Scopes(reader)
         deeper = Helpers(reader, tree, self.depth + 1)
         reader.flag, reader.return_value = deeper.flag, deeper.return_value

@@ -38,7 +38,7 @@ from verl_doctor.toolkit.collectors.api.value import (
     Value,
     describe,
 )
-from verl_doctor.toolkit.collectors.api.values import Reader, signature_of_call
+from verl_doctor.toolkit.collectors.api.values import ValueReader, signature_of_call
 from verl_doctor.toolkit.sources.python.answers import Present
 from verl_doctor.toolkit.sources.python.callers import Callers
 from verl_doctor.toolkit.sources.python.options import parser_options
@@ -59,7 +59,7 @@ def read_uses(
     around: Surroundings = NOT_LOOKED_AT,
 ) -> Uses:
     """Read one module's uses of the packages in `versions`. May raise RecursionError on absurdly nested sources."""
-    reader = Reader(sources, module, versions, around)
+    reader = ValueReader(sources, module, versions, around)
     nodes = list(walk(tree))
     scopes = Scopes(reader)
     reader.elsewhere = scopes.constant
@@ -81,7 +81,7 @@ def read_uses(
 
 
 class _Walker:
-    def __init__(self, reader: Reader, scopes: Scopes, sending: frozenset[str]) -> None:
+    def __init__(self, reader: ValueReader, scopes: Scopes, sending: frozenset[str]) -> None:
         self.reader = reader
         self.scopes = scopes
         self.record = Recorder(reader, scopes.patched)
@@ -509,7 +509,7 @@ def _is_rare(test: ast.expr) -> bool:
     return isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and len(test.values) >= _MANY
 
 
-def _tests_release(test: ast.expr, reader: Reader, context: Context) -> bool:
+def _tests_release(test: ast.expr, reader: ValueReader, context: Context) -> bool:
     """Return whether a condition tests what a library offers."""
     return judge(test, reader, context.scope).probe
 
@@ -520,7 +520,7 @@ def _error(use: Use) -> str:
     return error_of(use.kind, None)
 
 
-def _imports_others(node: ast.Try, reader: Reader) -> bool:
+def _imports_others(node: ast.Try, reader: ValueReader) -> bool:
     """Return whether the body imports packages that are not examined, so that it may fail for an unrelated reason."""
     for part in node.body:
         for inner in walk(part):

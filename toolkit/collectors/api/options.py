@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from verl_doctor.toolkit.collectors.api.calls import Given, nearest
+from verl_doctor.toolkit.collectors.api.calls import Keyword, nearest
 from verl_doctor.toolkit.collectors.api.spread import Placed, Spreads
 from verl_doctor.toolkit.collectors.api.use import Context, position
-from verl_doctor.toolkit.collectors.api.values import Reader
+from verl_doctor.toolkit.collectors.api.values import ValueReader
 from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read, walk
 from verl_doctor.toolkit.sources.python.symbols import Function
 
@@ -21,7 +21,7 @@ _GROWS = frozenset({"append", "extend"})
 
 
 def options_given(
-    function: _FunctionNode, call: ast.Call, context: Context, reader: Reader, spreads: Spreads
+    function: _FunctionNode, call: ast.Call, context: Context, reader: ValueReader, spreads: Spreads
 ) -> Iterator[Placed]:
     """Yield the options in the list that `call` parses, each with the conditions under which it is added.
 
@@ -36,7 +36,7 @@ def options_given(
         for node in walk(part):
             match node:
                 case ast.Constant(value=str(text)) if text.startswith("--"):
-                    yield context, Given(text.partition("=")[0], position(node))
+                    yield context, Keyword(text.partition("=")[0], position(node))
                 case ast.Call(args=[ast.Name() as held]) if _spells_options(
                     reader.value(node.func, context.scope), reader
                 ):
@@ -98,10 +98,10 @@ def _keys(held: ast.Name, context: Context, spreads: Spreads) -> Iterator[Placed
     """Yield the options made from the keys of a dict."""
     for where, entry in spreads.held(held.id, context):
         if not (isinstance(entry.value, ast.Constant) and entry.value.value in (False, None)):
-            yield where, Given(f"--{entry.name}", entry.at)
+            yield where, Keyword(f"--{entry.name}", entry.at)
 
 
-def _spells_options(callee: object, reader: Reader) -> bool:
+def _spells_options(callee: object, reader: ValueReader) -> bool:
     """Return whether a function of the examined tree turns the keys of its argument into options."""
     file = reader.sources.file_of(callee.module) if isinstance(callee, Function) else None
     source = read(file.path) if file is not None and file.kind in {"module", "package"} else None

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from verl_doctor.toolkit.collectors.api.calls import Fit, Given, keyword_fit, places_fit
+from verl_doctor.toolkit.collectors.api.calls import Fit, Keyword, keyword_fit, places_fit
 from verl_doctor.toolkit.collectors.api.guards import judge
 from verl_doctor.toolkit.collectors.api.use import Resolution, position
 from verl_doctor.toolkit.collectors.api.value import Scope
-from verl_doctor.toolkit.collectors.api.values import Reader
+from verl_doctor.toolkit.collectors.api.values import ValueReader
 from verl_doctor.toolkit.sources.python.answers import Present
 from verl_doctor.toolkit.sources.python.callers import Callers, CallSite
 from verl_doctor.toolkit.sources.python.classes import mro
@@ -56,7 +56,9 @@ class Extension:
     `callers` caches the lookups in each package; classes of one module share it.
     """
 
-    def __init__(self, node: ast.ClassDef, reader: Reader, scope: Scope, callers: dict[str, Callers]) -> None:
+    def __init__(
+        self, node: ast.ClassDef, reader: ValueReader, scope: Scope, callers: dict[str, Callers]
+    ) -> None:
         self.node, self.reader, self.callers = node, reader, callers
         self.methods = dict(_methods(node.body, reader, scope))
         answer = reader.sources.member(reader.module, node.name)
@@ -187,7 +189,7 @@ class Extension:
         return str(file.path) if file is not None else ""
 
 
-def _methods(body: list[ast.stmt], reader: Reader, scope: Scope) -> Iterator[tuple[str, _FunctionNode]]:
+def _methods(body: list[ast.stmt], reader: ValueReader, scope: Scope) -> Iterator[tuple[str, _FunctionNode]]:
     """Yield the methods that a class has with the installed library, including those below an undecided condition."""
     for node in body:
         match node:
@@ -234,7 +236,7 @@ def _places(signature: Signature) -> int:
 
 def _mismatches(call: ast.Call, signature: Signature) -> Iterator[Fit]:
     """Yield the arguments of a call that a signature does not accept."""
-    named = [Given(entry.arg, position(entry)) for entry in call.keywords if entry.arg is not None]
+    named = [Keyword(entry.arg, position(entry)) for entry in call.keywords if entry.arg is not None]
     all_known = len(named) == len(call.keywords)
     for given in named:
         if not (fit := keyword_fit(given, signature)).fits:

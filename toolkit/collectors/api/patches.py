@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator
 
 from verl_doctor.toolkit.collectors.api.value import Scope
-from verl_doctor.toolkit.collectors.api.values import Reader
+from verl_doctor.toolkit.collectors.api.values import ValueReader
 
 _PATCH = ("unittest.mock.patch", "mock.patch")
 _PATCH_OBJECT = ("unittest.mock.patch.object", "mock.patch.object")
 At = tuple[int, int]
 
 
-def paths_patched(node: ast.Call, reader: Reader, scope: Scope) -> Iterator[tuple[str, At]]:
+def paths_patched(node: ast.Call, reader: ValueReader, scope: Scope) -> Iterator[tuple[str, At]]:
     """Yield the dotted paths that a call of `mock.patch` replaces, each with the place where it is written.
 
     A path may be a literal, a variable, or come from a loop over a table: `for path, new in TABLE: patch(path,
@@ -29,7 +29,7 @@ def paths_patched(node: ast.Call, reader: Reader, scope: Scope) -> Iterator[tupl
         yield from _from_table(given.id, scope)
 
 
-def attribute_patched(node: ast.Call, reader: Reader, scope: Scope) -> tuple[ast.expr, str] | None:
+def attribute_patched(node: ast.Call, reader: ValueReader, scope: Scope) -> tuple[ast.expr, str] | None:
     """Return the owner and name that `patch.object(owner, "name")` replaces."""
     if len(node.args) < 2 or reader.callee(node, scope) not in _PATCH_OBJECT or _creates(node):
         return None

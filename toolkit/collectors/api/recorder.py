@@ -7,7 +7,7 @@ from typing import Literal
 from verl_doctor.toolkit.collectors.api.calls import Fit, nearest
 from verl_doctor.toolkit.collectors.api.use import Context, Import, Resolution, Use, Uses
 from verl_doctor.toolkit.collectors.api.value import Instance, Value, describe
-from verl_doctor.toolkit.collectors.api.values import Reader
+from verl_doctor.toolkit.collectors.api.values import ValueReader
 from verl_doctor.toolkit.sources.python.answers import Answer, Missing, Present
 from verl_doctor.toolkit.sources.python.classes import mro
 from verl_doctor.toolkit.sources.python.symbols import Class, Module
@@ -19,7 +19,7 @@ class Recorder:
     `live` are names that are mentioned outside any guard.
     """
 
-    def __init__(self, reader: Reader, patched: set[str]) -> None:
+    def __init__(self, reader: ValueReader, patched: set[str]) -> None:
         self.reader = reader
         self.patched = patched
         self.found = Uses(reader.module.name, reader.module.path)

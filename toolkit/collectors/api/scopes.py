@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from verl_doctor.toolkit.collectors.api.guards import judge
 from verl_doctor.toolkit.collectors.api.value import NOTHING, Entry, LocalClass, Scope, SelfOf, Value
-from verl_doctor.toolkit.collectors.api.values import Reader, annotation_text, import_entries
+from verl_doctor.toolkit.collectors.api.values import ValueReader, annotation_text, import_entries
 from verl_doctor.toolkit.sources.python.source import Unreadable, is_none, parse, read, statements, walk
 from verl_doctor.toolkit.sources.python.symbols import Module
 
@@ -19,7 +19,7 @@ _Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
 class Scopes:
     """Builds each scope once, on demand. `patched` are attribute names that the module sets on other packages' objects."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: ValueReader) -> None:
         self.reader = reader
         name, is_package = reader.module.name, reader.module.is_package
         self.package = name if is_package else name.rpartition(".")[0]
@@ -91,7 +91,7 @@ class Scopes:
         tree = source if isinstance(source, Unreadable) else parse(source, file.path)
         if isinstance(tree, Unreadable):
             return None
-        inner = Reader(reader.sources, other, reader.versions, reader.around)
+        inner = ValueReader(reader.sources, other, reader.versions, reader.around)
         scope = Scopes(inner).of_module(tree, list(walk(tree)))
         if scope.names.get(name) == []:  # nothing but None, in the branches that are run
             return NOTHING

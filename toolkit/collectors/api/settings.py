@@ -30,7 +30,7 @@ _PER_PROCESS = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class SettingsSection:
     """A part of the configuration, by the dotted keys at which it may be found: the first with a value counts."""
 
     homes: tuple[str, ...]
@@ -54,13 +54,13 @@ class Settings:
     consulted: dict[str, str] = field(default_factory=dict)
     _classes: dict[str, tuple[str, ...]] | None = None
 
-    def value(self, section: Section, key: str) -> Any:
-        """Return the value of a key of a section: a Python value, a `Section`, MISSING, or UNCLEAR."""
+    def value(self, section: SettingsSection, key: str) -> Any:
+        """Return the value of a key of a section: a Python value, a `SettingsSection`, MISSING, or UNCLEAR."""
         for home in section.homes:
             whole = f"{home}.{key}".strip(".")
             found = self.at(whole)
             if isinstance(found, Mapping):
-                return Section((whole,))
+                return SettingsSection((whole,))
             if found is not MISSING:
                 return found
         return MISSING
@@ -92,12 +92,12 @@ class Settings:
         self.consulted[f"${name}"] = repr(self.variables.get(name))
         return self.variables.get(name, default)
 
-    def section_of(self, name: str, annotation: str, module: str) -> Section | None:
+    def section_of(self, name: str, annotation: str, module: str) -> SettingsSection | None:
         """Return the section that a parameter or attribute stands for, by its annotation or verl's name for it; None for any other."""
         classes = [word for word in _WORD.findall(annotation) if word not in _OPEN]
         for word in classes:
             if homes := self._by_class().get(word):
-                return Section(homes)
+                return SettingsSection(homes)
         match = _CONFIG.fullmatch(name)
         if match is None or not self.tree or (classes and not any(map(_CLASS.fullmatch, classes))):
             return None
@@ -105,16 +105,16 @@ class Settings:
             return self._whole(module) if not classes else self._called(_CLASS.fullmatch(classes[0]))
         return self._called(match)
 
-    def _whole(self, module: str) -> Section:
+    def _whole(self, module: str) -> SettingsSection:
         """Return the section that verl names just `config`: a worker's part in a worker, the whole in a trainer."""
         in_rollout = ".workers.rollout" in module or ".sharding_manager" in module or ".utils.vllm" in module
-        return Section((ROLLOUT, _SHARED, "") if in_rollout else ("", _SHARED))
+        return SettingsSection((ROLLOUT, _SHARED, "") if in_rollout else ("", _SHARED))
 
-    def _called(self, match: re.Match[str] | None) -> Section | None:
+    def _called(self, match: re.Match[str] | None) -> SettingsSection | None:
         name = match[1].lower() if match else ""
         for home in (f"{_SHARED}.{name}", f"{ROLLOUT}.{name}", name):
             if name and isinstance(lookup(self.tree, home), Mapping):
-                return Section((home,))
+                return SettingsSection((home,))
         return None
 
     def _by_class(self) -> dict[str, tuple[str, ...]]:

@@ -6,19 +6,19 @@ import ast
 from collections.abc import Iterator
 from typing import cast
 
-from verl_doctor.toolkit.collectors.api.calls import Given
+from verl_doctor.toolkit.collectors.api.calls import Keyword
 from verl_doctor.toolkit.collectors.api.guards import judge, opposite
 from verl_doctor.toolkit.collectors.api.use import Context, position
-from verl_doctor.toolkit.collectors.api.values import Reader
+from verl_doctor.toolkit.collectors.api.values import ValueReader
 
-Placed = tuple[Context, Given]
+Placed = tuple[Context, Keyword]
 _ANY = "*"  # stands for an unknown key
 
 
 class Spreads:
     """Records the entries added to each dict, each with its context."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: ValueReader) -> None:
         self.reader = reader
         self._added: dict[tuple[int, str], list[Placed]] = {}
         self._taken: dict[tuple[int, str], set[str]] = {}
@@ -29,7 +29,7 @@ class Spreads:
         all_known = True
         for keyword in node.keywords:
             if keyword.arg is not None:
-                found.append((context, Given(keyword.arg, position(keyword), keyword.value)))
+                found.append((context, Keyword(keyword.arg, position(keyword), keyword.value)))
             else:
                 found += self._of(keyword.value, context)
                 all_known = False
@@ -42,7 +42,7 @@ class Spreads:
                     if key is None:
                         yield from self._of(value, context)
                     elif isinstance(key, ast.Constant) and isinstance(key.value, str):
-                        yield context, Given(key.value, position(key), value)
+                        yield context, Keyword(key.value, position(key), value)
             case ast.Call(func=ast.Name(id="dict"), args=[]):
                 yield from self.keywords(node, context)[0]
             case ast.IfExp(test=test, body=body, orelse=orelse):
@@ -71,7 +71,7 @@ class Spreads:
         """Record `kwargs["name"] = value`, which adds a keyword."""
         match target:
             case ast.Subscript(value=ast.Name(id=holder), slice=ast.Constant(value=str(name)) as key):
-                self._add(holder, (context, Given(name, position(key), value)))
+                self._add(holder, (context, Keyword(name, position(key), value)))
 
     def removed(self, target: ast.expr, context: Context) -> None:
         """Record `del kwargs["name"]`, which removes a keyword, or `del kwargs[key]`, an unknown one."""

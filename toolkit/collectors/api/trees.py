@@ -26,7 +26,7 @@ from verl_doctor.toolkit.collectors.api.module_uses import read_uses
 from verl_doctor.toolkit.collectors.api.use import Use, Uses
 from verl_doctor.toolkit.collectors.api.uses import ApiUse, ApiUses, LibraryUses, Unread
 from verl_doctor.toolkit.collectors.api.value import Surroundings
-from verl_doctor.toolkit.collectors.api.values import Reader
+from verl_doctor.toolkit.collectors.api.values import ValueReader
 from verl_doctor.toolkit.collectors.installed.trees import Tree
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.process.gc_pause import paused_collection
@@ -395,7 +395,9 @@ class _Reading:
         self.sources.add(tree, file)
         found = self.sources.module(module)
         reader = (
-            Reader(self.sources, found, self.versions, self.around) if isinstance(found, Module) else None
+            ValueReader(self.sources, found, self.versions, self.around)
+            if isinstance(found, Module)
+            else None
         )
         return reader is not None and Helpers(reader, tree).is_unbound(module, name)
 

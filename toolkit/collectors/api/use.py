@@ -15,7 +15,7 @@ from verl_doctor.toolkit.collectors.api.guards import (
     rules_out,
 )
 from verl_doctor.toolkit.collectors.api.value import Scope
-from verl_doctor.toolkit.collectors.api.values import Reader
+from verl_doctor.toolkit.collectors.api.values import ValueReader
 from verl_doctor.toolkit.sources.python.source import dotted, text_of
 
 Resolution = Literal["present", "missing", "unknown"]
@@ -113,7 +113,7 @@ class Context:
         """Return the context below one more condition."""
         return replace(self, when=(*self.when, condition))
 
-    def under(self, test: ast.expr, reader: Reader) -> Context:
+    def under(self, test: ast.expr, reader: ValueReader) -> Context:
         """Return the context below a condition, as far as the trees do not decide it."""
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
             context = self

@@ -52,7 +52,7 @@ _PROBES = frozenset({"inspect.signature", "inspect.getfullargspec", "inspect.get
 _CONTAINERS = frozenset({"set", "frozenset", "list", "tuple", "dict", "sorted"})
 
 
-class Reader:
+class ValueReader:
     """Infers values within one module. `versions` are those of the packages whose uses are read, "" if unknown."""
 
     def __init__(
@@ -162,7 +162,7 @@ class Reader:
         found = scope.find(name)
         if found is None:
             answer = self.sources.member(self.module, name) if name in self.module.names else None
-            return _thing(answer)
+            return _definition(answer)
         home, entries = found
         if len(entries) > _MOST_WAYS:
             return None
@@ -180,7 +180,7 @@ class Reader:
     def entry(self, entry: Entry, scope: Scope) -> Value:
         """Return the value of a single binding of a name."""
         if entry.answer is not None:
-            found = _thing(entry.answer())
+            found = _definition(entry.answer())
             holds_version = "version" in entry.origin[1].lower()
             return self.elsewhere(*entry.origin) if found is None and holds_version else found
         if entry.annotation:
@@ -215,17 +215,17 @@ class Reader:
             case Instance(of=kind) | (Class() as kind):
                 answer = self.sources.member_of_class(kind, name)
                 if not isinstance(answer, Present):
-                    return _thing(answer)
+                    return _definition(answer)
                 return self._member(answer.definition, kind, through_instance=isinstance(owner, Instance))
             case Module() | External():
-                return _thing(self.sources.member(owner, name))
+                return _definition(self.sources.member(owner, name))
             case Gone():
                 return GONE
         return None
 
     def class_of(self, local: LocalClass) -> Class | None:
         """Return the `Class` for a class of the examined module, if it is defined at the module's top level."""
-        found = _thing(self.sources.member(self.module, local.node.name))
+        found = _definition(self.sources.member(self.module, local.node.name))
         return found if isinstance(found, Class) and found.line == local.node.lineno else None
 
     def bound(self, node: ast.AST) -> frozenset[str]:
@@ -289,7 +289,7 @@ class Reader:
             case Attribute(annotation=annotation) if annotation and through_instance:
                 return self.instance_of(annotation, home, owner)
             case Attribute(made_by=made_by) if made_by and through_instance and isinstance(home, Module):
-                made = _thing(named(self.sources, home, made_by))
+                made = _definition(named(self.sources, home, made_by))
                 return Instance(made) if isinstance(made, Class) else None
             case Class():
                 return found
@@ -327,7 +327,7 @@ class Reader:
                 return (
                     self._external(name, node, scope)
                     if module is None
-                    else _thing(self.sources.import_module(module))
+                    else _definition(self.sources.import_module(module))
                 )
             case Probe() | Gone():
                 return callee
@@ -339,7 +339,9 @@ class Reader:
                 if not isinstance(package, str):
                     return None
                 whole = any(keyword.arg == "fromlist" for keyword in node.keywords) or len(node.args) > 3
-                return _thing(self.sources.import_module(package if whole else package.partition(".")[0]))
+                return _definition(
+                    self.sources.import_module(package if whole else package.partition(".")[0])
+                )
             case ast.Call(func=ast.Name(id="super"), args=[]):
                 return self._super(scope)
             case ast.Call(func=ast.Name(id="getattr"), args=[whose, ast.Constant(value=str(name)), *_]):
@@ -434,7 +436,7 @@ def signature_of_call(sources: Sources, callee: Value) -> tuple[Signature, str] 
 
 
 def import_entries(
-    node: ast.Import | ast.ImportFrom, reader: Reader, package: str
+    node: ast.Import | ast.ImportFrom, reader: ValueReader, package: str
 ) -> Iterator[tuple[str, Entry]]:
     """Yield the names that an import statement binds."""
     sources = reader.sources
@@ -459,7 +461,7 @@ def _later(function: Callable[..., Answer], *arguments: str) -> Callable[[], Ans
     return functools.cache(lambda: function(*arguments))
 
 
-def _thing(answer: Answer | None) -> Value:
+def _definition(answer: Answer | None) -> Value:
     match answer:
         case Present(definition=Opaque() | Variable() | Attribute()):
             return None

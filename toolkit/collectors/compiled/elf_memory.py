@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from verl_doctor.toolkit.index.records import look
-from verl_doctor.toolkit.sources.elf.elf import Header, WantedVersion, read_header
+from verl_doctor.toolkit.sources.elf.elf import Header, RequiredVersion, read_header
 from verl_doctor.toolkit.system import cache
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class ElfMemory:
 def _restored(value: Any) -> Header | None:
     """A header restored from its JSON form, which may be damaged."""
     with contextlib.suppress(TypeError, ValueError):
-        bits, machine, interpreter, soname, needed, rpath, runpath, wants, defines, problem = value
+        bits, machine, interpreter, soname, needed, rpath, runpath, requires, defines, problem = value
         return Header(
             bits=bits,
             machine=machine,
@@ -101,7 +101,7 @@ def _restored(value: Any) -> Header | None:
             needed=tuple(needed),
             rpath=rpath,
             runpath=runpath,
-            wants=tuple(WantedVersion(*want) for want in wants),
+            requires=tuple(RequiredVersion(*version) for version in requires),
             defines=tuple(defines),
             problem=problem,
         )

@@ -28,7 +28,7 @@ from verl_doctor.toolkit.collectors.installed.packages import Distribution, Pack
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.sources.elf.demangle import demangled, is_same_name, qualified_prefix
-from verl_doctor.toolkit.sources.elf.elf import Undefined, WantedVersion
+from verl_doctor.toolkit.sources.elf.elf import RequiredVersion, Undefined
 from verl_doctor.toolkit.sources.elf.loader import Loader, NoSuchLoader
 
 _LIBRARIES = ("torch", "torch_cpu", "torch_cuda", "c10", "c10_cuda", "torch_python")
@@ -249,26 +249,30 @@ class _Survey:
         return [other for other in dict.fromkeys((*found, *named)) if other != path]
 
     def _missing_versions(self, path: str) -> Iterator[MissingVersion]:
-        for want in self._memory.header(path).wants:
-            library = self._process.loaded.get(want.library)
-            if want.weak or library is None:
+        for required in self._memory.header(path).requires:
+            library = self._process.loaded.get(required.library)
+            if required.weak or library is None:
                 continue
             defines = self._memory.header(library).defines
-            if defines and want.version not in defines:
-                stem = want.version.rpartition("_")[0]
+            if defines and required.version not in defines:
+                stem = required.version.rpartition("_")[0]
                 newest = max(
                     (version for version in defines if version.startswith(f"{stem}_")),
                     key=_numbers,
                     default="",
                 )
-                yield MissingVersion(want.version, want.library, library, newest, self._defined_by(want))
+                yield MissingVersion(
+                    required.version, required.library, library, newest, self._defined_by(required)
+                )
 
-    def _defined_by(self, want: WantedVersion) -> str:
+    def _defined_by(self, required: RequiredVersion) -> str:
         """A file of the same name, later on the search path, whose symbols have the version."""
         others = (
-            candidate.path for candidate in self._process.loader.all(want.library) if not candidate.trouble
+            candidate.path
+            for candidate in self._process.loader.all(required.library)
+            if not candidate.trouble
         )
-        return next((path for path in others if want.version in self._memory.header(path).defines), "")
+        return next((path for path in others if required.version in self._memory.header(path).defines), "")
 
     def _with_variants(self, found: list[Extension]) -> Iterator[Extension]:
         """Name for each file that cannot be loaded another file that is loaded in its place."""

@@ -23,7 +23,7 @@ _KEY = re.compile(r"\"?(?:\+\+?)?([A-Za-z_][\w.]*)=")
 
 
 @dataclass(frozen=True)
-class Given:
+class KeyValue:
     """The value given to a key: a Python value (None for null), and where it is written.
 
     `known` is False if reading cannot determine the value.
@@ -50,10 +50,10 @@ class Given:
 class LaunchValues:
     """The values by key: from the command, then from verl's configuration."""
 
-    words: Mapping[str, Given] = field(default_factory=dict)
+    words: Mapping[str, KeyValue] = field(default_factory=dict)
     configuration: Configuration | None = None
 
-    def get(self, key: str) -> Given | None:
+    def get(self, key: str) -> KeyValue | None:
         """Return the value given to a dotted key; None if nothing is known of it."""
         if key in self.words or self.configuration is None:
             return self.words.get(key)
@@ -62,7 +62,7 @@ class LaunchValues:
             return None
         origin = self.configuration.origins.get(key, "")
         path = str(Path(self.configuration.folder, origin)) if origin else ""
-        return Given(key, None if value is UNDETERMINED else value, value is not UNDETERMINED, path)
+        return KeyValue(key, None if value is UNDETERMINED else value, value is not UNDETERMINED, path)
 
 
 def launch_values(launch: Launch | Unknown, configuration: Configuration | Unknown) -> LaunchValues:
@@ -78,11 +78,11 @@ def launch_values(launch: Launch | Unknown, configuration: Configuration | Unkno
             value, known = (None, False) if word.text is None else (parse_override(word.text).value, True)
         except OverrideError:
             value, known = None, False
-        found[match[1]] = Given(match[1], value, known, word.path, word.line)
+        found[match[1]] = KeyValue(match[1], value, known, word.path, word.line)
     return LaunchValues(found, composed)
 
 
-def given(values: LaunchValues, *keys: str) -> Given | None:
+def given(values: LaunchValues, *keys: str) -> KeyValue | None:
     """Return the first of these keys that is set to something other than null, even if the value is unknown."""
     for key in keys:
         entry = values.get(key)

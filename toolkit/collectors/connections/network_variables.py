@@ -25,7 +25,7 @@ _LINE = re.compile(r"(NCCL_\w+)=(.*)")
 
 
 @dataclass(frozen=True)
-class Given:
+class VariableValue:
     """A variable and its value, None if unknown. `where` is what sets it: a file, "this shell", "the raylet".
 
     `path` and `line` are "" and 0 unless a file sets it. `everywhere`: the workers of all nodes receive it.
@@ -46,9 +46,9 @@ class NetworkVariables:
     If the workers' value is unknown, there is an entry for each place that sets it for some process.
     """
 
-    given: tuple[Given, ...] = ()
+    given: tuple[VariableValue, ...] = ()
 
-    def of(self, name: str) -> tuple[Given, ...]:
+    def of(self, name: str) -> tuple[VariableValue, ...]:
         """Return the places where a variable is set."""
         return tuple(given for given in self.given if given.name == name)
 
@@ -62,7 +62,7 @@ def network_variables(
 ) -> NetworkVariables:
     """Take the variables that the workers see; NCCL reads those that no environment sets from its own files."""
     filed = {given.name: given for given in _of_nccl(machine)}
-    found: list[Given] = []
+    found: list[VariableValue] = []
     for name in NAMES:
         written = [_given(setting) for setting in where_set(name, variables, launch)]
         seen = _seen(name, written, environment)
@@ -70,12 +70,14 @@ def network_variables(
     return NetworkVariables(tuple(found))
 
 
-def _given(setting: Setting) -> Given:
+def _given(setting: Setting) -> VariableValue:
     path, line = (setting.path, setting.line) if setting.in_file else ("", 0)
-    return Given(setting.name, setting.value, setting.path, path, line, setting.reaches_workers)
+    return VariableValue(setting.name, setting.value, setting.path, path, line, setting.reaches_workers)
 
 
-def _seen(name: str, written: list[Given], environment: EffectiveEnvironment | Unknown) -> list[Given]:
+def _seen(
+    name: str, written: list[VariableValue], environment: EffectiveEnvironment | Unknown
+) -> list[VariableValue]:
     """Return the place from which the workers have it; empty if they do not."""
     row = None if isinstance(environment, Unknown) else environment.get(name)
     if isinstance(environment, Unknown) or (row is not None and row.worker.undetermined):
@@ -83,14 +85,14 @@ def _seen(name: str, written: list[Given], environment: EffectiveEnvironment | U
     if row is None or row.worker.text is None:
         return []
     same = [given for given in written if given.value == row.worker.text]
-    return same[:1] or [Given(name, row.worker.text, row.path or row.decided_by, row.path, row.line)]
+    return same[:1] or [VariableValue(name, row.worker.text, row.path or row.decided_by, row.path, row.line)]
 
 
-def _of_nccl(machine: Machine) -> Iterator[Given]:
+def _of_nccl(machine: Machine) -> Iterator[VariableValue]:
     """Yield the settings in NCCL's own files; the user's wins, and blanks are kept (NVIDIA/nccl, src/misc/param.cc)."""
     named = machine.environ.get("NCCL_CONF_FILE")
     for path in ("/etc/nccl.conf", named or (f"{machine.home}/.nccl.conf" if machine.home else "")):
         for number, line in enumerate((machine.read(path) or "" if path else "").splitlines(), 1):
             match = _LINE.fullmatch(line)
             if match and match[1] in NAMES:
-                yield Given(match[1], match[2], path, path, number)
+                yield VariableValue(match[1], match[2], path, path, number)

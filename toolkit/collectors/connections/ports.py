@@ -51,7 +51,7 @@ class Listener:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequestedPorts:
     """Ports that the job is configured to take, from `first` to `last`. `needed`: the job does not start without them."""
 
     first: int
@@ -71,7 +71,7 @@ class Ports:
     """
 
     listeners: tuple[Listener, ...] = ()
-    wanted: tuple[Wanted, ...] = ()
+    wanted: tuple[RequestedPorts, ...] = ()
     ephemeral: tuple[int, int] | None = None
     reserved: tuple[tuple[int, int], ...] = ()
 
@@ -139,19 +139,19 @@ def _is_orphan(process: Any) -> bool:
     return (parent.pid == 1 and not _PYTHON.fullmatch(parent.name())) or parent.name() == "systemd"
 
 
-def _wanted(variables: Variables, launch: Launch | Unknown) -> Iterator[Wanted]:
+def _wanted(variables: Variables, launch: Launch | Unknown) -> Iterator[RequestedPorts]:
     for words in () if isinstance(launch, Unknown) else launch.ray_starts:
         yield from _of_ray(words)
     if variables.get("MASTER_PORT").isdigit():
         port = int(variables.get("MASTER_PORT"))
-        yield Wanted(port, port, "MASTER_PORT of this shell", needed=False)
+        yield RequestedPorts(port, port, "MASTER_PORT of this shell", needed=False)
     for setting in () if isinstance(launch, Unknown) else launch.settings:
         if setting.name == "MASTER_PORT" and not setting.removed and (setting.value or "").isdigit():
             port = int(setting.value or 0)
-            yield Wanted(port, port, "MASTER_PORT", setting.path, setting.line, needed=False)
+            yield RequestedPorts(port, port, "MASTER_PORT", setting.path, setting.line, needed=False)
 
 
-def _of_ray(words: tuple[Word, ...]) -> Iterator[Wanted]:
+def _of_ray(words: tuple[Word, ...]) -> Iterator[RequestedPorts]:
     """Yield the ports that a `ray start` takes. Ray continues without its dashboard or its client server."""
     if not words:
         return
@@ -162,14 +162,14 @@ def _of_ray(words: tuple[Word, ...]) -> Iterator[Wanted]:
         word = option(words, name)
         if port := _number(word, defaults.get(name, 0)):
             place = word or words[0]
-            yield Wanted(
+            yield RequestedPorts(
                 port, port, f"ray start {name}", place.path, place.line, name not in _RAY_DISPENSABLE
             )
     low, high = option(words, "--min-worker-port"), option(words, "--max-worker-port")
     first, last = _number(low, _RAY_WORKERS[0]), _number(high, _RAY_WORKERS[1])
     if certain and first and last and option(words, "--worker-port-list") is None:
         place = low or high or words[0]
-        yield Wanted(first, last, "the ports of Ray's workers", place.path, place.line, needed=False)
+        yield RequestedPorts(first, last, "the ports of Ray's workers", place.path, place.line, needed=False)
 
 
 def _is_open(word: Word, before: Word | None) -> bool:

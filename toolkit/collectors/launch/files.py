@@ -19,12 +19,12 @@ from verl_doctor.toolkit.collectors.launch.launch import (
     WorkingDir,
     load_text,
 )
-from verl_doctor.toolkit.collectors.launch.reader import Program, Reader
+from verl_doctor.toolkit.collectors.launch.reader import LaunchReader, Program
 from verl_doctor.toolkit.collectors.launch.shell_refused import refused
 from verl_doctor.toolkit.collectors.launch.working_dir import folder_in_file
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.sources.shell.state import Given
+from verl_doctor.toolkit.sources.shell.state import EnvironmentChange
 from verl_doctor.toolkit.sources.shell.walk import Argument, Stop, is_set_by_others
 from verl_doctor.toolkit.system.secret import (
     is_secret,
@@ -49,7 +49,7 @@ def read_launch(
 
     `load` returns the text of a file, None if it is not text; it may supply a file that is not written yet.
     """
-    reader = Reader(load, machine.environ, str(machine.cwd), is_there=os.path.exists)
+    reader = LaunchReader(load, machine.environ, str(machine.cwd), is_there=os.path.exists)
     files: list[tuple[str, Kind]] = []
     settings: list[Setting] = []
     errors: list[ScriptError | None] = []
@@ -64,7 +64,7 @@ def read_launch(
         files.append((str(path), kind))
         if kind == "runtime_env":
             followed = len(reader.unread)
-            settings += [_setting(given, reaches=True) for given in reader.runtime_env(text, str(path))]
+            settings += [_setting(change, reaches=True) for change in reader.runtime_env(text, str(path))]
             named.append(folder_in_file(text, str(path)))
             errors += [_no_runtime_env(str(path), why) for why in reader.unread[followed:]]
         elif kind == "Dockerfile":
@@ -102,7 +102,7 @@ def _hollow(
     command: Command, target: Target, machine: Machine, load: Callable[[str], str | None]
 ) -> Iterator[Word]:
     """Yield the words that become known once unset variables are empty, as bash treats them."""
-    reader = Reader(load, machine.environ, str(machine.cwd), is_there=os.path.exists)
+    reader = LaunchReader(load, machine.environ, str(machine.cwd), is_there=os.path.exists)
     reader.is_empty = lambda name: not is_set_by_others(name)
     scripts = [path for path in target.files if _kind(path) == "shell script"]
     for path in scripts:
@@ -132,16 +132,16 @@ def _of_batch(text: str, option: re.Pattern[str]) -> int | None:
 
 
 def _launch(
-    reader: Reader, files: tuple[tuple[str, Kind], ...], settings: list[Setting], machine: Machine
+    reader: LaunchReader, files: tuple[tuple[str, Kind], ...], settings: list[Setting], machine: Machine
 ) -> Launch:
     program = reader.training
     images = [
-        given
-        for given in reader.given
-        if any(path == given.path for path, kind in files if kind == "Dockerfile")
+        change
+        for change in reader.changes
+        if any(path == change.path for path, kind in files if kind == "Dockerfile")
     ]
-    given = reader.given if program is None else [*images, *program.given]
-    settings = [*(_setting(assignment) for assignment in given), *settings]
+    changes = reader.changes if program is None else [*images, *program.changes]
+    settings = [*(_setting(assignment) for assignment in changes), *settings]
     settings += [_setting(assignment, reaches=True, by_raylet=True) for assignment in reader.from_raylet]
     settings += [_setting(assignment, reaches=True) for assignment in (program.reaching if program else ())]
     return Launch(
@@ -165,7 +165,7 @@ def _launch(
     )
 
 
-def _stopped(reader: Reader, program: Program | None) -> tuple[ScriptError, ...]:
+def _stopped(reader: LaunchReader, program: Program | None) -> tuple[ScriptError, ...]:
     """Return where bash stops before it reaches the program. An error that ends a single command counts only if no program is left."""
     return tuple(
         ScriptError(stop.path, stop.line, stop.message)
@@ -174,7 +174,7 @@ def _stopped(reader: Reader, program: Program | None) -> tuple[ScriptError, ...]
     )[:1]
 
 
-def _not_found(reader: Reader, program: Program | None) -> tuple[ScriptError, ...]:
+def _not_found(reader: LaunchReader, program: Program | None) -> tuple[ScriptError, ...]:
     """Return what does not exist when the job is started: its program, the source of that, or a folder for its output."""
     if (
         program is None
@@ -199,8 +199,8 @@ def _not_on_path(program: Program, is_there: Callable[[str], bool]) -> str:
 
 def _folders_of_path(program: Program) -> list[str]:
     """Return the folders of the PATH that the script sets; none if it sets none, or if they are unknown."""
-    paths = [given for given in program.given if given.name == "PATH"]
-    if not paths or any(given.conditional or given.removed or given.value is None for given in paths):
+    paths = [change for change in program.changes if change.name == "PATH"]
+    if not paths or any(change.conditional or change.removed or change.value is None for change in paths):
         return []
     return [folder for folder in (paths[-1].value or "").split(os.pathsep) if folder]
 
@@ -248,14 +248,14 @@ def _kind(path: Path) -> Kind:
     return "shell script"
 
 
-def _setting(given: Given, *, reaches: bool = False, by_raylet: bool = False) -> Setting:
-    value = given.value
+def _setting(change: EnvironmentChange, *, reaches: bool = False, by_raylet: bool = False) -> Setting:
+    value = change.value
     if value is not None:
         value = without_user(value)
-        if suggests_secret(given.name) or may_hold_secret(value.replace("***@", "")):
+        if suggests_secret(change.name) or may_hold_secret(value.replace("***@", "")):
             value = None
     return Setting(
-        given.name, value, given.path, given.line, given.removed, reaches, given.conditional, by_raylet
+        change.name, value, change.path, change.line, change.removed, reaches, change.conditional, by_raylet
     )
 
 

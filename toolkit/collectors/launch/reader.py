@@ -28,7 +28,7 @@ from verl_doctor.toolkit.collectors.launch.working_dir import folder_of_override
 from verl_doctor.toolkit.sources.shell.builtins import BUILTINS
 from verl_doctor.toolkit.sources.shell.expand import Scope
 from verl_doctor.toolkit.sources.shell.printed import printed
-from verl_doctor.toolkit.sources.shell.state import UNSET, Given, ShellState
+from verl_doctor.toolkit.sources.shell.state import UNSET, EnvironmentChange, ShellState
 from verl_doctor.toolkit.sources.shell.walk import Argument, Call, Stop, Walk, passed
 from verl_doctor.toolkit.system.secret import secrets_in, without_secrets
 
@@ -51,10 +51,10 @@ def variables_in_yaml(text: str) -> Iterator[tuple[str, str | None, int]]:
     for key, value in top.value:
         if getattr(key, "value", None) != "env_vars" or not isinstance(value, yaml.MappingNode):
             continue
-        for name, given in value.value:
+        for name, node in value.value:
             if isinstance(name, yaml.ScalarNode):
-                is_text = isinstance(given, yaml.ScalarNode) and not given.tag.endswith(":null")
-                yield str(name.value), str(given.value) if is_text else None, name.start_mark.line + 1
+                is_text = isinstance(node, yaml.ScalarNode) and not node.tag.endswith(":null")
+                yield str(name.value), str(node.value) if is_text else None, name.start_mark.line + 1
 
 
 def variables_in_json(text: str) -> Iterator[tuple[str, str | None]]:
@@ -120,8 +120,8 @@ class Program:
     words: tuple[Argument, ...]
     path: str
     line: int
-    given: tuple[Given, ...]
-    reaching: tuple[Given, ...]
+    changes: tuple[EnvironmentChange, ...]
+    reaching: tuple[EnvironmentChange, ...]
     conditional: bool
     submitted: bool = False
     launcher: tuple[Argument, ...] = ()
@@ -155,7 +155,7 @@ class Program:
 
 
 @dataclass
-class Reader:
+class LaunchReader:
     """Reads the named files and words. `load` returns the text of a file, or None if it cannot be read.
 
     `is_there` reports whether a path exists; it is None if the scripts run on another machine. `is_empty` reports
@@ -165,8 +165,8 @@ class Reader:
     load: Callable[[str], str | None]
     environ: Mapping[str, str]
     cwd: str
-    given: list[Given] = field(default_factory=list)
-    from_raylet: list[Given] = field(default_factory=list)
+    changes: list[EnvironmentChange] = field(default_factory=list)
+    from_raylet: list[EnvironmentChange] = field(default_factory=list)
     programs: list[Program] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     lost: list[Argument] = field(default_factory=list)
@@ -194,11 +194,13 @@ class Reader:
         ):  # Slurm reads the variables of a login shell instead
             line = text.count("\n", 0, exported.start()) + 1
             state.variables |= dict.fromkeys(self.environ)
-            state.given += [Given(name, None, path, line) for name in self.environ if is_listed(name)]
+            state.changes += [
+                EnvironmentChange(name, None, path, line) for name in self.environ if is_listed(name)
+            ]
         walk.script(text)
         self.stops += walk.stops
         self.follow(walk)
-        self.given += walk.state.given
+        self.changes += walk.state.changes
         self.limits += walk.state.limits
         self.unread += walk.unread
 
@@ -239,13 +241,13 @@ class Reader:
         if unwrapped.folder is not None:
             moved = unwrapped.folder.text
             call = replace(call, folder=_path(call.folder, moved) if moved and call.folder else "")
-        given = (*self.inherited(unwrapped, call), *self.from_env(unwrapped, call.conditional))
+        changes = (*self.inherited(unwrapped, call), *self.from_env(unwrapped, call.conditional))
         reaching = self.from_job(unwrapped, call.conditional)
         if unwrapped.submits and (folder := submitted_folder(unwrapped, self.load, self.cwd)):
             self.working_dirs.append(folder)
         if unwrapped.starts_ray:
             # Workers inherit from the raylet, which inherits from this command.
-            self.from_raylet += given
+            self.from_raylet += changes
             self.ray_starts.append(unwrapped.starts_ray)
         self.stops_ray = self.stops_ray or (unwrapped.stops_ray and not self.ray_starts)
         program, names = unwrapped.program, _names_of(unwrapped, call)
@@ -258,7 +260,7 @@ class Reader:
                     words=program.words,
                     path=first.path,
                     line=first.line,
-                    given=given,
+                    changes=changes,
                     reaching=reaching,
                     conditional=call.conditional,
                     submitted=unwrapped.submits,
@@ -273,7 +275,7 @@ class Reader:
                 )
             )
         elif isinstance(program, ShellProgram):
-            call, around = replace(call, given=given), self.around
+            call, around = replace(call, changes=changes), self.around
             self.around = (*around, *names)
             environ = self.environ
             self.environ = environ if unwrapped.inherits == "all" else {}
@@ -374,7 +376,7 @@ class Reader:
         walk: Walk,
         program: ShellProgram,
         call: Call,
-        reaching: tuple[Given, ...],
+        reaching: tuple[EnvironmentChange, ...],
         original: Call,
         *,
         submitted: bool,
@@ -439,14 +441,14 @@ class Reader:
         In a container there are none of this shell's; those that its options name have unknown values.
         """
         state = ShellState(self.environ, cwd=call.folder or self.cwd)
-        state.given, state.limits, state.forgotten = list(call.given), list(call.limits), call.forgotten
-        for given in call.given:
-            unsure = given.conditional and not call.conditional
-            before, exported = state.value(given.name), state.exports(given.name)
-            value = UNSET if given.removed else given.value
-            state.variables[given.name] = None if unsure and value != before else value
-            state.exported[given.name] = (
-                not given.removed if not unsure or exported != given.removed else None
+        state.changes, state.limits, state.forgotten = list(call.changes), list(call.limits), call.forgotten
+        for change in call.changes:
+            unsure = change.conditional and not call.conditional
+            before, exported = state.value(change.name), state.exports(change.name)
+            value = UNSET if change.removed else change.value
+            state.variables[change.name] = None if unsure and value != before else value
+            state.exported[change.name] = (
+                not change.removed if not unsure or exported != change.removed else None
             )
         if not OWN_VARIABLES.isdisjoint(_base_names(self.around)):
             state.cwd = ""
@@ -455,35 +457,37 @@ class Reader:
             state.environ, state.variables = {}, dict.fromkeys((*names, *_NAMED.findall(options)))
         return state
 
-    def inherited(self, unwrapped: Unwrapped, call: Call) -> Iterable[Given]:
+    def inherited(self, unwrapped: Unwrapped, call: Call) -> Iterable[EnvironmentChange]:
         """Yield what a program gets of the variables given so far, and what it does not get of this shell's."""
         if unwrapped.inherits == "all":
-            yield from call.given
+            yield from call.changes
             return
         first, is_known = call.argv[0], unwrapped.inherits == "none"
-        for given in call.given:
-            if given.name in unwrapped.passed:
-                yield given
+        for change in call.changes:
+            if change.name in unwrapped.passed:
+                yield change
             elif not is_known:
-                yield replace(given, value=None)
+                yield replace(change, value=None)
         for name in self.environ:
             if is_listed(name) and name not in unwrapped.passed and not name.startswith("SLURM_"):
-                yield Given(
+                yield EnvironmentChange(
                     name, None, first.path, first.line, removed=is_known, conditional=call.conditional
                 )
 
-    def from_env(self, unwrapped: Unwrapped, conditional: bool) -> Iterable[Given]:
+    def from_env(self, unwrapped: Unwrapped, conditional: bool) -> Iterable[EnvironmentChange]:
         """Yield what `env` sets and removes."""
         for word in unwrapped.assigned:
             name, _, value = (word.text or "").partition("=")
-            yield Given(name, value, word.path, word.line, conditional=conditional)
+            yield EnvironmentChange(name, value, word.path, word.line, conditional=conditional)
         for word in unwrapped.dropped:
             if word.text:
-                yield Given(word.text, None, word.path, word.line, removed=True, conditional=conditional)
+                yield EnvironmentChange(
+                    word.text, None, word.path, word.line, removed=True, conditional=conditional
+                )
 
-    def from_job(self, unwrapped: Unwrapped, conditional: bool) -> tuple[Given, ...]:
+    def from_job(self, unwrapped: Unwrapped, conditional: bool) -> tuple[EnvironmentChange, ...]:
         """Return what `ray job submit` gives to the job and its workers."""
-        found: list[Given] = []
+        found: list[EnvironmentChange] = []
         for word in unwrapped.runtime_env:
             where = f"{word.path}:{word.line}"
             if word.text is None:
@@ -501,7 +505,7 @@ class Reader:
                 continue
             try:
                 found += [
-                    Given(name, value, word.path, word.line, conditional=conditional)
+                    EnvironmentChange(name, value, word.path, word.line, conditional=conditional)
                     for name, value in variables_in_json(word.text)
                 ]
             except NotARuntimeEnvError as problem:
@@ -510,25 +514,27 @@ class Reader:
                 )
         return tuple(found)
 
-    def from_overrides(self, program: PythonProgram, conditional: bool) -> Iterable[Given]:
+    def from_overrides(self, program: PythonProgram, conditional: bool) -> Iterable[EnvironmentChange]:
         """Yield the worker variables set by `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value`."""
         for word in program.words:
             match = _RUNTIME_VARIABLE.fullmatch(word.text if word.text is not None else word.written)
             if match:
                 value = match.group(2).strip("'\"") if word.text is not None else None
-                yield Given(match.group(1), value, word.path, word.line, conditional=conditional)
+                yield EnvironmentChange(match.group(1), value, word.path, word.line, conditional=conditional)
 
-    def runtime_env(self, text: str, path: str) -> list[Given]:
+    def runtime_env(self, text: str, path: str) -> list[EnvironmentChange]:
         """Return the variables of a `runtime_env` file."""
         try:
-            return [Given(name, value, path, line) for name, value, line in variables_in_yaml(text)]
+            return [
+                EnvironmentChange(name, value, path, line) for name, value, line in variables_in_yaml(text)
+            ]
         except NotARuntimeEnvError as problem:
             self.unread.append(f"{path}: this is {problem}")
             return []
 
     def dockerfile(self, text: str, path: str, *, starts: bool) -> None:
         """Record the variables that an image sets, and with `starts` the command that it starts."""
-        self.given += [Given(env.name, env.value, path, env.line) for env in variables_in(text)]
+        self.changes += [EnvironmentChange(env.name, env.value, path, env.line) for env in variables_in(text)]
         command, line = started_by(text) if starts else ("", 0)
         if command:
             self.script("\n" * (line - 1) + f"docker run IMAGE {command}", path, ())

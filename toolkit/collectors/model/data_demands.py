@@ -11,7 +11,7 @@ from typing import Any
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.launch_values import (
-    Given,
+    KeyValue,
     LaunchValues,
     given,
     launch_values,
@@ -210,7 +210,7 @@ def _batch(values: LaunchValues, tree: Tree) -> tuple[int, str]:
     return 0, ""
 
 
-def _number(entry: Given | None) -> int:
+def _number(entry: KeyValue | None) -> int:
     value = entry.value if entry is not None else None
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 

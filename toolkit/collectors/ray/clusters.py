@@ -163,11 +163,11 @@ def _once(found: Iterable[RayCluster]) -> Iterator[RayCluster]:
 def read_cluster(machine: Machine, python: str, address: str, token: RayToken) -> RayCluster:
     """Query without a token first, and with one only if the cluster requires it: this shows whether it does."""
     reported = _query(machine, python, address, {"RAY_AUTH_MODE": "disabled"})
-    wants = any(word in str(reported.get("refused", "")) for word in _NOT_LET_IN)
-    if wants and token.is_set:
+    requires_token = any(word in str(reported.get("refused", "")) for word in _NOT_LET_IN)
+    if requires_token and token.is_set:
         path = {"RAY_AUTH_TOKEN_PATH": token.path} if token.path else {}
         reported = _query(machine, python, address, {"RAY_AUTH_MODE": "token", **path})
-    return replace(_restored(address, reported), token=wants)
+    return replace(_restored(address, reported), token=requires_token)
 
 
 def _query(machine: Machine, python: str, address: str, variables: Mapping[str, str]) -> dict[str, Any]:

@@ -32,8 +32,8 @@ from verl_doctor.toolkit.collectors.variables.job_parties import Parties, job_of
 from verl_doctor.toolkit.collectors.variables.ray_environment import may_override
 from verl_doctor.toolkit.collectors.variables.verl_environment import (
     WORKERS,
-    Given,
     Job,
+    ProcessVariable,
     Start,
     for_servers,
     start,
@@ -55,7 +55,7 @@ class _Seen:
     workers: list[dict[str, Held]]
     job_vars: Mapping[str, Held]
     defaults: Table
-    later: Mapping[str, list[Given]]
+    later: Mapping[str, list[ProcessVariable]]
 
     def names(self) -> list[str]:
         """Return the variables that matter to a job, and those set by anything other than the user."""
@@ -98,7 +98,7 @@ def _row(name: str, seen: _Seen) -> Effective:
     decided = next((held_value for held_value in held if held_value is not None), lost)
     dropped = None
     if name in seen.defaults and name in seen.driver and name not in seen.begun.env_vars:
-        default = Given(name, seen.defaults[name], seen.defaults.places[name], WORKERS)
+        default = ProcessVariable(name, seen.defaults[name], seen.defaults.places[name], WORKERS)
         dropped = _assigned(name, default)
     return Effective(
         name,
@@ -129,10 +129,10 @@ def _of_worker(name: str, held: Held | None, base: Base) -> Value:
     return value if held.sure else replace(value, present=False)
 
 
-def _later(job: Job, worker: Mapping[str, Held]) -> dict[str, list[Given]]:
+def _later(job: Job, worker: Mapping[str, Held]) -> dict[str, list[ProcessVariable]]:
     """Return what verl sets for processes other than the training workers, or while they run, by name."""
     environ = Table({name: held.raw for name, held in worker.items()})
-    found: dict[str, list[Given]] = {}
+    found: dict[str, list[ProcessVariable]] = {}
     for given in (*for_servers(job, environ), *while_running(job)):
         found.setdefault(given.name, []).append(given)
     return found
@@ -181,6 +181,6 @@ def _shown(name: str, raw: Any, why: str = "") -> Value:
     return Value(seen.values[name]) if name in seen.values else Value(undetermined=WITHHELD, present=True)
 
 
-def _assigned(name: str, given: Given) -> Assigned:
+def _assigned(name: str, given: ProcessVariable) -> Assigned:
     value = Value() if given.value is None else _shown(name, given.value)
     return Assigned(value, given.to, *given.place)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.collectors.processes.raylets import ADDRESS_FILE, Raylet
 from verl_doctor.toolkit.collectors.variables.environment_writes import writes
-from verl_doctor.toolkit.collectors.variables.verl_environment import Given
+from verl_doctor.toolkit.collectors.variables.verl_environment import ProcessVariable
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
 from verl_doctor.toolkit.sources.python.follow_values import Place
@@ -79,16 +79,16 @@ def expanded(value: str, environ: Mapping[str, str]) -> str:
     return _LEFT.sub("", known)
 
 
-def for_workers(ray: Path, names: Collection[str]) -> Iterator[Given]:
+def for_workers(ray: Path, names: Collection[str]) -> Iterator[ProcessVariable]:
     """Yield the variables that Ray's own code sets in a worker that already has those `names`.
 
     A variable that it sets in several ways is unclear.
     """
-    found: dict[str, Given] = {}
+    found: dict[str, ProcessVariable] = {}
     for write in writes(ray, _WRITERS):
         if not (write.asked_first and write.name in names):
             sure = write.value is not None and write.name not in found
-            found[write.name] = Given(
+            found[write.name] = ProcessVariable(
                 write.name, write.value if sure else UNCLEAR, (write.path, write.line), RAY
             )
     yield from found.values()

@@ -18,11 +18,17 @@ from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch, load_text
 from verl_doctor.toolkit.collectors.variables.variable_families import FAMILIES, Family, family_of
-from verl_doctor.toolkit.collectors.variables.variable_search import Places, Reader, Search, Trace, alike
+from verl_doctor.toolkit.collectors.variables.variable_search import (
+    Places,
+    Search,
+    Trace,
+    VariableRead,
+    alike,
+)
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.target import Target
 
-__all__ = ["Reader", "Reading", "VariableReaders", "variable_readers"]
+__all__ = ["Reading", "VariableRead", "VariableReaders", "variable_readers"]
 
 
 @dataclass(frozen=True)
@@ -37,9 +43,9 @@ class Reading:
 
     name: str
     owner: str = ""
-    readers: tuple[Reader, ...] = ()
-    setters: tuple[Reader, ...] = ()
-    declared: Reader | None = None
+    readers: tuple[VariableRead, ...] = ()
+    setters: tuple[VariableRead, ...] = ()
+    declared: VariableRead | None = None
     unclear: str = ""
     near: str = ""
 
@@ -175,7 +181,7 @@ def _nearly(name: str, search: Search) -> list[str]:
 
 
 def _reading(
-    name: str, traces: Mapping[str, Trace], nearly: list[str], compiled: Mapping[str, Reader]
+    name: str, traces: Mapping[str, Trace], nearly: list[str], compiled: Mapping[str, VariableRead]
 ) -> Reading:
     trace, family = traces[name], family_of(name)
     owner = family.owner or family.sources[0] if family else ""
@@ -187,7 +193,7 @@ def _reading(
     return replace(known, declared=declared, unclear=next(iter(trace.unclear), ""), near=near)
 
 
-def _readers(name: str, traces: Mapping[str, Trace]) -> list[Reader]:
+def _readers(name: str, traces: Mapping[str, Trace]) -> list[VariableRead]:
     """Return what reads a variable itself, or uses a table entry that does."""
     if name not in traces:
         return []
@@ -205,5 +211,5 @@ def _with_own_use(reading: Reading, launch: Launch) -> Reading:
     for path, _ in launch.files:
         for number, line in enumerate((load_text(path) or "").splitlines(), 1):
             if used.search(line) and not given.search(line) and not line.lstrip().startswith("#"):
-                return replace(reading, readers=(Reader("", path, number),))
+                return replace(reading, readers=(VariableRead("", path, number),))
     return reading

@@ -28,7 +28,7 @@ _BESIDE_THE_JOB = frozenset({"collect_env.py", "conftest.py", "test", "tests", "
 
 
 @dataclass(frozen=True)
-class Reader:
+class VariableRead:
     """One place that reads a variable: the package or the compiled file's name, and the line, 0 in a compiled file."""
 
     package: str
@@ -59,9 +59,9 @@ class Places:
 class Trace:
     """The results for one variable: what reads and sets it, table entries about it, and why there may be more."""
 
-    readers: list[Reader] = field(default_factory=list)
-    setters: list[Reader] = field(default_factory=list)
-    entries: dict[str, Reader] = field(default_factory=dict)
+    readers: list[VariableRead] = field(default_factory=list)
+    setters: list[VariableRead] = field(default_factory=list)
+    entries: dict[str, VariableRead] = field(default_factory=dict)
     unclear: list[str] = field(default_factory=list)
 
 
@@ -76,7 +76,7 @@ class Search:
     def __init__(self, names: Iterable[str], places: Places, *, sources_only: bool = False) -> None:
         self.traces = {name: Trace() for name in names}
         self.words: dict[str, set[str]] = {}
-        self.compiled: dict[str, Reader] = {}
+        self.compiled: dict[str, VariableRead] = {}
         self.vllm_warns = False
         self._places = places
         for package in dict.fromkeys(package for family in FAMILIES for package in family.sources):
@@ -129,7 +129,7 @@ class Search:
             for name in names:
                 if match := re.search(rb"oc\.env:\s*" + name.encode() + rb"\b", source.content):
                     line = source.content.count(b"\n", 0, match.start()) + 1
-                    self.traces[name].readers.append(Reader(package, str(source.path), line))
+                    self.traces[name].readers.append(VariableRead(package, str(source.path), line))
             return
         tree = parse(source.content, source.path)
         if isinstance(tree, Unreadable):
@@ -137,9 +137,9 @@ class Search:
                 self.traces[name].unclear.append(tree.reason)
             return
         for mention in mentions(tree, names):
-            self._take(mention, Reader(package, str(source.path), mention.line), source.path.name)
+            self._take(mention, VariableRead(package, str(source.path), mention.line), source.path.name)
 
-    def _take(self, mention: Mention, at: Reader, file: str) -> None:
+    def _take(self, mention: Mention, at: VariableRead, file: str) -> None:
         trace = self.traces[mention.name]
         if mention.use == "reads" and all(at.package != reader.package for reader in trace.readers):
             trace.readers.append(at)
@@ -160,7 +160,7 @@ class Search:
         for path, families in wanted.items():
             prefixes = [family.prefix for family in families if self._left(family)]
             for word in in_compiled(path, prefixes, deadline) if prefixes else ():
-                reader = self.compiled.setdefault(word, Reader(path.name, str(path)))
+                reader = self.compiled.setdefault(word, VariableRead(path.name, str(path)))
                 if word in self.traces and not self.traces[word].readers:
                     self.traces[word].readers.append(reader)
 

@@ -52,7 +52,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Given:
+class ProcessVariable:
     """A variable that is set for some process: `value` is a text, `UNCLEAR`, or None if it is removed."""
 
     name: str
@@ -102,7 +102,7 @@ def _mentions_ray(program: Path) -> bool:
     return not isinstance(source, bytes) or re.search(rb"\bray\b|\brun_ppo\b", source) is not None
 
 
-def for_workers(job: Job, environ: Table) -> Iterator[Given]:
+def for_workers(job: Job, environ: Table) -> Iterator[ProcessVariable]:
     """Yield what is set for the training workers when they are created.
 
     `environ` is the environment of the process that creates them, which is itself a worker.
@@ -110,7 +110,7 @@ def for_workers(job: Job, environ: Table) -> Iterator[Given]:
     yield from _created_in(job, f"{job.tree.name}.{_CREATES_WORKERS}", environ, WORKERS)
 
 
-def for_servers(job: Job, environ: Table) -> Iterator[Given]:
+def for_servers(job: Job, environ: Table) -> Iterator[ProcessVariable]:
     """Yield what is set for the rollout servers when they are created; nothing if the rollout is unknown."""
     if not job.rollout:
         return
@@ -120,14 +120,14 @@ def for_servers(job: Job, environ: Table) -> Iterator[Given]:
             yield from _created_in(job, name, environ, SERVERS)
 
 
-def while_running(job: Job) -> Iterator[Given]:
+def while_running(job: Job) -> Iterator[ProcessVariable]:
     """Yield what verl's workers set in their own environment while they run, under constant names."""
     for write in writes(job.tree.folder, _OF_THE_JOB):
         path = Path(write.path).relative_to(job.tree.folder)
         if _concerns(path, job):
             value = None if write.removed else UNCLEAR if write.value is None else write.value
             to = ".".join(filter(None, (*path.with_suffix("").parts, write.within)))
-            yield Given(write.name, value, (write.path, write.line), to)
+            yield ProcessVariable(write.name, value, (write.path, write.line), to)
 
 
 def configured(configuration: Configuration) -> Table:
@@ -246,9 +246,9 @@ def _env_vars(runtime_env: Any, place: Place) -> Table:
     return _env_vars(UNCLEAR if found is not None or runtime_env.open else None, place)
 
 
-def _created_in(job: Job, name: str, environ: Table, to: str) -> Iterator[Given]:
+def _created_in(job: Job, name: str, environ: Table, to: str) -> Iterator[ProcessVariable]:
     """Follow each function of a module that mentions `env_vars`, and yield what it sets for the actors it creates."""
-    found: list[Given] = []
+    found: list[ProcessVariable] = []
 
     def call(called: str, given: list[Any], words: Mapping[str, Any], place: Place) -> Any:
         if called.rpartition(".")[2] == "get_platform":
@@ -257,7 +257,9 @@ def _created_in(job: Job, name: str, environ: Table, to: str) -> Iterator[Given]
             runtime_env = options.get("runtime_env") if isinstance(options, Table) else None
             table = runtime_env.get(_ENV_VARS) if isinstance(runtime_env, Table) else None
             if isinstance(table, Table):
-                found.extend(Given(key, value, table.places[key], to) for key, value in table.items())
+                found.extend(
+                    ProcessVariable(key, value, table.places[key], to) for key, value in table.items()
+                )
         return _known(job, called, given, place)
 
     follow = Follow(job.tree, Table(environ), call, lambda outside: _outside(job, outside))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
-from verl_doctor.toolkit.collectors.configuration.launch_values import Given, given, launch_values, text_of
+from verl_doctor.toolkit.collectors.configuration.launch_values import KeyValue, given, launch_values, text_of
 from verl_doctor.toolkit.collectors.configuration.roles import has_critic
 from verl_doctor.toolkit.collectors.installed.import_path import is_on_path
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
@@ -82,7 +82,7 @@ def trainer_attention(
 
 
 def _of_model(
-    override: Given | None, verl: VerlTrees, interpreter: Interpreter
+    override: KeyValue | None, verl: VerlTrees, interpreter: Interpreter
 ) -> TrainerAttention | Unknown:
     """Return what the command requests, or else verl's default."""
     if override is not None:
@@ -95,7 +95,7 @@ def _of_model(
 
 
 def _of_critic(
-    override: Given | None, verl: VerlTrees, interpreter: Interpreter
+    override: KeyValue | None, verl: VerlTrees, interpreter: Interpreter
 ) -> TrainerAttention | Unknown:
     """Return what verl's code names for a value model, or else what the command requests for it, or verl's default."""
     path = Path(verl.imported.folder, VALUE_MODEL)

@@ -42,10 +42,10 @@ class Kinds(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
     ) -> tuple[str, ...]:
         """Split at the commas."""
         words = tuple(word.strip().lower() for word in str(value).split(",") if word.strip())
-        strangers = [word for word in words if word not in get_args(Kind)]
-        if strangers or not words:
+        unknown = [word for word in words if word not in get_args(Kind)]
+        if unknown or not words:
             self.fail(
-                f"unknown kind: {', '.join(strangers) or 'nothing'}; expected {', '.join(get_args(Kind))}",
+                f"unknown kind: {', '.join(unknown) or 'nothing'}; expected {', '.join(get_args(Kind))}",
                 param,
                 ctx,
             )

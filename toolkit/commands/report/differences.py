@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from verl_doctor.toolkit.commands.report.page import Block, Fold, Paragraph, Points, Rank, Section, Table
+from verl_doctor.toolkit.commands.report.page import Block, Fold, PageSection, Paragraph, Points, Rank, Table
 from verl_doctor.toolkit.commands.report.seen import Seen
 from verl_doctor.toolkit.comparison.comparison import Difference
 from verl_doctor.toolkit.comparison.document import headline, side
@@ -14,7 +14,7 @@ _NONE = "-"
 _HEAD = ("weight", "what", "was", "is", "where and why")
 
 
-def sections(seen: Seen) -> Iterator[Section]:
+def sections(seen: Seen) -> Iterator[PageSection]:
     """Yield the section; nothing without a comparison."""
     compared = seen.compared
     if compared is None:
@@ -34,7 +34,7 @@ def sections(seen: Seen) -> Iterator[Section]:
         )
     if undetermined := (*compared.lost, *compared.not_compared):
         blocks.append(Fold("What could not be compared", (Points(undetermined),)))
-    yield Section("What differs from where it worked", tuple(blocks), Rank.FINDINGS)
+    yield PageSection("What differs from where it worked", tuple(blocks), Rank.FINDINGS)
 
 
 def _table(differences: Iterable[Difference]) -> Table:

@@ -13,7 +13,7 @@ from verl_doctor.toolkit.commands.environment.document import (
     headline,
     legend,
 )
-from verl_doctor.toolkit.commands.report.page import Block, Fold, Paragraph, Points, Rank, Section, Table
+from verl_doctor.toolkit.commands.report.page import Block, Fold, PageSection, Paragraph, Points, Rank, Table
 from verl_doctor.toolkit.commands.report.seen import Seen
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.text import counted
@@ -26,7 +26,7 @@ _AS_THE_DRIVER = "the same"
 _HEAD = ("variable", "driver", "its workers", "decided by")
 
 
-def sections(seen: Seen) -> Iterator[Section]:
+def sections(seen: Seen) -> Iterator[PageSection]:
     """Yield how the workers get their variables, and folded the values."""
     found = seen.facts.get(EffectiveEnvironment)
     shell = seen.facts.get(Variables)
@@ -42,7 +42,7 @@ def sections(seen: Seen) -> Iterator[Section]:
     if isinstance(shell, Variables):
         blocks += _of_the_shell(shell, named)
     of = f", on {seen.facts_of}" if seen.facts_of else ""
-    yield Section(f"Environment as the workers see it{of}", tuple(blocks), Rank.SYSTEM)
+    yield PageSection(f"Environment as the workers see it{of}", tuple(blocks), Rank.SYSTEM)
 
 
 def _rows(found: EffectiveEnvironment) -> Iterator[Block]:

@@ -11,9 +11,9 @@ from verl_doctor.toolkit.commands.report.page import (
     Language,
     Listing,
     Mark,
+    PageSection,
     Points,
     Rank,
-    Section,
     Values,
 )
 from verl_doctor.toolkit.commands.report.seen import Seen
@@ -27,19 +27,19 @@ _LEFT_OUT = (" ", "@@", "--- a/", "--- /dev/null")  # context and heads of a dif
 _MARKS = {"error": Mark.BAD, "warning": Mark.DOUBTFUL, "info": Mark.HINT}
 
 
-def sections(seen: Seen) -> Iterator[Section]:
+def sections(seen: Seen) -> Iterator[PageSection]:
     """Findings, then what the user silenced, then hints, then repairs."""
     report = seen.report
     found = [pair for severity in SEVERITIES for pair in report.findings() if pair[1].severity == severity]
     if shown := tuple(_card(*pair, report) for pair in found if pair[1].severity != "info"):
-        yield Section("Findings", shown, Rank.FINDINGS)
+        yield PageSection("Findings", shown, Rank.FINDINGS)
     if silenced := tuple(silenced_rules(report)):
-        yield Section("Silenced by the configuration", (Points(silenced),), Rank.FINDINGS)
+        yield PageSection("Silenced by the configuration", (Points(silenced),), Rank.FINDINGS)
     if report.repairs:
-        yield Section("Proposed repairs", tuple(_repairs(report.repairs)), Rank.REPAIRS)
+        yield PageSection("Proposed repairs", tuple(_repairs(report.repairs)), Rank.REPAIRS)
     if hints := tuple(_hint(*pair) for pair in found if pair[1].severity == "info"):
         title = f"{counted(len(hints), 'hint')} without effect on the verdict"
-        yield Section("Hints", (Fold(title, (Points(hints),)),), Rank.DETAILS)
+        yield PageSection("Hints", (Fold(title, (Points(hints),)),), Rank.DETAILS)
 
 
 def _card(result: CheckResult, finding: Finding, report: Report) -> Card:

@@ -11,9 +11,9 @@ from verl_doctor.toolkit.commands.report.page import (
     Language,
     Listing,
     Mark,
+    PageSection,
     Paragraph,
     Rank,
-    Section,
     Table,
     Values,
 )
@@ -26,7 +26,7 @@ from verl_doctor.toolkit.text import counted
 _HEADING = 160  # characters of an error in a heading; the full text follows
 
 
-def sections(seen: Seen) -> Iterator[Section]:
+def sections(seen: Seen) -> Iterator[PageSection]:
     """Yield the cause, or that none was found, with the lines that show it, and other lines."""
     answer = seen.log
     if answer is None:
@@ -48,7 +48,7 @@ def sections(seen: Seen) -> Iterator[Section]:
         table = Table(("line", "kind", "text"), rows)
         blocks.append(Fold(f"{counted(len(rows), 'line')} about something else", (table,)))
     blocks += [Paragraph(note) for note in answer.notes]
-    yield Section("What the logs show", tuple(blocks), Rank.VERDICT)
+    yield PageSection("What the logs show", tuple(blocks), Rank.VERDICT)
 
 
 def _card(error: LoggedError, mark: Mark) -> Card:

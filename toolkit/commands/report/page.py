@@ -124,7 +124,7 @@ Block = Paragraph | Points | Values | Table | Listing | Bars | StartUp | Fold | 
 
 
 @dataclass(frozen=True)
-class Section:
+class PageSection:
     """A part of the page."""
 
     title: str
@@ -139,7 +139,7 @@ class Page:
     word: str
     mark: Mark
     sentence: str
-    sections: tuple[Section, ...]
+    sections: tuple[PageSection, ...]
     about: tuple[str, ...] = ()
 
 

@@ -22,9 +22,9 @@ from verl_doctor.toolkit.commands.report.page import (
     Listing,
     Mark,
     Page,
+    PageSection,
     Paragraph,
     Points,
-    Section,
     StartUp,
     Table,
     Values,
@@ -66,12 +66,12 @@ def _head(page: Page) -> Iterator[Html]:
         yield element("p", escaped(line), class_="quiet")
 
 
-def _contents(sections: Iterable[Section]) -> Iterator[Html]:
+def _contents(sections: Iterable[PageSection]) -> Iterator[Html]:
     for number, section in enumerate(sections):
         yield element("li", element("a", escaped(section.title), href=f"#part-{number}"))
 
 
-def _section(number: int, section: Section) -> Html:
+def _section(number: int, section: PageSection) -> Html:
     name = f"part-{number}"
     content = (_block(block, f"{name}-{place}") for place, block in enumerate(section.blocks))
     return element("section", element("h2", escaped(section.title), id=name), *content, aria_labelledby=name)

@@ -17,9 +17,9 @@ from verl_doctor.toolkit.commands.report.page import (
     Fold,
     Listing,
     Page,
+    PageSection,
     Paragraph,
     Points,
-    Section,
     StartUp,
     Table,
     Values,
@@ -59,7 +59,7 @@ def _head(page: Page) -> Iterator[str]:
         yield paragraph(line)
 
 
-def _section(section: Section, room: int) -> Iterator[str]:
+def _section(section: PageSection, room: int) -> Iterator[str]:
     head = ["", f"### {escaped(section.title)}"]
     left = room - _length(head) - _NOTE
     if left < 0:

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.commands.report import (
     verdict,
 )
 from verl_doctor.toolkit.commands.report import time as report_time
-from verl_doctor.toolkit.commands.report.page import Mark, Page, Section
+from verl_doctor.toolkit.commands.report.page import Mark, Page, PageSection
 from verl_doctor.toolkit.commands.report.seen import Seen
 from verl_doctor.toolkit.logs import document
 from verl_doctor.toolkit.render.result_words import headline
@@ -34,7 +34,7 @@ FULL = "Only what looks like a secret is masked: this page contains names of use
 def page_of(seen: Seen, *, masked: bool) -> Page:
     """Return the page, verdict first. It states whether it is `masked`; the masking itself happens elsewhere."""
     word, mark, sentence = _verdict(seen)
-    sections: tuple[Section, ...] = tuple(section for part in _ORDER for section in part.sections(seen))
+    sections: tuple[PageSection, ...] = tuple(section for part in _ORDER for section in part.sections(seen))
     made = f"Made by verl-doctor {seen.version} at {seen.taken}."
     return Page(word, mark, sentence, sections, about=(made, MASKED if masked else FULL))
 

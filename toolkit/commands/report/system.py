@@ -19,7 +19,7 @@ from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.packages import VLLM_NAMES, Packages
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
 from verl_doctor.toolkit.collectors.kernels.cuda_toolkit import CudaToolkit
-from verl_doctor.toolkit.commands.report.page import Fold, Paragraph, Rank, Section, Values
+from verl_doctor.toolkit.commands.report.page import Fold, PageSection, Paragraph, Rank, Values
 from verl_doctor.toolkit.commands.report.seen import Seen
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.text import counted, in_bytes, ranges
@@ -35,7 +35,7 @@ _OTHER_PACKAGES = (
 _Rows = Iterable[tuple[str, str]]
 
 
-def sections(seen: Seen) -> Iterator[Section]:
+def sections(seen: Seen) -> Iterator[PageSection]:
     """A line for each subject; the processors and all packages folded."""
     parts = (
         ("Python", _python),
@@ -55,7 +55,7 @@ def sections(seen: Seen) -> Iterator[Section]:
     )
     of = f", on {seen.facts_of}" if seen.facts_of else ""
     shown = Values(tuple(row for row in rows if row[1]))
-    yield Section(f"System{of}", (shown, *_lscpu(seen), *_all_packages(seen)), Rank.SYSTEM)
+    yield PageSection(f"System{of}", (shown, *_lscpu(seen), *_all_packages(seen)), Rank.SYSTEM)
 
 
 def _python(seen: Seen) -> _Rows:

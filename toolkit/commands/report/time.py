@@ -9,10 +9,10 @@ from verl_doctor.toolkit.collectors.model.storage import ModelStorage
 from verl_doctor.toolkit.commands.report.page import (
     Bars,
     Fold,
+    PageSection,
     Paragraph,
     Points,
     Rank,
-    Section,
     StartUp,
     Table,
     Values,
@@ -32,19 +32,19 @@ _WAYS = (
 _COLUMNS = 100  # of a chart in a page
 
 
-def sections(seen: Seen) -> Iterator[Section]:
+def sections(seen: Seen) -> Iterator[PageSection]:
     """Yield the sections: nothing if no log shows a start, and nothing if no model was named or reading was not measured."""
     yield from _start(seen)
     yield from _loading(seen)
 
 
-def _start(seen: Seen) -> Iterator[Section]:
+def _start(seen: Seen) -> Iterator[PageSection]:
     timeline = None if seen.log is None else seen.log.timeline
     if timeline is None or not timeline.is_worth_showing:
         return
     chart = tuple(render.chart(timeline, _COLUMNS))
     rows = tuple(render.table(timeline))
-    yield Section(
+    yield PageSection(
         "How start-up time was spent",
         (
             StartUp(timeline, chart),
@@ -55,7 +55,7 @@ def _start(seen: Seen) -> Iterator[Section]:
     )
 
 
-def _loading(seen: Seen) -> Iterator[Section]:
+def _loading(seen: Seen) -> Iterator[PageSection]:
     storage, speed = seen.facts.get(ModelStorage), seen.facts.get(LoadSpeed)
     if isinstance(storage, Unknown) or isinstance(speed, Unknown) or not storage.bytes:
         return
@@ -71,6 +71,6 @@ def _loading(seen: Seen) -> Iterator[Section]:
     bars = tuple(Bar(name, storage.bytes / rate, colour) for colour, (name, rate) in enumerate(tried, 1))
     speeds = Values(tuple((name, f"{in_bytes(rate)}/s") for name, rate in tried))
     title = "How long it takes to read all weights once"
-    yield Section(
+    yield PageSection(
         "How long the model takes to load", (Paragraph(sentence), Bars(title, bars), speeds), Rank.REPAIRS
     )

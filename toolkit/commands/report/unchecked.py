@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.toolkit.commands.report.page import Block, Fold, Paragraph, Rank, Section, Table
+from verl_doctor.toolkit.commands.report.page import Block, Fold, PageSection, Paragraph, Rank, Table
 from verl_doctor.toolkit.commands.report.seen import Seen
 from verl_doctor.toolkit.render.result_words import by_reason
 from verl_doctor.toolkit.text import counted
 
 
-def sections(seen: Seen) -> Iterator[Section]:
+def sections(seen: Seen) -> Iterator[PageSection]:
     """Yield the section; it is present even if everything was checked."""
     report = seen.report
     blocks: list[Block] = []
@@ -37,4 +37,4 @@ def sections(seen: Seen) -> Iterator[Section]:
     blocks.insert(
         0, Paragraph(("" if rows else "Everything that applies was checked. ") + ", ".join(sentences) + ".")
     )
-    yield Section("What could not be checked", tuple(blocks), Rank.DETAILS)
+    yield PageSection("What could not be checked", tuple(blocks), Rank.DETAILS)

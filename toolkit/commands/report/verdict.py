@@ -13,9 +13,9 @@ from verl_doctor.toolkit.commands.report.page import (
     Language,
     Listing,
     Mark,
+    PageSection,
     Points,
     Rank,
-    Section,
     Table,
 )
 from verl_doctor.toolkit.commands.report.seen import Seen
@@ -37,7 +37,7 @@ MARKS: dict[Verdict, Mark] = {
 }
 
 
-def sections(seen: Seen) -> Iterator[Section]:
+def sections(seen: Seen) -> Iterator[PageSection]:
     """Yield the top of the page."""
     report = seen.report
     blocks: list[Block] = [Points(tuple(_examined(seen)))]
@@ -45,12 +45,12 @@ def sections(seen: Seen) -> Iterator[Section]:
         rows = tuple((path.path, "".join(fate_of(path))) for path in report.paths)
         blocks.append(Table(("path of the job", "verdict"), rows))
     blocks += _command(seen)
-    yield Section("What was examined", tuple(blocks), Rank.VERDICT)
+    yield PageSection("What was examined", tuple(blocks), Rank.VERDICT)
     if steps := next_steps(report):
         lines = tuple(f"{command:<{_COMMAND}}  # {why}" for command, why in steps)
-        yield Section("What to do next", (Listing(lines, Language.SHELL),), Rank.VERDICT)
+        yield PageSection("What to do next", (Listing(lines, Language.SHELL),), Rank.VERDICT)
     if report.nodes is not None:
-        yield Section("Nodes", tuple(_nodes(report)), Rank.FINDINGS)
+        yield PageSection("Nodes", tuple(_nodes(report)), Rank.FINDINGS)
 
 
 def _examined(seen: Seen) -> Iterator[str]:

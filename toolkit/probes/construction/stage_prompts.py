@@ -103,6 +103,6 @@ class _Client:
             output = find("verl.workers.rollout.replica:TokenOutput")
         except NotHereError:
             return list(self._tokens)
-        wants = bool(request.get("sampling_params", {}).get("logprobs"))
-        more = {"log_probs": [-1.0] * len(self._tokens)} if wants else {}
+        with_logprobs = bool(request.get("sampling_params", {}).get("logprobs"))
+        more = {"log_probs": [-1.0] * len(self._tokens)} if with_logprobs else {}
         return output(token_ids=list(self._tokens), **more)

@@ -26,7 +26,7 @@ _VERSION = 0x7FFF  # the highest bit of an entry hides the symbol from reference
 _FLAG_BASE, _FLAG_WEAK = 1, 2
 
 
-class WantedVersion(NamedTuple):
+class RequiredVersion(NamedTuple):
     """A version of its symbols that a library must define, such as GLIBC_2.34 of libc.so.6, unless it is `weak`."""
 
     library: str
@@ -49,7 +49,7 @@ class Header:
 
     `bits` is 0 if it is no ELF file; `machine` is named as by `uname -m`. `interpreter` is the loader that a program names,
     "" for a library. `rpath` and `runpath` are as written, including `$ORIGIN`; both name where the `needed` libraries are
-    looked for, and the loader ignores the first if the second exists. `wants` are versions that the needed libraries must
+    looked for, and the loader ignores the first if the second exists. `requires` are versions that the needed libraries must
     define, `defines` those of its own symbols. `problem` is what kept the file from being read completely, as in "it is
     empty".
     """
@@ -61,7 +61,7 @@ class Header:
     needed: tuple[str, ...] = ()
     rpath: str = ""
     runpath: str = ""
-    wants: tuple[WantedVersion, ...] = ()
+    requires: tuple[RequiredVersion, ...] = ()
     defines: tuple[str, ...] = ()
     problem: str = ""
 
@@ -162,13 +162,13 @@ class ElfFile:
         if image is None:
             return Header(problem=problem)
         names: dict[int, list[str]] = {}
-        wants: list[WantedVersion] = []
+        requires: list[RequiredVersion] = []
         defines: list[str] = []
         try:
             for tag, value in image.entries:
                 if tag in {_NEEDED, _SONAME, _RPATH, _RUNPATH}:
                     names.setdefault(tag, []).append(image.string(value))
-            wants.extend(self._needed_versions(image))
+            requires.extend(self._needed_versions(image))
             defines.extend(self._defined_versions(image))
         except DAMAGE as error:
             problem = problem or _reason(error)
@@ -181,7 +181,7 @@ class ElfFile:
             needed=tuple(names.get(_NEEDED, ())),
             rpath=rpath,
             runpath=runpath,
-            wants=tuple(wants),
+            requires=tuple(requires),
             defines=tuple(defines),
             problem=problem,
         )
@@ -207,7 +207,7 @@ class ElfFile:
         (number,) = struct.unpack("=H", self._sound.read(where, 2))
         return self._versions.get(number & _VERSION, ("", ""))[1] == version
 
-    def _needed_versions(self, image: Image) -> Iterator[WantedVersion]:
+    def _needed_versions(self, image: Image) -> Iterator[RequiredVersion]:
         """Walk Elf64_Verneed, a list of libraries, each with its list of Elf64_Vernaux, the versions."""
         where = image.offset(image.dynamic[_VERNEED]) if _VERNEED in image.dynamic else 0
         left = MOST_ENTRIES
@@ -218,7 +218,7 @@ class ElfFile:
                 _, flags, index, name, step = struct.unpack("=IHHII", image.read(at, 16))
                 version = image.string(name)
                 self._versions[index & _VERSION] = (library, version)
-                yield WantedVersion(library, version, bool(flags & _FLAG_WEAK))
+                yield RequiredVersion(library, version, bool(flags & _FLAG_WEAK))
                 at += step
                 left -= 1
                 if left < 0:

@@ -72,7 +72,7 @@ Functions = dict[str, tuple[str, tuple[tuple[Node, ...], ...]]]
 
 
 @dataclass(frozen=True)
-class Given:
+class EnvironmentChange:
     """A variable that is exported, or unset (`removed`). `conditional`: under an undecided condition."""
 
     name: str
@@ -102,7 +102,7 @@ class ShellState:
     `variables` hides `environ`; a value of None is set but unknown. `arguments` are `$1`, `$2`...; not `called`: there may be others; `cwd` is "" if unknown. `exported` and `options` have
     True, False, or None where a condition decides; a variable of the environment is exported unless listed. `attributes` are
     letters of `declare`: `i`, `l`, `r`, `u`; None if undecided. `functions` have several bodies if a condition decides.
-    `given` are the changes to the environment, `limits` the words of each `ulimit` that is certain to run. `locals` has what
+    `changes` are the changes to the environment, `limits` the words of each `ulimit` that is certain to run. `locals` has what
     the variables of each function that is running hide. `status` is whether the last command succeeded, None if
     undetermined. `forgotten`: any variable may be set to anything, unless listed. `ended`: the commands that follow do not run.
     """
@@ -117,7 +117,7 @@ class ShellState:
     options: dict[str, bool | None] = field(default_factory=dict)
     functions: Functions = field(default_factory=dict)
     aliases: set[str] = field(default_factory=set)
-    given: list[Given] = field(default_factory=list)
+    changes: list[EnvironmentChange] = field(default_factory=list)
     limits: list[tuple[str, ...]] = field(default_factory=list)
     locals: list[dict[str, Local]] = field(default_factory=list)
     status: bool | None = None
@@ -165,7 +165,7 @@ class ShellState:
         for name, value in merged.variables.items():
             if value != self.stored(name):
                 merged.variables[name] = None
-        merged.given, merged.status = list(self.given), self.status
+        merged.changes, merged.status = list(self.changes), self.status
         return merged
 
 
@@ -188,7 +188,7 @@ def agreed(ends: Sequence[ShellState]) -> ShellState:
         options=_merged([end.options for end in ends], lambda _: False, _undecided),
         functions=_merged([end.functions for end in ends], lambda _: ("", ((),)), _all_bodies),
         aliases=set[str]().union(*(end.aliases for end in ends)),
-        given=_given([end.given for end in ends]),
+        changes=_changes([end.changes for end in ends]),
         limits=_common_beginning([end.limits for end in ends]),
         locals=[
             _merged(frames, lambda _: _UNDECIDED, lambda _: _UNDECIDED)
@@ -245,7 +245,7 @@ def _all_bodies(
     return next(path for path, _ in values if path), tuple(bodies)
 
 
-def _given(ways: Sequence[list[Given]]) -> list[Given]:
+def _changes(ways: Sequence[list[EnvironmentChange]]) -> list[EnvironmentChange]:
     """Return the common changes, then those of each way, which are conditional."""
     common = _common_beginning(ways)
     rest = dict.fromkeys(entry for way in ways for entry in way[len(common) :])

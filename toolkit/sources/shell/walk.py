@@ -29,7 +29,7 @@ from verl_doctor.toolkit.sources.shell.state import (
     Array,
     Either,
     Element,
-    Given,
+    EnvironmentChange,
     Local,
     ShellState,
     Unset,
@@ -113,14 +113,14 @@ class Lines:
 
 @dataclass(frozen=True)
 class Call:
-    """A program that is called: `argv[0]` is its name. `given` are the environment changes made until then.
+    """A program that is called: `argv[0]` is its name. `changes` are the environment changes made until then.
 
     `folder` is where it starts, "" where unknown. `written` are the files that its output goes to, `stdin` is what it reads,
     `limits` are the words of each `ulimit` until then. `forgotten`: it may have other variables, too.
     """
 
     argv: tuple[Argument, ...]
-    given: tuple[Given, ...]
+    changes: tuple[EnvironmentChange, ...]
     conditional: bool
     folder: str = ""
     written: tuple[str, ...] = ()
@@ -146,12 +146,12 @@ Kind = Literal["loop", "function", "source", "command", "shell"]
 class Frame:
     """A loop, a function, a sourced file, a whole command of the script or a shell that is being followed. `ends` are the states in which it was left early.
 
-    `given` is the number of changes to the environment at its start, `functions` that of functions that were running, `arguments`
+    `changes` is the number of changes to the environment at its start, `functions` that of functions that were running, `arguments`
     are those of the innermost.
     """
 
     kind: Kind
-    given: int = 0
+    changes: int = 0
     functions: int = 0
     arguments: Sequence[str | None] = ()
     ends: list[ShellState] = field(default_factory=list)
@@ -319,7 +319,7 @@ class Walk:
     def until(self, kind: Kind, bodies: list[tuple[Node, ...]]) -> None:
         """Follow what `break`, `return` or `exit` may leave early: its end has the states of all ways out."""
         state = self.state
-        self.frames.append(Frame(kind, len(state.given), len(state.locals), tuple(state.arguments)))
+        self.frames.append(Frame(kind, len(state.changes), len(state.locals), tuple(state.arguments)))
         self.one_of(bodies)
         ends = self.frames.pop().ends
         if not self.state.ended:
@@ -340,7 +340,7 @@ class Walk:
             end = self.state.copy()
             if len(end.locals) > frame.functions:
                 end.arguments = list(frame.arguments)
-                _end_functions(end, frame.functions, frame.given)
+                _end_functions(end, frame.functions, frame.changes)
             frame.ends.append(end)
         self.state.ended = kind == "shell" or bool(frames)
 
@@ -487,8 +487,8 @@ class Walk:
         if node.name:
             self.store(node.name, value, node.line)
         self.until("loop", [node.body])
-        known = set(self.state.given)
-        self.state.given += [entry for entry in end.given if entry not in known]  # of the condition
+        known = set(self.state.changes)
+        self.state.changes += [entry for entry in end.changes if entry not in known]  # of the condition
         self.conditions -= 1
         self.state = before if self.state.ended else agreed([before, self.state])
         self.state.status = None
@@ -660,7 +660,7 @@ class Walk:
         if len(argv) > 1 and argv[0].text in ("command", "builtin") and argv[1].text in self.builtins:
             node, argv = replace(node, words=words[1:]), argv[1:]
         self.unbound(node.line, argv)
-        for_this: list[Given] = []
+        for_this: list[EnvironmentChange] = []
         variables = state.variables
         if node.assignments:
             state.variables = dict(variables)  # each sees those before it
@@ -691,10 +691,10 @@ class Walk:
             builtin(self, node, argv)
         elif argv:
             written = tuple(filter(None, self.expanded(node.written)))
-            given = (*self.environment(), *for_this)
+            changes = (*self.environment(), *for_this)
             call = Call(
                 tuple(argv),
-                given,
+                changes,
                 self.conditions > 0,
                 state.cwd,
                 written,
@@ -711,9 +711,9 @@ class Walk:
             if name == "exec" and len(argv) > 1:
                 self.leave("shell")
 
-    def environment(self) -> tuple[Given, ...]:
+    def environment(self) -> tuple[EnvironmentChange, ...]:
         """Return the changes to the environment. A variable whose value changed since it was exported has its present one."""
-        last = {entry.name: entry for entry in self.state.given}
+        last = {entry.name: entry for entry in self.state.changes}
         changed = [
             replace(entry, value=value if isinstance(value, str) else None)
             for name, entry in last.items()
@@ -721,7 +721,7 @@ class Walk:
             if self.state.exports(name) and not isinstance(value := self.state.value(name), (Either, Unset))
             if value != entry.value
         ]
-        return (*self.state.given, *changed)
+        return (*self.state.changes, *changed)
 
     def printed_by(self, node: Simple, argv: Iterable[Argument]) -> Lines | None:
         """Return what a command writes to its only file, as the whole text of that."""
@@ -880,7 +880,7 @@ class Walk:
         self.state.exported[target] = True if certain else None
         if not isinstance(value, Unset):
             entry = self.entry(target, value, line)
-            self.state.given.append(entry if certain else replace(entry, conditional=True))
+            self.state.changes.append(entry if certain else replace(entry, conditional=True))
 
     def unset(self, name: str, line: int) -> None:
         """Remove a variable, unless it is readonly."""
@@ -894,40 +894,42 @@ class Walk:
         """Pass a variable on no longer."""
         self.state.exported[name] = False if certain else None
         entry = replace(self.entry(name, None, line), removed=True)
-        self.state.given.append(entry if certain else replace(entry, conditional=True))
+        self.state.changes.append(entry if certain else replace(entry, conditional=True))
 
-    def entry(self, name: str, value: Value | Unset, line: int) -> Given:
+    def entry(self, name: str, value: Value | Unset, line: int) -> EnvironmentChange:
         """Return a change to the environment."""
         known = value if isinstance(value, str) else None
-        return Given(name, known, self.path, line, conditional=self.conditions > 0)
+        return EnvironmentChange(name, known, self.path, line, conditional=self.conditions > 0)
 
-    def function(self, name: str | None, argv: list[Argument], given: Sequence[Given] = ()) -> None:
-        """Follow a function at its call. `given` are the variables set for it alone."""
+    def function(
+        self, name: str | None, argv: list[Argument], changes: Sequence[EnvironmentChange] = ()
+    ) -> None:
+        """Follow a function at its call. `changes` are the variables set for it alone."""
         here, before, called = self.path, self.state.arguments, self.state.called
         self.path, bodies = self.state.functions[name or ""]
         self.state.arguments, self.state.called = passed(argv[1:]), True
         self.piped = None
         self.depth += 1
-        self.with_own(given, lambda: self.until("function", list(bodies)))
+        self.with_own(changes, lambda: self.until("function", list(bodies)))
         self.depth -= 1
         self.path, self.state.arguments, self.state.called = here, before, called
 
-    def with_own(self, given: Sequence[Given], follow: Callable[[], None]) -> None:
+    def with_own(self, changes: Sequence[EnvironmentChange], follow: Callable[[], None]) -> None:
         """Follow commands with variables of their own: the given ones, and those that a function makes local."""
-        state, start = self.state, len(self.state.given)
+        state, start = self.state, len(self.state.changes)
         state.locals.append({})
-        for entry in given:
+        for entry in changes:
             self.localise(entry.name)
             state.variables[entry.name], state.exported[entry.name] = entry.value, True
-            state.given.append(entry)
+            state.changes.append(entry)
         follow()
         state = self.state
-        names = {entry.name for entry in given}
-        again = [entry for entry in state.given[start:] if entry.name in names][len(given) :]
+        names = {entry.name for entry in changes}
+        again = [entry for entry in state.changes[start:] if entry.name in names][len(changes) :]
         _end_functions(state, len(state.locals) - 1, start)
         for entry in again:  # releases of bash differ in whether such an export counts afterwards
             state.variables[entry.name] = state.exported[entry.name] = None
-            state.given.append(replace(entry, value=None, removed=False, conditional=True))
+            state.changes.append(replace(entry, value=None, removed=False, conditional=True))
 
     def inner(self, source: str, path: str, arguments: list[str | None] | None) -> None:
         """Follow another text in this shell: a sourced file, an evaluated string."""
@@ -972,7 +974,7 @@ def _end_functions(state: ShellState, depth: int, start: int) -> None:
             state.variables[name] = hidden.value
             state.exported[name] = hidden.exported
             state.attributes[name] = hidden.attributes
-        state.given[start:] = [entry for entry in state.given[start:] if entry.name not in names]
+        state.changes[start:] = [entry for entry in state.changes[start:] if entry.name not in names]
 
 
 def _leads_to(made: str, path: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.launch_values import (
-    Given,
+    KeyValue,
     LaunchValues,
     given,
     launch_values,
@@ -46,7 +46,7 @@ def test_words_that_are_not_overrides_are_skipped() -> None:
 def test_undetermined_value_still_counts_as_given() -> None:
     for word in (Word(None, "run.sh", 1, "a=$UNKNOWN"), Word("a=[1", "run.sh", 1)):
         found = overrides(launched(word))
-        assert given(found, "a") == Given("a", None, known=False, path="run.sh", line=1)
+        assert given(found, "a") == KeyValue("a", None, known=False, path="run.sh", line=1)
         assert text_of(found, "a") == ""
 
 
@@ -70,7 +70,7 @@ def test_configuration_supplies_values_missing_from_the_command() -> None:
         "main.py", "/verl/config", "trainer", after=tree, origins={"a.b": "trainer.yaml"}
     )
     found = launch_values(launched(Word("a.d=word", "run.sh", 7)), composed)
-    assert found.get("a.b") == Given("a.b", [1, 2], path="/verl/config/trainer.yaml")
+    assert found.get("a.b") == KeyValue("a.b", [1, 2], path="/verl/config/trainer.yaml")
     assert (text_of(found, "a.d"), found.get("a.e"), found.get("a.x")) == ("word", None, None)
     undetermined = given(found, "a.f")
     assert undetermined is not None

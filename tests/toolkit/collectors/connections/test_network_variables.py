@@ -6,8 +6,8 @@ from pathlib import Path
 
 from verl_doctor.toolkit.collectors.connections.network_variables import (
     GLOO,
-    Given,
     NetworkVariables,
+    VariableValue,
     network_variables,
 )
 from verl_doctor.toolkit.collectors.launch.environment import Variables
@@ -38,14 +38,14 @@ def seen(
     launch: Launch | Unknown = SCRIPT,
     environment: EffectiveEnvironment | Unknown = NONE,
     machine: Machine = NOTHING,
-) -> tuple[Given, ...]:
+) -> tuple[VariableValue, ...]:
     found = network_variables.collect(variables, launch, environment, machine)
     assert isinstance(found, NetworkVariables)
     return found.given
 
 
 def test_every_source_counts_without_an_effective_environment() -> None:
-    both = (Given(GLOO, "eth1", "run.sh", "run.sh", 3), Given(GLOO, "eth0"))
+    both = (VariableValue(GLOO, "eth1", "run.sh", "run.sh", 3), VariableValue(GLOO, "eth0"))
     assert seen() == both
     assert seen(environment=workers(Value(undetermined=WITHHELD))) == both
 
@@ -54,7 +54,7 @@ def test_removed_and_typed_variables_are_applied() -> None:
     gone = Launch((), settings=(Setting(GLOO, None, "run.sh", 3, removed=True),))
     typed = Launch((), settings=(Setting(GLOO, "eth1", COMMAND_LINE, 1),))
     assert seen(launch=gone) == ()
-    assert seen(Variables(), typed) == (Given(GLOO, "eth1", COMMAND_LINE),)
+    assert seen(Variables(), typed) == (VariableValue(GLOO, "eth1", COMMAND_LINE),)
 
 
 def test_variable_missing_from_the_raylet_is_missing_from_workers() -> None:
@@ -63,13 +63,13 @@ def test_variable_missing_from_the_raylet_is_missing_from_workers() -> None:
 
 
 def test_line_that_sets_the_value_of_the_workers_is_named() -> None:
-    assert seen(environment=workers(Value("eth1"))) == (Given(GLOO, "eth1", "run.sh", "run.sh", 3),)
+    assert seen(environment=workers(Value("eth1"))) == (VariableValue(GLOO, "eth1", "run.sh", "run.sh", 3),)
 
 
 def test_value_only_in_the_raylet_is_reported() -> None:
-    assert seen(environment=workers(Value("ib0"))) == (Given(GLOO, "ib0", "the raylet"),)
+    assert seen(environment=workers(Value("ib0"))) == (VariableValue(GLOO, "ib0", "the raylet"),)
     found = seen(launch=NONE, environment=workers(Value("ib0"), "env.yaml", 2))
-    assert found == (Given(GLOO, "ib0", "env.yaml", "env.yaml", 2),)
+    assert found == (VariableValue(GLOO, "ib0", "env.yaml", "env.yaml", 2),)
 
 
 def test_nccl_config_files_have_lower_priority_than_variables(tmp_path: Path) -> None:
@@ -82,11 +82,11 @@ def test_nccl_config_files_have_lower_priority_than_variables(tmp_path: Path) ->
     machine = Machine(environ={"HOME": "/home"}, root=tmp_path)
     shell = Variables({"NCCL_IB_DISABLE": "1"})
     assert seen(shell, NONE, machine=machine) == (
-        Given("NCCL_SOCKET_IFNAME", "=bond0", "/etc/nccl.conf", "/etc/nccl.conf", 2),
-        Given("NCCL_IB_HCA", "mlx5_0", "/home/.nccl.conf", "/home/.nccl.conf", 1),
-        Given("NCCL_IB_DISABLE", "1"),
+        VariableValue("NCCL_SOCKET_IFNAME", "=bond0", "/etc/nccl.conf", "/etc/nccl.conf", 2),
+        VariableValue("NCCL_IB_HCA", "mlx5_0", "/home/.nccl.conf", "/home/.nccl.conf", 1),
+        VariableValue("NCCL_IB_DISABLE", "1"),
     )
     (found,) = seen(Variables({"NCCL_SOCKET_IFNAME": "eth0", "NCCL_IB_HCA": "mlx5"}), NONE, machine=machine)[
         :1
     ]
-    assert found == Given("NCCL_SOCKET_IFNAME", "eth0")
+    assert found == VariableValue("NCCL_SOCKET_IFNAME", "eth0")

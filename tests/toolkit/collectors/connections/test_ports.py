@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from verl_doctor.toolkit.collectors.connections.ports import Ports, Wanted, ports
+from verl_doctor.toolkit.collectors.connections.ports import Ports, RequestedPorts, ports
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.launch.launch_collector import launch
@@ -106,6 +106,6 @@ def test_trainer_port_is_read(tmp_path: Path) -> None:
         tmp_path, "export MASTER_PORT=29501\npython -m verl.trainer.main_ppo a=1\n", MASTER_PORT="29500"
     )
     assert found.wanted == (
-        Wanted(29500, 29500, "MASTER_PORT of this shell", needed=False),
-        Wanted(29501, 29501, "MASTER_PORT", str(tmp_path / "run.sh"), 1, needed=False),
+        RequestedPorts(29500, 29500, "MASTER_PORT of this shell", needed=False),
+        RequestedPorts(29501, 29501, "MASTER_PORT", str(tmp_path / "run.sh"), 1, needed=False),
     )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from verl_doctor.toolkit.collectors.launch.launch import Launch, Setting, may_be_made
 from verl_doctor.toolkit.collectors.launch.launch_collector import launch
-from verl_doctor.toolkit.collectors.launch.reader import Reader
+from verl_doctor.toolkit.collectors.launch.reader import LaunchReader
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Target
@@ -523,7 +523,7 @@ def test_broken_script_is_reported(script: str, tmp_path: Path) -> None:
 
 @hypothesis.given(st.text(alphabet="ab=1$(){}[]\"'`\\;&|<>#!*?~ \n\t-+:@%/,if then fi do done", max_size=60))
 def test_any_text_is_read_without_a_crash(text: str) -> None:
-    reader = Reader(lambda _: None, ENVIRON, "/")
+    reader = LaunchReader(lambda _: None, ENVIRON, "/")
     reader.script(text, "/run.sh", ())
     reader.dockerfile(text, "/Dockerfile", starts=True)
     reader.runtime_env(text, "/env.yaml")

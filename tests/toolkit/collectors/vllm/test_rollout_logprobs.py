@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from verl_doctor.toolkit.collectors.configuration.launch_values import Given, LaunchValues
+from verl_doctor.toolkit.collectors.configuration.launch_values import KeyValue, LaunchValues
 from verl_doctor.toolkit.collectors.vllm.rollout_logprobs import rollout_logprobs
 from verl_doctor.toolkit.collectors.vllm.sampler import VllmSampler
 from verl_doctor.toolkit.facts import Absent
@@ -12,7 +12,7 @@ SAMPLER = VllmSampler("0.24.0", "/sampler.py", flashinfer=True, wanted_by_verl="
 
 
 def job(value: object, *, known: bool = True) -> LaunchValues:
-    return LaunchValues({KEY: Given(KEY, value, known)})
+    return LaunchValues({KEY: KeyValue(KEY, value, known)})
 
 
 def test_setting_of_the_job_overrides_that_of_verl() -> None:

@@ -21,9 +21,9 @@ from verl_doctor.toolkit.commands.report.page import (
     Listing,
     Mark,
     Page,
+    PageSection,
     Paragraph,
     Rank,
-    Section,
     Table,
     mapped,
 )
@@ -116,11 +116,11 @@ def long_page() -> Page:
         Mark.BAD,
         "much",
         (
-            Section("Top", (Paragraph("first"),), Rank.VERDICT),
-            Section("Long", (Fold("rows", (Table(("a", "b"), many),)),)),
-            Section("Lines", (Listing(tuple("`" * 3 + "x" * 100 for _ in range(2000))),), Rank.REPAIRS),
-            Section("Cards", cards, Rank.FINDINGS),
-            Section("End", (Paragraph("last"),), Rank.VERDICT),
+            PageSection("Top", (Paragraph("first"),), Rank.VERDICT),
+            PageSection("Long", (Fold("rows", (Table(("a", "b"), many),)),)),
+            PageSection("Lines", (Listing(tuple("`" * 3 + "x" * 100 for _ in range(2000))),), Rank.REPAIRS),
+            PageSection("Cards", cards, Rank.FINDINGS),
+            PageSection("End", (Paragraph("last"),), Rank.VERDICT),
         ),
     )
 

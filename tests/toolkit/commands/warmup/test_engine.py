@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from verl_doctor.toolkit.collectors.configuration.launch_values import Given, LaunchValues
+from verl_doctor.toolkit.collectors.configuration.launch_values import KeyValue, LaunchValues
 from verl_doctor.toolkit.collectors.host.caches import CacheFolder, Caches
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.trees import Tree, VllmTree
@@ -106,7 +106,7 @@ def test_engine_receives_the_arguments_that_verl_passes() -> None:
         "data.max_prompt_length": 1024,
         "data.max_response_length": 512,
     }
-    values = LaunchValues({key: Given(key, value) for key, value in settings.items()})
+    values = LaunchValues({key: KeyValue(key, value) for key, value in settings.items()})
     assert engine_arguments("/m", values) == {
         "model": "/m",
         "tensor_parallel_size": 2,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.compiled import build
 
-from verl_doctor.toolkit.sources.elf.elf import ElfFile, Header, Undefined, WantedVersion, read_header
+from verl_doctor.toolkit.sources.elf.elf import ElfFile, Header, RequiredVersion, Undefined, read_header
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -43,9 +43,9 @@ def test_required_libraries_and_search_path_of_a_module_are_read(libraries: Path
     assert header.needed == ("libparts.so.1",)
     assert (header.rpath, header.runpath) == ("", "$ORIGIN:/elsewhere")
     assert header.soname == ""
-    assert set(header.wants) == {
-        WantedVersion("libparts.so.1", "PARTS_1.0", weak=False),
-        WantedVersion("libparts.so.1", "PARTS_2.0", weak=False),
+    assert set(header.requires) == {
+        RequiredVersion("libparts.so.1", "PARTS_1.0", weak=False),
+        RequiredVersion("libparts.so.1", "PARTS_2.0", weak=False),
     }
 
 
@@ -167,7 +167,7 @@ def test_real_libraries_are_read_as_by_pyelftools() -> None:
                 if wanted
                 else []
             )
-            assert [(want.library, want.version) for want in ours.header.wants] == versions
+            assert [(required.library, required.version) for required in ours.header.requires] == versions
             symbols = list(theirs.get_section_by_name(".dynsym").iter_symbols())
             undefined = {s.name for s in symbols if s["st_shndx"] == "SHN_UNDEF" and s.name}
             exported = {
