@@ -29,7 +29,6 @@ from verdict import case as cases_of
 from verdict.build import Builder, environ
 from verdict.case import FIRST, Case, First, record
 
-from verl_doctor.toolkit.collectors.api.settings import Settings
 from verl_doctor.toolkit.collectors.construction.construction import Construction
 from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
 from verl_doctor.toolkit.collectors.host.resources import Resources
@@ -101,9 +100,7 @@ class Prepared:
 def files_read_once() -> Iterator[None]:
     """Parse each source of verl and Ray once for all cases: a quarter of what a case takes. The reader changes none of their trees.
 
-    And read what verl uses of vLLM, which takes 3 s of a processor, once for all models: verl calls the server after the
-    model's path, of which only a slash decides anything. And describe the same tables once: importing pyarrow takes as long as
-    all else that a case needs.
+    And describe the same tables once: importing pyarrow takes as long as all else that a case needs.
     """
     parse = ast.parse
     kept = functools.lru_cache(maxsize=256)(parse)
@@ -111,12 +108,6 @@ def files_read_once() -> Iterator[None]:
     def parsed(source: Any, filename: str = "<unknown>", *more: Any, **options: Any) -> Any:
         is_shared = isinstance(source, bytes) and any(part in filename for part in ("/verl/", "/ray/"))
         return (kept if is_shared else parse)(source, filename, *more, **options)
-
-    answer = Settings.answer
-
-    def answered(settings: Settings, name: str) -> str:
-        value = answer(settings, name)
-        return "'a/model'" if name.endswith(".served_model_name") and "/" in value else value
 
     query = data_tables._query
     described: dict[object, Any] = {}
@@ -135,7 +126,6 @@ def files_read_once() -> Iterator[None]:
 
     with (
         mock.patch.object(ast, "parse", parsed),
-        mock.patch.object(Settings, "answer", answered),
         mock.patch.object(data_tables, "_query", described_once),
     ):
         yield

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from packaging.version import InvalidVersion, Version
 
 from verl_doctor.toolkit.collectors.api.guards import exits, handler_of, judge_by_trees, suppressing
-from verl_doctor.toolkit.collectors.api.settings import Settings, SettingsSection
+from verl_doctor.toolkit.collectors.api.settings import SettingsSection, Settings, compares, is_true
 from verl_doctor.toolkit.collectors.api.value import LocalClass, Scope, SelfOf
 from verl_doctor.toolkit.collectors.api.values import ValueReader, annotation_text
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING
@@ -22,6 +23,7 @@ THERE: Final = ("there",)
 """A value that exists, so is not None, but is otherwise unknown."""
 _END = 1 << 30
 _DEEPEST = 40
+_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN = {"bool": bool, "float": float, "int": int, "len": len, "str": str}
 _OF_VERSIONS = frozenset({"base_version", "major", "micro", "minor", "release"})
@@ -35,6 +37,22 @@ _TENSOR_PARALLEL = ("infer_tp", "tensor_model_parallel_size")
 _IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError")
 
 
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """The value of an expression, what was consulted for it, and the key whose value it is, "" if it is not just that."""
+
+    value: Any
+    consulted: Sequence[str]
+    key: str = ""
+
+    @property
+    def consulted_besides_key(self) -> list[str]:
+        """What was consulted, but for one look-up of the key."""
+        others = list(self.consulted)
+        others.remove(self.key)
+        return others
+
+
 class Decisions:
     """Evaluates the conditions of one module. Without settings, only constants and the outcomes of imports are known."""
 
@@ -43,13 +61,17 @@ class Decisions:
         self._active: set[tuple[int, str]] = set()
         self._known: dict[tuple[int, int], tuple[ast.expr, bool | None]] = {}
         self._first_only = False  # whether a value was used that a function changes later
+        # The last expression that was looked up in the settings, and the key at which it was found.
+        self._found: tuple[ast.expr, str] | None = None
+        self._notes = Settings() if settings is None else settings  # notes what is consulted
 
     def holds(self, test: ast.expr, scope: Scope) -> bool | None:
         """Return whether a condition holds; None if undecided."""
         key = (id(test), id(scope))
         if key in self._known:
             return self._known[key][1]
-        held = self._holds(test, scope)
+        with self._notes.for_good():
+            held = self._holds(test, scope)
         if not self.reader.building and not self._active:  # the contents of a half-built scope may change
             self._known[key] = (test, held)
         return held
@@ -57,10 +79,10 @@ class Decisions:
     def _holds(self, test: ast.expr, scope: Scope) -> bool | None:
         before, self._first_only = self._first_only, False
         try:
-            value = self.value(test, scope, _line_of(test))
-            if value is UNCLEAR or isinstance(value, SettingsSection):
-                return self._of_feature(test)
-            return None if not value and self._first_only else bool(value)
+            held = self._truth(test, scope, _line_of(test))
+            if held is False and self._first_only:
+                return None
+            return self._of_feature(test) if held is None else held
         except RecursionError:
             return None
         finally:
@@ -134,11 +156,11 @@ class Decisions:
             case ast.Subscript(value=owner, slice=ast.Slice() | ast.Constant(value=int()) as part):
                 return _cut(self.value(owner, scope, line), part)
             case ast.Attribute(value=owner, attr=name):
-                return self._attribute(owner, name, scope, line)
+                return self._attribute(node, owner, name, scope, line)
             case ast.Subscript(value=owner, slice=ast.Constant(value=str(name))):
                 if dotted(owner) in _ENVIRONMENT and self.settings is not None:
                     return self.settings.variable(name, UNCLEAR)
-                return self._item(self.value(owner, scope, line), name, UNCLEAR)
+                return self._item(node, self.value(owner, scope, line), name, UNCLEAR)
             case ast.Call():
                 return self._call(node, scope, line)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
@@ -153,8 +175,11 @@ class Decisions:
             case ast.Compare(left=left, ops=ops, comparators=comparators):
                 return self._compared([left, *comparators], ops, scope, line)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in ARITHMETIC:
-                operands = [self.value(side, scope, line) for side in (left, right)]
-                return applied(ARITHMETIC[type(op)], *operands) if all(map(_is_plain, operands)) else UNCLEAR
+                operands = [self._operand(side, scope, line) for side in (left, right)]
+                if self._is_unclear(operands):
+                    return UNCLEAR
+                self._note(operands)
+                return applied(ARITHMETIC[type(op)], *(operand.value for operand in operands))
         return UNCLEAR
 
     def _numbers(self, node: ast.Call, scope: Scope, line: int) -> Any:
@@ -179,8 +204,28 @@ class Decisions:
         known = judge_by_trees(node, self.reader, scope)
         if known.holds is not None or known.probe:
             return known.holds
-        value = self.value(node, scope, line)
+        return self._truth(node, scope, line)
+
+    def _truth(self, node: ast.expr, scope: Scope, line: int) -> bool | None:
+        if isinstance(node, ast.BoolOp):
+            return self._all_or_any(isinstance(node.op, ast.And), node.values, scope, line)
+        operand = self._operand(node, scope, line)
+        if operand.key:
+            self._notes.note([*operand.consulted_besides_key, is_true(operand.key)])
+        else:
+            self._notes.note(operand.consulted)
+        value = operand.value
         return None if value is UNCLEAR or isinstance(value, SettingsSection) else bool(value)
+
+    def _all_or_any(self, every: bool, parts: Iterable[ast.expr], scope: Scope, line: int) -> bool | None:
+        """Return whether `and` (`every`) or `or` holds; None if undecided. Unlike `_joined`, it needs no values."""
+        unclear = False
+        for part in parts:
+            held = self.test(part, scope, line)
+            if held is not None and held is not every:
+                return held
+            unclear = unclear or held is None
+        return None if unclear else every
 
     def _joined(self, every: bool, parts: Iterable[ast.expr], scope: Scope, line: int) -> Any:
         """Evaluate `and` (`every`) or `or`: one operand may decide the result although another is unclear."""
@@ -198,21 +243,77 @@ class Decisions:
         return last if last is not UNCLEAR else every
 
     def _compared(self, nodes: list[ast.expr], ops: list[ast.cmpop], scope: Scope, line: int) -> Any:
-        values = [self.value(node, scope, line) for node in nodes]
+        operands = [self._operand(node, scope, line) for node in nodes]
+        values = [operand.value for operand in operands]
         if len(ops) == 1 and isinstance(ops[0], (ast.In, ast.NotIn)) and dotted(nodes[1]) in _ENVIRONMENT:
+            self._note(operands)
             variable = (
                 self.settings.variable(values[0], None)
                 if self.settings and isinstance(values[0], str)
                 else UNCLEAR
             )
             return UNCLEAR if variable is UNCLEAR else (variable is not None) is isinstance(ops[0], ast.In)
-        against_none = len(ops) == 1 and values[1] is None and isinstance(ops[0], (ast.Is, ast.IsNot))
-        if against_none and (values[0] is THERE or isinstance(values[0], SettingsSection)):
+        by_identity = len(ops) == 1 and isinstance(ops[0], (ast.Is, ast.IsNot))
+        if by_identity and not isinstance(nodes[1], ast.Constant):
+            self._note(operands)  # a right side of None decides although the left side is unclear
+        elif not self._is_unclear(operands):
+            self._note_comparison(operands, ops)
+        if (
+            by_identity
+            and values[1] is None
+            and (values[0] is THERE or isinstance(values[0], SettingsSection))
+        ):
             return isinstance(ops[0], ast.IsNot)
         if not all(map(_is_plain, values)):
             return UNCLEAR
         found = [applied(COMPARE[type(op)], values[place], values[place + 1]) for place, op in enumerate(ops)]
         return UNCLEAR if UNCLEAR in found else all(found)
+
+    # --- what was consulted
+
+    def _operand(self, node: ast.expr, scope: Scope, line: int) -> Operand:
+        """Return the value of an expression. What was consulted for it counts only once it is noted."""
+        self._found = None
+        with self._notes.apart() as consulted:
+            value = self.value(node, scope, line)
+        if self._found is None or not _is_plain(value):
+            return Operand(value, consulted)
+        looked_up, key = self._found
+        if isinstance(node, ast.Name):
+            home, entries = scope.find(node.id) or (None, [])
+            if home is scope:
+                entries = [entry for entry in entries if not _is_from(entry.expression, line)]
+            is_key = len(entries) == 1 and entries[0].expression is looked_up
+        else:
+            is_key = node is looked_up
+        return Operand(value, consulted, key if is_key else "")
+
+    def _note(self, operands: Iterable[Operand]) -> None:
+        for operand in operands:
+            self._notes.note(operand.consulted)
+
+    def _is_unclear(self, operands: Iterable[Operand]) -> bool:
+        """Return whether an operand is not plain, and note only what was consulted for that one: whatever the others are, the result is unclear."""
+        unclear = [operand for operand in operands if not _is_plain(operand.value)]
+        self._note(unclear[:1])
+        return bool(unclear)
+
+    def _note_comparison(self, operands: Sequence[Operand], ops: Sequence[ast.cmpop]) -> None:
+        """Note the comparison itself if one operand is the value of a key and nothing was consulted for the other.
+
+        An operand that is None makes an order unclear, whatever the other one is.
+        """
+        nothing = [operand for operand in operands if operand.value is None]
+        if len(operands) == 2 and nothing and isinstance(ops[0], _ORDERS):
+            self._note_comparison([nothing[0], Operand(None, ())], [ast.Is()])
+            return
+        if len(operands) == 2:
+            for place, (operand, other) in enumerate((operands, operands[::-1])):
+                name = operand.key and compares(operand.key, type(ops[0]), other.value, key_is_left=not place)
+                if name and not other.consulted:
+                    self._notes.note([*operand.consulted_besides_key, name])
+                    return
+        self._note(operands)
 
     def answer(self, body: Iterable[ast.stmt], scope: Scope) -> Any:
         """Return what a function returns with this body; UNCLEAR if undecided."""
@@ -407,17 +508,19 @@ class Decisions:
 
     # --- attributes, items and calls
 
-    def _attribute(self, owner: ast.expr, name: str, scope: Scope, line: int) -> Any:
+    def _attribute(self, node: ast.expr, owner: ast.expr, name: str, scope: Scope, line: int) -> Any:
         this = self.reader.value(owner, scope)
         if isinstance(this, SelfOf):
             return self._of_self(this.local, name)
         if self.reader.is_watched(this):
             return UNCLEAR
-        return self._item(self.value(owner, scope, line), name, UNCLEAR)
+        return self._item(node, self.value(owner, scope, line), name, UNCLEAR)
 
-    def _item(self, owner: Any, name: str, default: Any) -> Any:
+    def _item(self, node: ast.expr, owner: Any, name: str, default: Any) -> Any:
+        """Return the value of `node`, the item `name` of a section or of a dictionary."""
         if isinstance(owner, SettingsSection) and self.settings is not None:
-            found = self.settings.value(owner, name)
+            key, found = self.settings.found(owner, name)
+            self._found = (node, key) if key else None
             if isinstance(found, list):
                 return tuple(found)
             return default if found is MISSING else found
@@ -505,13 +608,13 @@ class Decisions:
             case ast.Call(func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(name)), *rest]):
                 default = self.value(rest[0], scope, line) if rest else UNCLEAR
                 if isinstance(owner, ast.Name) and owner.id == "self":
-                    return self._attribute(owner, name, scope, line)
-                return self._item(self.value(owner, scope, line), name, default)
+                    return self._attribute(node, owner, name, scope, line)
+                return self._item(node, self.value(owner, scope, line), name, default)
             case ast.Call(
                 func=ast.Attribute(value=owner, attr="get"), args=[ast.Constant(value=str(name)), *rest]
             ):
                 default = self.value(rest[0], scope, line) if rest else None
-                return self._item(self.value(owner, scope, line), name, default)
+                return self._item(node, self.value(owner, scope, line), name, default)
             case ast.Call(
                 func=ast.Attribute(value=ast.Subscript(slice=ast.Constant(value=mesh)), attr="size"), args=[]
             ):
@@ -530,6 +633,11 @@ class Decisions:
 def _line_of(node: ast.expr) -> int:
     """Return the line of an expression. A synthesized negation has no line, so its operand's counts."""
     return next((line for part in walk(node) if (line := getattr(part, "lineno", 0))), _END)
+
+
+def _is_from(node: ast.expr | None, line: int) -> bool:
+    """Return whether an expression begins at this line or below it."""
+    return node is not None and node.lineno >= line
 
 
 def _release(text: str) -> Any:

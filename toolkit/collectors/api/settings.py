@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING, UNDETERMINED, lookup
-from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
+from verl_doctor.toolkit.sources.python.evaluate import COMPARE, UNCLEAR, applied
 
 ROLLOUT: Final = "actor_rollout_ref.rollout"
 _SHARED = "actor_rollout_ref"
 # The keys that distinguish a job's paths, each of which is judged separately.
 _OF_PATHS = frozenset({f"{ROLLOUT}.mode", f"{ROLLOUT}.name"})
+_OPERATORS = {op.__name__: compare for op, compare in COMPARE.items()}
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _CONFIG = re.compile(r"_?(?:(\w+?)_)?(?:config|cfg|conf)")
 _CLASS = re.compile(r"(?:HF|FSDP|Mcore|Megatron)?([A-Z]\w*?)Config")
@@ -36,13 +39,29 @@ class SettingsSection:
     homes: tuple[str, ...]
 
 
+def is_true(key: str) -> str:
+    """Return the name, in `Settings.consulted`, of the question whether a key has a true value."""
+    return f"{key} is true"
+
+
+def compares(key: str, op: type[ast.cmpop], constant: Any, *, key_is_left: bool) -> str:
+    """Return the name, in `Settings.consulted`, of the comparison of a key with a constant; "" if it cannot be written down."""
+    text = repr(constant)
+    try:
+        same = ast.literal_eval(text) == constant
+    except (ValueError, SyntaxError):
+        return ""
+    return f"{key} {'left' if key_is_left else 'right'} {op.__name__} {text}" if same else ""
+
+
 @dataclass(slots=True)
 class Settings:
     """A composed configuration, and variables by name. `withheld` are variables that are set to unknown values.
 
     `chosen`: they come from a launch script, and are not verl's defaults alone. `program` is the file that
     reads them, "" for verl's own trainer; `features` are the optional parts that the script switches on.
-    `consulted` are the keys and variables that were looked up, each with its value as text.
+    `consulted` are the keys and variables (`$NAME`) that were looked up. If only the truth of a key or its comparison with a
+    constant decided, that is what is noted, so that another value with the same answer changes nothing.
     """
 
     tree: Mapping[str, Any] = field(default_factory=dict)
@@ -51,34 +70,71 @@ class Settings:
     chosen: bool = False
     program: str = ""
     features: tuple[str, ...] = ()
-    consulted: dict[str, str] = field(default_factory=dict)
+    consulted: list[str] = field(default_factory=list)
+    _aside: list[str] | None = None
     _classes: dict[str, tuple[str, ...]] | None = None
 
     def value(self, section: SettingsSection, key: str) -> Any:
         """Return the value of a key of a section: a Python value, a `SettingsSection`, MISSING, or UNCLEAR."""
+        return self.found(section, key)[1]
+
+    def found(self, section: SettingsSection, key: str) -> tuple[str, Any]:
+        """Like `value`, with the dotted key at which the value was found."""
         for home in section.homes:
             whole = f"{home}.{key}".strip(".")
             found = self.at(whole)
             if isinstance(found, Mapping):
-                return SettingsSection((whole,))
+                return whole, SettingsSection((whole,))
             if found is not MISSING:
-                return found
-        return MISSING
+                return whole, found
+        return "", MISSING
 
     def at(self, key: str) -> Any:
         """Return the value of a dotted key in the tree, MISSING, or UNCLEAR."""
         if key in _OF_PATHS:
             return UNCLEAR
+        self.note([key])
         found = lookup(self.tree, key) if key else self.tree
-        self.consulted[key] = "a section" if isinstance(found, Mapping) else repr(found)
         return UNCLEAR if found is UNDETERMINED or found == "???" else found
 
+    def note(self, names: Iterable[str]) -> None:
+        """Note what was consulted."""
+        (self.consulted if self._aside is None else self._aside).extend(names)
+
+    @contextlib.contextmanager
+    def apart(self) -> Iterator[list[str]]:
+        """Collect what is consulted in this block in a list of its own. The caller notes what decided."""
+        before, self._aside = self._aside, []
+        try:
+            yield self._aside
+        finally:
+            self._aside = before
+
+    @contextlib.contextmanager
+    def for_good(self) -> Iterator[None]:
+        """Note what is consulted in this block in `consulted` itself, also within `apart`: the result is kept for later uses."""
+        before, self._aside = self._aside, None
+        try:
+            yield
+        finally:
+            self._aside = before
+
     def answer(self, name: str) -> str:
-        """Return the value of a key, or of a variable written `$NAME`, as stored in `consulted`."""
-        if name.startswith("$"):
-            return repr(self.variable(name[1:], None))
-        self.at(name)
-        return self.consulted.get(name, "")
+        """Return the answer to a name in `consulted`, as text."""
+        with self.apart():
+            if name.startswith("$"):
+                return repr(self.variable(name[1:], None))
+            key, _, test = name.partition(" ")
+            found = self.at(key)
+        if isinstance(found, Mapping):
+            return "a section"
+        if not test or found is MISSING or found is UNCLEAR:
+            return repr(found)
+        if test == "is true":
+            return repr(bool(found))
+        side, op, constant = test.split(" ", 2)
+        values = [tuple(found) if isinstance(found, list) else found, ast.literal_eval(constant)]
+        return repr(applied(_OPERATORS[op], *(values if side == "left" else reversed(values))))
 
     def leaves_out(self, module: str) -> bool:
         """Return whether a module belongs to an optional part of verl that the launch script does not switch on."""
@@ -89,7 +145,7 @@ class Settings:
         """Return the value of an environment variable, `default` if it is unset, or UNCLEAR."""
         if name in self.withheld or _PER_PROCESS.match(name):
             return UNCLEAR
-        self.consulted[f"${name}"] = repr(self.variables.get(name))
+        self.note([f"${name}"])
         return self.variables.get(name, default)
 
     def section_of(self, name: str, annotation: str, module: str) -> SettingsSection | None:

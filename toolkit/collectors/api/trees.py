@@ -185,7 +185,7 @@ def _answer(
     absent = reading.located(library, [use for use in found if use.resolution != "present"])
     missing = tuple(_quoted(_ordered(absent)))
     settings = reading.around.settings
-    consulted = () if settings is None else tuple(sorted(settings.consulted))
+    consulted = () if settings is None else tuple(sorted(set(settings.consulted)))
     return fact(verl, library, missing, len(found) - len(missing), tuple(reached), unread, consulted)
 
 

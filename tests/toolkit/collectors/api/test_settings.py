@@ -208,3 +208,39 @@ def test_megatron_uses_a_separate_weight_transfer_module(tmp_path):
         settings = Settings(changed(actor_rollout_ref__actor__strategy=strategy))
         found = breaks(tmp_path / strategy, "from vllm.a import A", settings, **others)
         assert {use.last for use in found if use.paths} == {name}
+
+
+@pytest.mark.parametrize(
+    ("test", "before", "after", "same"),
+    [
+        ("self.config.get('quantization') == 'fp8'", None, "int8", True),
+        ("self.config.get('quantization') == 'fp8'", None, "fp8", False),
+        ("quantization is not None", "int8", "fp8", True),
+        ("quantization is not None", "int8", None, False),
+        ("quantization and self.unclear", "int8", "fp8", True),
+        ("quantization and self.unclear", "int8", "", False),
+        ("quantization + 'x' == self.unclear", "int8", "fp8", True),
+        ("quantization + self.unclear == 'fp8x'", "int8", "fp8", True),
+        ("quantization + 'x' == 'fp8x'", "int8", "int4", False),
+        ("'/' in quantization", "a/b", "c/d", True),
+        ("'/' in quantization", "a/b", "c", False),
+        ("quantization < self.config.tensor_model_parallel_size", None, 1, False),
+    ],
+)
+def test_only_what_decides_is_noted_as_consulted(tmp_path, test, before, after, same):
+    pair = verl(tmp_path, START.replace("{}", test)), vllm(tmp_path, VLLM)
+    jobs = [Settings(changed(**{QUANTIZATION: value}), chosen=True) for value in (before, after)]
+    found = read_trees(VllmUses, *pair, "", Surroundings(settings=jobs[0]))
+    assert isinstance(found, VllmUses)
+    answers = [[job.answer(name) for name in found.consulted] for job in jobs]
+    assert (answers[0] == answers[1]) is same
+
+
+def test_order_of_none_depends_on_nothing_else(tmp_path):
+    pair = (
+        verl(tmp_path, START.replace("{}", "quantization < self.config.tensor_model_parallel_size")),
+        vllm(tmp_path, VLLM),
+    )
+    found = read_trees(VllmUses, *pair, "", Surroundings(settings=Settings(DEFAULTS)))
+    assert isinstance(found, VllmUses)
+    assert not [name for name in found.consulted if "tensor_model_parallel_size" in name]

@@ -46,8 +46,6 @@ CHATML = (
     ],
 )
 def test_invalid_templates_look_doubtful(template: str) -> None:
-    jinja2 = pytest.importorskip("jinja2")
-    assert jinja2
     refused = bool(probe.problem(template))
     assert looks_doubtful(template) or not refused
     assert refused == (template not in (CHATML, "plain text"))
@@ -58,7 +56,6 @@ def test_common_templates_are_not_doubtful() -> None:
 
 
 def test_doubtful_template_is_compiled(tmp_path: Path) -> None:
-    pytest.importorskip("jinja2")
     python = replace(interpreter(), executable=sys.executable)
     config = tmp_path / "tokenizer_config.json"
     doubtful = ChatTemplate(str(tmp_path), str(config), is_doubtful=True)
