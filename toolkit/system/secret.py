@@ -130,8 +130,11 @@ _IN_A_CALL = re.compile(r"[\w.]+\(b?(?P<quote>\\*[\"'])(?P<value>.*?)(?P=quote)"
 _CONTENT = re.compile(r"[^<\n]+")  # of an XML element
 _IN_BRACKETS = re.compile(r"[\[({][^\])}\n]*[\])}]?")
 _BARE = re.compile(r"[^\s\"'&]*?(?=[,;:)}\]>\\`]{0,8}(?:[\s\"'&]|$))")
-# Messages about missing items, and results: KeyError: 'limit_images', unexpected key: model.norm, PASS: all of them.
-_NO_VALUE = re.compile(r"[\w.]*(?:Error|Exception)\s*:|(?i:keys?)\s*:|PASS:|(?:OLD)?PWD=(?=[/~])")
+# Messages about missing items and packages, and results: KeyError: 'limit_images', unexpected key: model.norm,
+# opentelemetry-api: only read when tracing is on, PASS: all of them.
+_NO_VALUE = re.compile(
+    r"[\w.]*(?:Error|Exception)\s*:|(?i:keys?)\s*:|[a-z-]+-api:\s(?!\s*\S*\d)|PASS:|(?:OLD)?PWD=(?=[/~])"
+)
 # The key of anything except an address (?key=abc): sorted(names, key=lambda...). With digits it may be a secret.
 _KEY_OF_ANYTHING = re.compile(r"(?<![?&])keys?\\*[\"']?\s*[=:](?!\s*b?\\*[\"']?[^\s\"',]*\d)", re.IGNORECASE)
 # Words of prose: in one pass: a gigabyte; may hold a secret: HF_ENDPOINT.

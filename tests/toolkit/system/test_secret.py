@@ -91,6 +91,7 @@ def test_value_is_masked_and_its_name_kept(text: str, shown: str) -> None:
         "'prompt_key': 'prompt', 'reward_fn_key': 'data_source', 'image_key': 'images'",
         "full_key: data.seed_of_all",
         "unexpected key: model.layers.0",
+        "opentelemetry-api: only read when tracing is switched on",
         "KeyError: 'lora_rank_2'",
         '{"key":"lora","n":3}',
         "sorted(names, key=lambda name: name)",
