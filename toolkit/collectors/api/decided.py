@@ -10,7 +10,7 @@ from typing import Any, Final
 from packaging.version import InvalidVersion, Version
 
 from verl_doctor.toolkit.collectors.api.guards import exits, handler_of, judge_by_trees, suppressing
-from verl_doctor.toolkit.collectors.api.settings import SettingsSection, Settings, compares, is_true
+from verl_doctor.toolkit.collectors.api.settings import Settings, SettingsSection, compares, is_true
 from verl_doctor.toolkit.collectors.api.value import LocalClass, Scope, SelfOf
 from verl_doctor.toolkit.collectors.api.values import ValueReader, annotation_text
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,7 +57,9 @@ def flashinfer_attention(
         "use_mm_prefix": False,
     }
     first = (
-        None if function is None else returned(_FirstOfList().visit(function), requested, lambda *_: UNCLEAR)
+        None
+        if function is None
+        else returned(_FirstOfList().visit(copy.deepcopy(function)), requested, lambda *_: UNCLEAR)
     )
     if not isinstance(first, str):
         return Unknown(f"vLLM {vllm.tree.version} ranks its attention backends in an unknown way")

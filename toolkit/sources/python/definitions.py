@@ -15,6 +15,9 @@ _DEEPEST = 12  # of imports that pass a name on, and of base classes
 Modules = dict[str, tuple[Path, ast.Module] | None]
 """Parsed modules by name, None for those that do not exist or cannot be parsed."""
 
+_Binding = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.expr | tuple[str, str]
+"""A definition, a value, or the module and the name of an import."""
+
 
 @dataclass(frozen=True)
 class ClassNode:
@@ -54,6 +57,7 @@ class Definitions:
         self._trees = tuple(trees)
         self._modules: Modules = {} if modules is None else modules
         self._evaluate = evaluate
+        self._bound: dict[str, tuple[Mapping[str, list[_Binding]], list[str]]] = {}
 
     def named(self, name: str) -> Any:
         """Return what a dotted name refers to: a class, a function, a constant; `UNCLEAR` where unknown."""
@@ -83,29 +87,49 @@ class Definitions:
         source = self._module(module)
         if source is None or depth > _DEEPEST:
             return UNCLEAR
-        found: list[Any] = []
-        stars: list[str] = []
-        for part in source[1].body:
-            match part:
-                case ast.ClassDef() if part.name == name:
-                    found.append(ClassNode(part, module))
-                case ast.FunctionDef() | ast.AsyncFunctionDef() if part.name == name:
-                    found.append(UNCLEAR if part.decorator_list else FunctionNode(part, module))
-                case ast.Assign(targets=[ast.Name(id=bound)], value=value) if bound == name:
-                    found.append(self._constant(value, module))
-                case ast.AnnAssign(target=ast.Name(id=bound), value=ast.expr() as value) if bound == name:
-                    found.append(self._constant(value, module))
-                case ast.ImportFrom():
-                    base = self.imported(part, module)
-                    for alias in part.names:
-                        if alias.name == "*":
-                            stars.append(base)
-                        elif (alias.asname or alias.name) == name:
-                            found.append(self.in_module(base, alias.name, depth + 1))
+        bound, stars = self._bound_in(module, source[1])
+        found = [self._value_of(part, module, depth) for part in bound.get(name, ())]
         if not found and self._module(f"{module}.{name}") is None:
             known = (self.in_module(base, name, depth + 1) for base in stars)
             return next((value for value in known if value is not UNCLEAR), UNCLEAR)
         return found[0] if len(found) == 1 else UNCLEAR
+
+    def _bound_in(self, module: str, tree: ast.Module) -> tuple[Mapping[str, list[_Binding]], list[str]]:
+        """Return what binds each name of a module, and the modules of which it imports everything."""
+        if module not in self._bound:
+            bound: dict[str, list[_Binding]] = {}
+            stars: list[str] = []
+            for part in tree.body:
+                match part:
+                    case (
+                        ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name)
+                    ):
+                        bound.setdefault(name, []).append(part)
+                    case (
+                        ast.Assign(targets=[ast.Name(id=name)], value=value)
+                        | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+                    ):
+                        bound.setdefault(name, []).append(value)
+                    case ast.ImportFrom():
+                        base = self.imported(part, module)
+                        for alias in part.names:
+                            if alias.name == "*":
+                                stars.append(base)
+                            else:
+                                bound.setdefault(alias.asname or alias.name, []).append((base, alias.name))
+            self._bound[module] = bound, stars
+        return self._bound[module]
+
+    def _value_of(self, part: _Binding, module: str, depth: int) -> Any:
+        match part:
+            case ast.ClassDef():
+                return ClassNode(part, module)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                return UNCLEAR if part.decorator_list else FunctionNode(part, module)
+            case ast.expr():
+                return self._constant(part, module)
+        base, original = part
+        return self.in_module(base, original, depth + 1)
 
     def imported(self, node: ast.ImportFrom, module: str) -> str:
         """Return the full name of the module from which a statement of this module imports."""

@@ -979,15 +979,23 @@ class Follower:
 
 
 @functools.lru_cache(maxsize=1024)  # the same functions are followed again and again
+def _about(function: ast.AST) -> tuple[bool, frozenset[str]]:
+    """Return whether a function yields, and the names that it, or one in it, binds outside of itself."""
+    yields, names = False, set[str]()
+    for part in walk(function):
+        if isinstance(part, (ast.Yield, ast.YieldFrom)):
+            yields = True
+        elif isinstance(part, (ast.Global, ast.Nonlocal)):
+            names.update(part.names)
+    return yields, frozenset(names)
+
+
 def _yields(function: ast.AST) -> bool:
-    return any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in walk(function))
+    return _about(function)[0]
 
 
-@functools.lru_cache(maxsize=1024)
 def _rebound(function: ast.AST) -> frozenset[str]:
-    """Return the names that a function, or one in it, binds outside of itself."""
-    parts = (part for part in walk(function) if isinstance(part, (ast.Global, ast.Nonlocal)))
-    return frozenset(name for part in parts for name in part.names)
+    return _about(function)[1]
 
 
 def _succeeds(node: ast.stmt, frame: _Frame) -> bool:
