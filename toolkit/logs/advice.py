@@ -159,6 +159,7 @@ _SERVED = frozenset(
         "lmcache",
         "sgl_kernel",
         "torch_npu",
+        "torchtitan",
     }
 )
 _MISSING = re.compile(r"No module named '?([A-Za-z_][\w.]*)'?")
@@ -738,8 +739,13 @@ def _without_attribute(raised: Raised, place: _Place, lines: Sequence[Line]) -> 
                 f"or correct that line"
             )
         user = place.words if place.package != top else "another package"
+        release = (
+            f"install the {_named(top)} that {place.package} was made for (pip show {place.package}, its installation guide), or the {place.package} for this one"
+            if place.package not in {"", top, REMOTE_CODE}
+            else f"install another release (pip show {top})"
+        )
         return (
-            f"the {_dated(top, lines)} that was imported has no {name}, which {user or 'the caller'} uses: install another release (pip show {top}), or, if a "
+            f"the {_dated(top, lines)} that was imported has no {name}, which {user or 'the caller'} uses: {release}, or, if a "
             f"file or folder called {top} in the working directory hides it, start the job from another folder "
             f"(python -c 'import {top}; print({top}.__file__)' shows which one is imported)"
         )
@@ -759,6 +765,9 @@ def _without_attribute(raised: Raised, place: _Place, lines: Sequence[Line]) -> 
                 f"Install the {engine} that {place.words} names (its Dockerfile or image of a fixed tag, not latest), or a newer {place.words}"
             )
         owner = next((package for package, names in _OF_CLASS if names.fullmatch(cls)), "")
+        served = _served(raised.frames, place.package) if owner else ""
+        if served and not any(package_of(frame) == owner for frame in raised.frames):
+            owner = served  # several packages have a class of this name
         if owner and place.words and place.package != owner:
             return (
                 f"{cls} of the installed {_dated(owner, lines)} has no {name}, which {place.words} uses: install the {owner} that it was made for "

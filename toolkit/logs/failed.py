@@ -23,7 +23,7 @@ _FAILED = re.compile(
   | \bmake(?:\[\d+\])?:\ \*\*\*
   | ^(?:\#\#)?\[error\] | ^::error
   | \b(?:phase|state|status|conclusion|result)"? \s? [:=] \s? "?(?:failed|failure|error)\b
-  | ^\S{1,60}:\ (?:fatal\ )?error:\ | ^(?:fatal|panic):\ | ^FATAL\b
+  | ^\S{1,60}:\ (?:(?:fatal\ )?error|fatal|panic):\ | ^(?:fatal|panic):\ | ^FATAL\b
   | \(core\ dumped\)|\bdied\ with\ <Signals\.|\bterminated\ by\ signal|\bkilled\ by\ signal | ^Killed$ | \bfinished:\ failure\b | \brc\s?[=:]\s?-?[1-9]\d*\b | ^Aborted$ | ^Segmentation\ fault
   | \bpanicked\ at\b | ^CMake\ Error\b
   | ^Set\ the\ environment\ variable\ HYDRA_FULL_ERROR=1

@@ -34,6 +34,7 @@ def answered(text: str) -> Answer:
         "Traceback (most recent call last):",
         "Killed",
         "+ exit 1",
+        "launch: fatal: both options were given",
         "10:00:01 [ERROR] the launcher gave up",
         "2026-11-20 10:00:01,100 - __main__ - ERROR - the launcher gave up",
         "2026-11-20T10:00:01Z watchdog ERROR the launcher gave up",
