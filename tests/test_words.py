@@ -99,3 +99,10 @@ def test_all_ways_of_binding_a_name_are_counted() -> None:
 def test_no_file_that_binds_a_name_is_skipped(code: str) -> None:
     assert _MAY_BIND.search(code)
     assert not _MAY_BIND.search("told apart by one that said so. This one.")
+
+
+def test_loops_of_tests_name_their_elements() -> None:
+    """Except in what a repair writes into verl's sources."""
+    loop = re.compile(r"\bfor one in\b(?! outputs)")
+    found = [path.name for path in (ROOT / "tests").rglob("*.py") if loop.search(path.read_text("utf-8"))]
+    assert set(found) <= {"test_words.py"}

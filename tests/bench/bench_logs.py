@@ -111,8 +111,8 @@ def table(sizes: Sequence[int]) -> Iterator[str]:
             else f"{re.escape(part.before)}[0-9.]+{re.escape(part.after)}"
             for part in parts
         )
-        for one in signatures()
-        for parts in one.patterns
+        for signature in signatures()
+        for parts in signature.patterns
     ]
     load = os.getloadavg()[0]
     yield f"{os.cpu_count()} cores, load before {load:.1f}, {platform.machine()}, Python {platform.python_version()}."

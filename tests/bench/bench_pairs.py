@@ -187,7 +187,7 @@ def _judged(pair: Pair, oracle: Oracle, pyright: list[str], home: Path) -> Resul
         _place(places, file, line, answers[module, name])
     uses = list(_uses(own, sources, pair.vllm.version))
     asked = {_asked(use): use for _, use in uses if use.kind in {"attribute", "store", "keyword"}}
-    members = oracle.members([one for one in asked if one[1]])
+    members = oracle.members([use for use in asked if use[1]])
     for one, real in members.items():
         result.members.add(f"{one[0]} {one[1]} {one[2]}", real, asked[one].resolution)
         result.undetermined += real.startswith("undetermined")

@@ -69,7 +69,7 @@ class Score:
 
 
 def _has(cause: str, said: str) -> bool:
-    return any(one in said for one in cause.split("|"))
+    return any(part in said for part in cause.split("|"))
 
 
 def threads(path: Path) -> Iterator[Thread]:
@@ -101,16 +101,16 @@ def table(files: Sequence[Path], *, verbose: bool = False) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for path in files:
         scores = [scored(thread) for thread in threads(path)]
-        right = sum(one.is_right for one in scores)
-        asked = [one for one in scores if one.thread.remedy]
-        helped = sum(one.is_remedy_right for one in asked)
-        silent = sum(one.is_silent for one in scores)
+        right = sum(score.is_right for score in scores)
+        asked = [score for score in scores if score.thread.remedy]
+        helped = sum(score.is_remedy_right for score in asked)
+        silent = sum(score.is_silent for score in scores)
         yield f"| {path.stem} | {len(scores)} | {right} ({right / len(scores):.0%}) | {helped} of {len(asked)} ({helped / max(len(asked), 1):.0%}) | {silent} |"
         if verbose:
-            for one in scores:
-                if not one.is_right or (one.thread.remedy and not one.is_remedy_right):
-                    mark = "cause " if not one.is_right else "remedy"
-                    yield f"  {mark} {one.thread.source}: {one.verdict} {one.code} {one.words[:100]!r}: {one.remedy[:160]}"
+            for score in scores:
+                if not score.is_right or (score.thread.remedy and not score.is_remedy_right):
+                    mark = "cause " if not score.is_right else "remedy"
+                    yield f"  {mark} {score.thread.source}: {score.verdict} {score.code} {score.words[:100]!r}: {score.remedy[:160]}"
 
 
 def main() -> None:

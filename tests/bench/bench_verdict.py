@@ -148,10 +148,10 @@ def _constructed(at_once: int, built: int) -> Iterable[str]:
 
 
 def _seconds(kept: Mapping[tuple[str, str], Forecast], rows: Sequence[Row]) -> Iterable[str]:
-    at_once = median(one.seconds for one in kept.values() if one.way == "at once")
-    built = [one for one in kept.values() if one.way == "construction"]
-    shared = [one.seconds for one in built if not one.alone]
-    alone = [one.seconds for one in built if one.alone and not one.unbuilt]
+    at_once = median(forecast.seconds for forecast in kept.values() if forecast.way == "at once")
+    built = [forecast for forecast in kept.values() if forecast.way == "construction"]
+    shared = [forecast.seconds for forecast in built if not forecast.alone]
+    alone = [forecast.seconds for forecast in built if forecast.alone and not forecast.unbuilt]
     yield (
         f"A verdict at once took {at_once:.2f} s of a processor (median, sources read before). A construction took {median(shared):.1f} s "
         f"of the clock of a busy machine where the imports are shared by several jobs ({len(shared)}), and {median(alone):.1f} s with imports "

@@ -362,8 +362,8 @@ def _wrap_on_processors() -> None:
     def init(self: Any, *given: Any, **more: Any) -> None:
         begin(self, *given, **{**more, "sync_module_states": False})
         with torch.no_grad():
-            for one in self.parameters():
-                one.normal_(std=0.02)
+            for parameter in self.parameters():
+                parameter.normal_(std=0.02)
 
     FullyShardedDataParallel.__init__ = init
 
@@ -441,13 +441,18 @@ def _bytes(engine: Any) -> int:
     local = lambda one: getattr(one, "_local_tensor", one)  # noqa: E731
     own = list(engine.module.parameters())
     states = [
-        one
+        tensor
         for state in engine.optimizer.state.values()
-        for one in state.values()
-        if isinstance(one, torch.Tensor) and one.ndim
+        for tensor in state.values()
+        if isinstance(tensor, torch.Tensor) and tensor.ndim
     ]
-    every = [*own, *engine.module.buffers(), *(one.grad for one in own if one.grad is not None), *states]
-    return sum(local(one).numel() * one.element_size() for one in every)
+    every = [
+        *own,
+        *engine.module.buffers(),
+        *(tensor.grad for tensor in own if tensor.grad is not None),
+        *states,
+    ]
+    return sum(local(tensor).numel() * tensor.element_size() for tensor in every)
 
 
 if __name__ == "__main__":

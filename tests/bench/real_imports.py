@@ -185,7 +185,7 @@ def names(wanted):
 
 def members(wanted):
     """For each (kind, owner, name): what the live object says."""
-    return {"found": [_member(*one) for one in wanted]}
+    return {"found": [_member(*use) for use in wanted]}
 
 
 def _member(kind, owner, name):

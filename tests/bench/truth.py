@@ -107,7 +107,7 @@ class Oracle:
     def names(self, wanted: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
         """Whether each (module, name) can be imported."""
         found = self.known.setdefault(self.path[-1], {})
-        rest = [one for one in wanted if one not in found]
+        rest = [use for use in wanted if use not in found]
         while rest:
             said = self.ask("names", rest, set())
             found |= dict(zip(rest, said.get("found", ()), strict=False))
@@ -118,7 +118,7 @@ class Oracle:
                     found[rest[0]] = f"undetermined: {failed['said']}"
                     rest = rest[1:]
                 self.learnt.add(place)
-        return {one: found[one] for one in wanted}
+        return {use: found[use] for use in wanted}
 
     def members(self, wanted: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str, str], str]:
         """Whether each (kind, owner, name) is there."""

@@ -85,9 +85,9 @@ def test_evidence_of_each_example_is_kept_in_a_long_log() -> None:
 @pytest.mark.parametrize("prefix", [RAY, RANK, ENGINE], ids=["Ray", "rank", "engine"])
 def test_example_is_found_among_noise_and_consequences(prefix: str) -> None:
     examples = {
-        one.examples[0].log: one.code
-        for one in ALL
-        if one.kind in {"cause", "weak"} and (prefix == RAY or is_raised(one.examples[0].log))
+        signature.examples[0].log: signature.code
+        for signature in ALL
+        if signature.kind in {"cause", "weak"} and (prefix == RAY or is_raised(signature.examples[0].log))
     }
     wrong = {
         log: found
@@ -109,16 +109,18 @@ def test_example_is_found_in_the_wording_of_other_releases() -> None:
 
 def test_every_code_belongs_to_a_rule_or_to_logs() -> None:
     known = {check.code for check in registry.load().checks}
-    assert {one.code for one in ALL if one.code and not one.code.startswith(OWN)} <= known
-    own = {one.code for one in ALL if one.code.startswith(OWN)}
+    assert {
+        signature.code for signature in ALL if signature.code and not signature.code.startswith(OWN)
+    } <= known
+    own = {signature.code for signature in ALL if signature.code.startswith(OWN)}
     assert not own & known
 
 
 def test_every_signature_has_a_remedy_and_a_matching_example() -> None:
-    for one in ALL:
-        assert any(example.speaks for example in one.examples), one.title
-        assert one.remedy or not one.code, one.title
-    assert max(Counter((one.code, one.title) for one in ALL).values()) == 1
+    for signature in ALL:
+        assert any(example.speaks for example in signature.examples), signature.title
+        assert signature.remedy or not signature.code, signature.title
+    assert max(Counter((signature.code, signature.title) for signature in ALL).values()) == 1
 
 
 Pattern = tuple[str | Limit, ...]
@@ -158,7 +160,7 @@ def test_superfluous_pattern_is_detected(patterns: str, count: int) -> None:
 
 
 def test_each_pattern_is_decisive() -> None:
-    assert [(one.title, each) for one in ALL for each in superfluous(one)] == []
+    assert [(signature.title, each) for signature in ALL for each in superfluous(signature)] == []
 
 
 ORDINARY = {

@@ -174,7 +174,9 @@ class _Trial:
             return False
         trees = [tree(self.root), {"old": self.old, "new": self.new}[wanted]]
         if not caches:
-            trees = [{name: what for name, what in one.items() if "__pycache__" not in name} for one in trees]
+            trees = [
+                {name: what for name, what in tree.items() if "__pycache__" not in name} for tree in trees
+            ]
         return self._equal(*trees)
 
     def _equal(self, now: Tree, wanted: Tree) -> bool:

@@ -58,7 +58,9 @@ def things(machine: Machine) -> Things:
     folders = [machine.at(name) for name in ("/tmp", "/tmp/ray", "/tmp/living/ray", "/dev/shm")]
     named = [path for folder in folders if folder.is_dir() for path in folder.iterdir()]
     return {
-        path.name: frozenset(str(one.relative_to(path)) for one in path.rglob("*") if not path.is_symlink())
+        path.name: frozenset(
+            str(entry.relative_to(path)) for entry in path.rglob("*") if not path.is_symlink()
+        )
         for path in named
         if path.name not in ("ray", "living")
     }

@@ -112,7 +112,11 @@ def of(folder: Path, segment: str) -> Callable[[], Found]:
         seen = left_processes.collect(Unknown("no GPU"), machine)
         assert isinstance(seen, LeftProcesses)
         pids = {pid for session in (folder / "ray").glob("session_2*") for pid in _of_session(session)}
-        ours = [one for one in seen.found if isinstance(one.removal, EndProcess) and one.removal.pid in pids]
+        ours = [
+            leftover
+            for leftover in seen.found
+            if isinstance(leftover.removal, EndProcess) and leftover.removal.pid in pids
+        ]
         return Found((*files.found, *ours), files.kept)
 
     return found
@@ -137,7 +141,7 @@ def test_running_cluster_keeps_everything_and_killed_one_nothing(python, tmp_pat
         found = of(head.folder, segment)
         with two_minutes_later():
             assert found().leftovers == ()
-            assert {Path(one.name).name for one in found().kept} == {
+            assert {Path(leftover.name).name for leftover in found().kept} == {
                 session.name,
                 "ray_current_cluster",
                 segment,
@@ -171,14 +175,17 @@ def test_listening_agents_of_a_killed_driver_keep_their_session(python, short, t
         # The raylet ends when its driver has; its agents do not.
         _wait(
             lambda: (
-                not any("raylet" in one.name() or "gcs_server" in one.name() for one in ray_head.below(short))
+                not any(
+                    "raylet" in process.name() or "gcs_server" in process.name()
+                    for process in ray_head.below(short)
+                )
             )
         )
         with two_minutes_later():
             before = set(_of_session(session))
             kept = found().kept
             if before & set(_of_session(session)):  # an agent may end by itself while it is looked for
-                assert str(session) in {one.name for one in kept}, kept
+                assert str(session) in {leftover.name for leftover in kept}, kept
             _kill_all_of(session)
             _wait(lambda: found().leftovers)
             removed = removed_by_and_by(found, tmp_path)
@@ -191,8 +198,8 @@ def removed_by_and_by(found: Callable[[], Found], folder: Path) -> set[str]:
     kinds = set()
     for number in range(5):
         done = clean.remove_all(found, Machine(environ={}), folder / f"journal-{number}", lambda _: None)
-        kinds |= {one.leftover.kind for one in done.outcomes or () if one.state == "removed"}
-        if all(one.state == "removed" for one in done.outcomes or ()):
+        kinds |= {outcome.leftover.kind for outcome in done.outcomes or () if outcome.state == "removed"}
+        if all(outcome.state == "removed" for outcome in done.outcomes or ()):
             break
     return kinds
 

@@ -119,7 +119,7 @@ def messages_of(
 
 
 def actor(cluster: RayCluster, name: str) -> RayActor:
-    return next(one for one in cluster.actors if one.name == name)
+    return next(actor for actor in cluster.actors if actor.name == name)
 
 
 @unless_disturbed

@@ -176,7 +176,7 @@ def test_climb_ends_at_the_failing_rung_and_keeps_its_log(tmp_path: Path) -> Non
     ]
     assert parsed["rungs"][2]["cause"] == "start Ray: OSError: no room"
     assert "OSError: no room" in Path(parsed["rungs"][2]["log"]).read_text()
-    assert [one["code"] for one in parsed["findings"]] == ["SMOKE106"]
+    assert [finding["code"] for finding in parsed["findings"]] == ["SMOKE106"]
     kept = tmp_path / ".local" / "state" / "verl-doctor" / "smoke"
     assert [path.name for path in kept.glob("*/rung-*")] == ["rung-3"]
 

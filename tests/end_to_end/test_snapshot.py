@@ -155,9 +155,12 @@ def test_raylet_with_another_environment_is_named(tmp_path: Path, here: Doctor) 
     telling = [
         difference for difference in json.loads(done.stdout)["differences"] if difference["weight"] != "noise"
     ]
-    changed = [(one["kind"], one["subject"], one["old"], one["new"]) for one in telling]
+    changed = [
+        (difference["kind"], difference["subject"], difference["old"], difference["new"])
+        for difference in telling
+    ]
     assert ("variable", "NCCL_IB_HCA", "mlx5_0", "mlx5_1") in changed
-    (node,) = [one["nodes"] for one in telling if one["subject"] == "NCCL_IB_HCA"]
+    (node,) = [difference["nodes"] for difference in telling if difference["subject"] == "NCCL_IB_HCA"]
     assert node
     assert "," not in node
     assert here("compare", "old.json", "old.json", cwd=tmp_path).returncode == 0

@@ -68,7 +68,7 @@ def test_tensors_joined_by_fsdp_are_matched_to_those_of_the_model(tmp_path: Path
 def test_part_of_a_tensor_matches_no_tensor_of_the_model(tmp_path: Path) -> None:
     place = put_in_place(tmp_path, on_cpu=False)
     both = step(place, 2)
-    whole = [set(one["digests"]) & set(one["known"]) for one in both]
+    whole = [set(result["digests"]) & set(result["known"]) for result in both]
     assert whole[0]
     assert whole[1]
     assert not whole[0] & whole[1]

@@ -137,7 +137,7 @@ def world(jobs: dict[str, Construction], name: str) -> World:
 
 
 def share(jobs: dict[str, Construction], case: str, name: str = "actor") -> Share:
-    return next(one for one in world(jobs, case).shares if one.name == name)
+    return next(share for share in world(jobs, case).shares if share.name == name)
 
 
 def rows(shapes: list[list[int]], ranks: int) -> int:
@@ -185,7 +185,7 @@ def test_dtypes_and_optimizers_are_counted(jobs: dict[str, Construction]) -> Non
     adapter = share(jobs, "adapter")
     assert 0 < adapter.gradients < adapter.weights / 2
     assert adapter.states == 2 * adapter.gradients
-    assert [one.name for one in world(jobs, "adapter").shares] == ["actor"]  # which is its own reference
+    assert [share.name for share in world(jobs, "adapter").shares] == ["actor"]  # which is its own reference
 
 
 def test_critic_is_counted_as_a_separate_model(jobs: dict[str, Construction]) -> None:

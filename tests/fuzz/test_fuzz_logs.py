@@ -62,8 +62,8 @@ def test_damaged_logs_are_read_without_a_crash(tmp_path: Path, round_: int) -> N
 def test_nearly_matching_lines_are_read_in_linear_time() -> None:
     """Every part of a pattern is repeated and the last is missing: backtracking would not end."""
     chance = random.Random(7)
-    for one in chance.sample(signatures(), 40):
-        for parts in one.patterns:
+    for signature in chance.sample(signatures(), 40):
+        for parts in signature.patterns:
             words = [part if isinstance(part, str) else f"{part.before}9" for part in parts]
             line = "".join(word * 200 for word in words[:-1]) + "x"
-            assert one.matches([line[:20_000]]) in {True, False}
+            assert signature.matches([line[:20_000]]) in {True, False}

@@ -39,15 +39,15 @@ for line in sys.stdin:
                 kept.append(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
         elif do == "listen":
             os.chdir(os.path.dirname(path))
-            one = socket.socket(socket.AF_UNIX)
-            one.bind(os.path.basename(path))
-            one.listen()
-            kept.append(one)
+            listener = socket.socket(socket.AF_UNIX)
+            listener.bind(os.path.basename(path))
+            listener.listen()
+            kept.append(listener)
             os.chdir("/")
         elif do == "serve":
-            one = socket.create_server(("127.0.0.1", 0))
-            kept.append(one)
-            said = str(one.getsockname()[1])
+            server = socket.create_server(("127.0.0.1", 0))
+            kept.append(server)
+            said = str(server.getsockname()[1])
         elif do == "work":
             os.chdir(path)
         elif do == "forget":
@@ -98,8 +98,8 @@ def keepers(number: int) -> Iterator[list[Keeper]]:
     try:
         yield running
     finally:
-        for one in running:
-            one.stop()
+        for child in running:
+            child.stop()
 
 
 @dataclass
@@ -132,11 +132,11 @@ class Stage:
 
     def keeper(self) -> Keeper:
         """Return a keeper that has no later task."""
-        return self.dice.choice([one for one in self.keepers if one not in self.waiting])
+        return self.dice.choice([keeper for keeper in self.keepers if keeper not in self.waiting])
 
     def claimed(self) -> Keeper | None:
         """Return a keeper not used otherwise in this trial; None if too few are left."""
-        free = [one for one in self.keepers if one not in self.waiting]
+        free = [keeper for keeper in self.keepers if keeper not in self.waiting]
         if len(free) < 2:
             return None
         self.waiting.append(free[0])
@@ -161,8 +161,8 @@ def trial(root: Path, dice: random.Random, team: list[Keeper], totals: Totals) -
     for number in range(3):
         (precious / f"model-{number}").write_text(f"weights {number}")
     stage = Stage(machine, dice, team, precious)
-    for one in team:
-        show(machine, one.pid)
+    for user in team:
+        show(machine, user.pid)
     things = [dice.choice(_MAKERS)(stage) for _ in range(dice.randint(3, 9))]
     things.append(Thing(precious, lives=True, what="precious"))
     with _naming(stage):
@@ -181,16 +181,16 @@ def trial(root: Path, dice: random.Random, team: list[Keeper], totals: Totals) -
             totals["living" if thing.lives or came.get(id(thing)) else "dead"] += 1
             yield from _compared(thing, came=came.get(id(thing), False))
         yield from (f"left {path}" for path in root.rglob(".verl-doctor-removes-*"))
-    for one in team:
-        one.do("forget")
+    for user in team:
+        user.do("forget")
 
 
 def _clean(machine: Machine, dead: Sequence[Thing], totals: Totals) -> None:
     """Clean up once, and again while any leftover of a dead job remains."""
     for number in range(_PASSES):
         outcomes = list(clean_path.remove(leftovers(machine).found, machine))
-        totals["removed"] += sum(one.state == "removed" for one in outcomes)
-        totals["kept at the last moment"] += sum(one.state == "kept" for one in outcomes)
+        totals["removed"] += sum(outcome.state == "removed" for outcome in outcomes)
+        totals["kept at the last moment"] += sum(outcome.state == "kept" for outcome in outcomes)
         if not any(os.path.lexists(thing.path) for thing in dead):
             return
         time.sleep(0.01 * number)
@@ -200,7 +200,7 @@ def content(path: Path) -> Content:
     """Everything below a path: types, and contents of files and links."""
     if not path.is_dir() or path.is_symlink():
         return {"": _content(path)}
-    return {str(one.relative_to(path)): _content(one) for one in path.rglob("*")}
+    return {str(entry.relative_to(path)): _content(entry) for entry in path.rglob("*")}
 
 
 def _content(path: Path) -> str:
@@ -374,7 +374,7 @@ def _thing(stage: Stage, path: Path, way: Callable[[Stage, Path], bool | Keeper]
 
 
 def _file_in(path: Path, stage: Stage) -> Path:
-    files = [one for one in sorted(path.rglob("*")) if one.is_file() and one.stat().st_size]
+    files = [entry for entry in sorted(path.rglob("*")) if entry.is_file() and entry.stat().st_size]
     return stage.dice.choice(files) if files else path
 
 
@@ -418,7 +418,7 @@ def _named(stage: Stage, path: Path) -> bool:
 
 
 def _with_a_link(stage: Stage, path: Path) -> bool:
-    folder = next(one for one in sorted(path.iterdir()) if one.is_dir())
+    folder = next(entry for entry in sorted(path.iterdir()) if entry.is_dir())
     (folder / "link").symlink_to(stage.precious)
     return False
 

@@ -45,9 +45,9 @@ def with_version(package: str, version: str) -> Edit:
     """Another version of a package."""
 
     def edit(facts: Entries) -> None:
-        for one in facts["Packages"]["distributions"]:
-            if one["name"] == package:
-                one["version"] = version
+        for distribution in facts["Packages"]["distributions"]:
+            if distribution["name"] == package:
+                distribution["version"] = version
 
     return edit
 

@@ -73,7 +73,7 @@ def leftovers(machine: Machine) -> FileLeftovers:
 def verdict(machine: Machine, name: str) -> Leftover | Kept:
     """Return the judgement of one file, by the end of its path."""
     found = leftovers(machine)
-    (one,) = [one for one in (*found.found, *found.kept) if one.name.endswith(name)]
+    (one,) = [leftover for leftover in (*found.found, *found.kept) if leftover.name.endswith(name)]
     return one
 
 

@@ -323,8 +323,8 @@ class Stage:
     def give(self, path: Path) -> None:
         """Make it the doctor's user's."""
         if path.exists() and os.geteuid() == 0 and self.owner:
-            for one in (path, *path.rglob("*")):
-                os.chown(one, self.owner, self.owner, follow_symlinks=False)
+            for entry in (path, *path.rglob("*")):
+                os.chown(entry, self.owner, self.owner, follow_symlinks=False)
 
 
 def _dead_socket(path: Path) -> None:
@@ -403,8 +403,10 @@ def clean(user: int) -> dict[str, str] | None:
         seen = left_files.collect(machine, Unknown("none"), Unknown("none"))
         assert isinstance(seen, LeftFiles), seen
         found = judged_all(seen)
-        outcomes = {one.leftover.name: one.why for one in remove(found.found, machine)}
-        os.write(tells, json.dumps({one.name: one.why for one in found.kept} | outcomes).encode())
+        outcomes = {outcome.leftover.name: outcome.why for outcome in remove(found.found, machine)}
+        os.write(
+            tells, json.dumps({leftover.name: leftover.why for leftover in found.kept} | outcomes).encode()
+        )
 
     pid = fork(look, user)
     os.close(tells)
@@ -419,15 +421,15 @@ def one_round(kinds: list[Kind], users: str, dice: random.Random, count: Counter
     user = 0 if users == "root" else NOBODY
     stage = Stage(user, dice)
     planted: list[tuple[Kind, Path]] = []
-    for one in kinds:
-        path = stage.make(one.makes)
-        if one.here is not None and not start(one, path, user):
-            yield f"did not come to life: {one.name}"
-        if one.makes == "made":
+    for kind in kinds:
+        path = stage.make(kind.makes)
+        if kind.here is not None and not start(kind, path, user):
+            yield f"did not come to life: {kind.name}"
+        if kind.makes == "made":
             path = next(Path("/tmp").glob("verl_spill_[1-9]*"), path)
             path = min(Path("/tmp").glob("verl_spill_*"), key=lambda other: len(other.name))
         stage.give(path)
-        planted.append((one, path))
+        planted.append((kind, path))
     time.sleep(0.2)
     before = {path: content(path) for _, path in planted}
     said = clean(user)
@@ -477,18 +479,18 @@ def main(seed: int, rounds: int, users: str) -> None:
     dice, count, wrong = random.Random(seed), Counter[str](), []
     started = time.monotonic()
     kinds = [
-        one
-        for one in KINDS
-        if not (users != "root" and one.roots) and not (users == "alone" and one.user is not None)
+        kind
+        for kind in KINDS
+        if not (users != "root" and kind.roots) and not (users == "alone" and kind.user is not None)
     ]
-    quiet = [one for one in kinds if "on its way" not in one.name]
+    quiet = [kind for kind in kinds if "on its way" not in kind.name]
     plans = [kinds, quiet] if not rounds else []
     for _ in range(rounds):
         among = dice.choice((kinds, quiet))
         plans.append(dice.sample(among, dice.randint(5, 15)))
     for turn, chosen in enumerate(plans):
-        wrong += [f"round {turn}: {one}" for one in one_round(chosen, users, dice, count)]
-    living = sum(one.here is not None for one in kinds)
+        wrong += [f"round {turn}: {problem}" for problem in one_round(chosen, users, dice, count)]
+    living = sum(kind.here is not None for kind in kinds)
     print(
         json.dumps(
             {

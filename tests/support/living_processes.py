@@ -756,7 +756,7 @@ def _with(stage: Stage, number: int) -> Stage:
 
 
 def _descriptors() -> list[int]:
-    return [one for one in _kept if isinstance(one, int)]
+    return [held for held in _kept if isinstance(held, int)]
 
 
 def clean(user: int) -> dict[str, dict[str, str]] | None:
@@ -767,8 +767,10 @@ def clean(user: int) -> dict[str, dict[str, str]] | None:
         found = left_processes.collect(gpus=Unknown("none"), machine=Machine())
         assert isinstance(found, LeftProcesses), found
         outcomes = list(remove(found.found, Machine()))
-        assert all(one.state == "removed" for one in outcomes), outcomes
-        os.write(tells, json.dumps({"kept": {one.name: one.why for one in found.kept}}).encode())
+        assert all(outcome.state == "removed" for outcome in outcomes), outcomes
+        os.write(
+            tells, json.dumps({"kept": {leftover.name: leftover.why for leftover in found.kept}}).encode()
+        )
 
     pid = fork(look, user=user)
     os.close(tells)
@@ -784,14 +786,14 @@ def one_round(kinds: list[Kind], user: int, code: Path, count: Counter[str]) -> 
     folder.chmod(0o777)
     planted: list[tuple[Kind, int]] = []
     everybody: list[int] = []
-    for one in kinds:
+    for kind in kinds:
         stage = Stage(folder, user, code)
-        number = plant(one, stage)
+        number = plant(kind, stage)
         if number is None:
             count["not here"] += 1
-            count[f"not here: {one.name}"] += 1
+            count[f"not here: {kind.name}"] += 1
             continue
-        planted.append((one, number[0]))
+        planted.append((kind, number[0]))
         everybody += [number[0], *number[1]]
     time.sleep(0.1)
     for one, pid in planted:
@@ -835,12 +837,12 @@ def main(seed: int, rounds: int, user: int) -> None:
     code.parent.chmod(0o755)
     dice, count, wrong = random.Random(seed), Counter[str](), []
     started = time.monotonic()
-    kinds = [one for one in KINDS if user == 0 or not one.roots]
+    kinds = [kind for kind in KINDS if user == 0 or not kind.roots]
     for turn in range(max(rounds, 1)):
         chosen = kinds if not rounds else dice.sample(kinds, dice.randint(4, 14))
-        wrong += [f"round {turn}: {one}" for one in one_round(chosen, user, code, count)]
+        wrong += [f"round {turn}: {problem}" for problem in one_round(chosen, user, code, count)]
     shutil.rmtree(code.parent)
-    living = sum(not one.dies for one in kinds) - sum(name.startswith("not here:") for name in count)
+    living = sum(not kind.dies for kind in kinds) - sum(name.startswith("not here:") for name in count)
     print(
         json.dumps(
             {

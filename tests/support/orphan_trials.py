@@ -56,7 +56,7 @@ class Process:
 
     def all(self) -> list[Process]:
         """It and all below it."""
-        return [self, *(one for child in self.children for one in child.all())]
+        return [self, *(process for child in self.children for process in child.all())]
 
 
 @dataclass
@@ -126,20 +126,20 @@ class World:
     def needed(self, jobs: Collection[Job], strangers: Collection[Process]) -> set[int]:
         """Return the helpers that are connected with something which runs and is no helper of a killed job."""
         dead = [job for job in jobs if job.fate == "killed"]
-        helpers = {id(one): one for job in dead for one in job.helpers if one.helper}
+        helpers = {id(helper): helper for job in dead for helper in job.helpers if helper.helper}
         edges = self.ties | {
             frozenset((id(parent), id(child)))
             for job in dead
             for parent in job.helpers
             for child in parent.children
         }
-        living = {id(one) for job in jobs if job.fate != "killed" for one in job.trainer.all()}
-        living |= {id(one) for one in strangers}
-        living |= {id(one) for job in dead for one in job.helpers if not one.helper}
+        living = {id(process) for job in jobs if job.fate != "killed" for process in job.trainer.all()}
+        living |= {id(stranger) for stranger in strangers}
+        living |= {id(helper) for job in dead for helper in job.helpers if not helper.helper}
         while True:
-            more = {one for edge in edges if edge & living for one in edge - living if one in helpers}
+            more = {key for edge in edges if edge & living for key in edge - living if key in helpers}
             if not more:
-                return {helpers[one].pid for one in living if one in helpers}
+                return {helpers[key].pid for key in living if key in helpers}
             living |= more
 
 
@@ -233,7 +233,7 @@ def trial(world: World) -> list[str]:
             os.kill(job.trainer.pid, signal.SIGKILL)
             os.waitpid(job.trainer.pid, 0)
     needed = world.needed(jobs, strangers)
-    helpers = {one.pid for job in jobs if job.fate == "killed" for one in job.helpers if one.helper}
+    helpers = {helper.pid for job in jobs if job.fate == "killed" for helper in job.helpers if helper.helper}
     expected = helpers - needed
     found = look()
     numbers = set(map(number, found.found))
@@ -243,21 +243,25 @@ def trial(world: World) -> list[str]:
     late = _kill_late(world, jobs)
     outcomes = list(remove(found.found, Machine()))
     # The same once more without the second look: the descriptors alone must keep others safe.
-    end_processes([one.removal for one in found.found if isinstance(one.removal, EndProcess)], Machine())
-    world.count.update(one.state for one in outcomes)
+    end_processes(
+        [leftover.removal for leftover in found.found if isinstance(leftover.removal, EndProcess)], Machine()
+    )
+    world.count.update(outcome.state for outcome in outcomes)
     world.count["needed by somebody"] += len(needed)
     world.count["numbers given away"] += len(reused)
     must_run = needed | {
-        one.pid
+        process.pid
         for job in jobs
         if job.fate != "killed"
-        for one in (job.helpers if job is late else job.trainer.all())
+        for process in (job.helpers if job is late else job.trainer.all())
     }
-    must_run |= {one.pid for one in strangers} | reused
+    must_run |= {stranger.pid for stranger in strangers} | reused
     wrong += [f"ended, and was needed: {pid}" for pid in must_run if not is_running(pid)]
     wrong += [f"still there: {pid}" for pid in expected - reused if is_running(pid)]
     everybody = (
-        {one.pid for job in jobs for one in job.trainer.all()} | {one.pid for one in strangers} | reused
+        {process.pid for job in jobs for process in job.trainer.all()}
+        | {stranger.pid for stranger in strangers}
+        | reused
     )
     for pid in everybody:
         with contextlib.suppress(OSError):
@@ -270,7 +274,7 @@ def trial(world: World) -> list[str]:
 
 def _reuse(world: World, found: Collection[Leftover]) -> set[int]:
     """End one of the leftovers, and give its number to a new process."""
-    alone = [number(one) for one in found if not _children(number(one))]
+    alone = [number(leftover) for leftover in found if not _children(number(leftover))]
     if not alone or (world.count["numbers given away"] and world.dice.random() < 0.5):
         return set()
     pid = world.dice.choice(alone)
@@ -309,7 +313,7 @@ def main(seed: int, jobs: int) -> None:
     world = World(seed)
     wrong = []
     for turn in range(-(-jobs // TOGETHER)):
-        wrong += [f"round {turn}: {one}" for one in trial(world)]
+        wrong += [f"round {turn}: {problem}" for problem in trial(world)]
     shutil.rmtree(CODE.parent)
     print(json.dumps({"seed": seed, "wrong": wrong[:50], "count": world.count}))
 

@@ -164,8 +164,8 @@ def record(file: Path, row: Any) -> None:
     fields = {key: value for key, value in vars(row).items() if value not in ("", None, ())}
     with file.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        rows = {one["case"]: one for one in _lines(file)} | {row.case: {"case": row.case, **fields}}
-        lines = (json.dumps(one, ensure_ascii=False, default=list) for one in rows.values())
+        rows = {line["case"]: line for line in _lines(file)} | {row.case: {"case": row.case, **fields}}
+        lines = (json.dumps(row, ensure_ascii=False, default=list) for row in rows.values())
         file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 

@@ -319,16 +319,18 @@ def healed(names: Iterable[str], folder: Path) -> Iterator[Outcome]:
         before = digest(prefix)
         planned = fix(builder, prefix, case=case)
         found = faults(builder, prefix, planned) - allowed
-        offered = any(one["outcome"] == "planned" for one in planned["repairs"])
+        offered = any(repair["outcome"] == "planned" for repair in planned["repairs"])
         answer = fix(builder, prefix, "--apply", "--unsafe", case=case)
         builder.give_back(case)
         copies = [
-            change["copy"] for one in answer["repairs"] for change in one["changes"]
-            if one["outcome"] == "repaired" and change["kind"] == "install_packages"
+            change["copy"] for repair in answer["repairs"] for change in repair["changes"]
+            if repair["outcome"] == "repaired" and change["kind"] == "install_packages"
         ]  # fmt: skip
         judged = Path(copies[-1]) if copies else prefix
         left = faults(builder, judged, answer) - allowed
-        printed = "; ".join(f"{one['code']} {one['outcome']}: {one['reason']}" for one in answer["repairs"])
+        printed = "; ".join(
+            f"{repair['code']} {repair['outcome']}: {repair['reason']}" for repair in answer["repairs"]
+        )
         yield Outcome(
             case.name,
             offered,

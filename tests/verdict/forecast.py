@@ -75,11 +75,11 @@ def main() -> None:
     left = len(waiting)
     with tempfile.TemporaryDirectory(prefix="v") as folder:
         for found in made(Path(folder), waiting):
-            for one in found:
-                kept[one.case, one.way] = one
-                print(*vars(one).values(), flush=True)
+            for forecast in found:
+                kept[forecast.case, forecast.way] = forecast
+                print(*vars(forecast).values(), flush=True)
             write(options.file, kept.values())
-            left -= len({one.case for one in found})
+            left -= len({forecast.case for forecast in found})
             if time.monotonic() > end:
                 break
     print(f"{left} left", flush=True)
@@ -139,9 +139,9 @@ def _of(built: Construction | Unknown) -> Mapping[str, Any]:
     usual = {"ok", "not needed", "not there", "not reached"}
     return {
         "stages": tuple(
-            f"{one.stage}: {one.ended} {one.kind}: {one.text[:160]}"
-            for one in built.stages
-            if one.ended not in usual
+            f"{stage.stage}: {stage.ended} {stage.kind}: {stage.text[:160]}"
+            for stage in built.stages
+            if stage.ended not in usual
         )
     }
 

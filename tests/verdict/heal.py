@@ -109,7 +109,7 @@ class Healer:
                 return _outcome(case, "safe", before, safe, script.read_text("utf-8"))
             every = _repaired(session, unsafe=True)
             repairs = (
-                *(one for one in safe.repairs or () if one.outcome == "repaired"),
+                *(repair for repair in safe.repairs or () if repair.outcome == "repaired"),
                 *(every.repairs or ()),
             )
         return _outcome(case, "unsafe", before, replace(every, repairs=repairs), script.read_text("utf-8"))
@@ -217,7 +217,7 @@ def _outcome(case: Case, by: str, before: Report, after: Report, script: str) ->
     return Healed(
         case.name,
         by if after.verdict != "failures" else "",
-        tuple(f"{one.fix} for {one.code}: {one.outcome}" for one in after.repairs or ()),
+        tuple(f"{repair.fix} for {repair.code}: {repair.outcome}" for repair in after.repairs or ()),
         tuple(f"{code} {finding.message} => {finding.remedy}" for code, finding in errors),
         tuple(code for code, _ in errors if code in passed),
         bool(after.repairs),
@@ -272,16 +272,21 @@ def main() -> None:
     known = classes()
     done = {row.case for row in recorded(filter(Path.exists, filter(None, [options.record])))}
     names = [name for name in options.names or [*known.healable, *known.not_healable] if name not in done]
-    for one in healed(names, construct=options.construct, run=options.run):
-        kind = "healable" if one.case not in known.not_healable else "not healable"
-        print(f"{one.case} ({kind}): {one.by or 'NOT HEALED'}{' WORSE ' if one.worse else ''}", flush=True)
-        for line in filter(None, (*one.repairs, *one.left, *one.worse, one.built, one.ran)):
+    for outcome in healed(names, construct=options.construct, run=options.run):
+        kind = "healable" if outcome.case not in known.not_healable else "not healable"
+        print(
+            f"{outcome.case} ({kind}): {outcome.by or 'NOT HEALED'}{' WORSE ' if outcome.worse else ''}",
+            flush=True,
+        )
+        for line in filter(
+            None, (*outcome.repairs, *outcome.left, *outcome.worse, outcome.built, outcome.ran)
+        ):
             print(f"    {line}", flush=True)
         if options.record:
             with options.record.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(one)) + "\n")
+                file.write(json.dumps(asdict(outcome)) + "\n")
         if options.script:
-            print(one.script)
+            print(outcome.script)
 
 
 if __name__ == "__main__":

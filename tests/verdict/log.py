@@ -40,14 +40,14 @@ def plain(text: str) -> str:
 
 def judged(case: Case, code: int | None, text: str) -> Real:
     """What happened. The phase and the exception of a failure are a first guess: a person has read the log of each."""
-    if code == 0 and all(re.search(one, text) for one in case.seen):
+    if code == 0 and all(re.search(pattern, text) for pattern in case.seen):
         return Real(case.name, "trained", 0, exit=0)
     outcome: Outcome = "hung" if code is None else "died"
     if "killed due to memory pressure" in text:  # by Ray, because of whatever else the machine did
         outcome = "undecided"
     lines = text.splitlines()
     raised = [(number, found) for number, line in enumerate(lines) if (found := _RAISED.match(line))]
-    raised = [one for one in raised if not _PASSED_ON.search(one[1][1])]
+    raised = [error for error in raised if not _PASSED_ON.search(error[1][1])]
     if raised:
         (number, found), *later = raised
         chain = f"{found[1]}: {found[2]}"

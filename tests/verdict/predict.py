@@ -189,7 +189,9 @@ def _with_nccl(packages: Packages | Unknown) -> Packages | Unknown:
     recorded = machine_facts.machine("h200-with-job")[Packages]
     if isinstance(packages, Unknown) or isinstance(recorded, Unknown):
         return packages
-    more = [one for one in recorded.distributions if one.name.startswith("nvidia-nccl")]
+    more = [
+        distribution for distribution in recorded.distributions if distribution.name.startswith("nvidia-nccl")
+    ]
     return replace(packages, distributions=(*packages.distributions, *more))
 
 
@@ -211,7 +213,7 @@ def _with_rules_about_it() -> Registry:
 @functools.cache
 def _apart_from_the_script() -> tuple[type, ...]:
     """The facts that no collector reads from the script, or from what was read from it, and what earlier jobs have left."""
-    collectors = {one.fact: one for one in machine_facts.known().collectors}
+    collectors = {collector.fact: collector for collector in machine_facts.known().collectors}
 
     @functools.cache
     def depends(fact: type) -> bool:

@@ -75,7 +75,9 @@ class Runner:
         with _TURN:
             done = cases_of.real().keys() | self.begun
             waiting = [
-                one for one in cases_of.cases().values() if one.name not in done and one.base.device == "cpu"
+                case
+                for case in cases_of.cases().values()
+                if case.name not in done and case.base.device == "cpu"
             ]
             waiting.sort(key=lambda one: (one.late, zlib.crc32(one.name.encode()) if one.late else 0))
             if (self.folder / "stop").exists():

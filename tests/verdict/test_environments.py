@@ -31,7 +31,7 @@ def test_environment_is_healed_in_a_copy(tmp_path_factory: pytest.TempPathFactor
     builder = Builder(tmp_path_factory.mktemp("environments"))
     prefix = builder.build(cases()["several_at_once"])
     answer = fix(builder, prefix, "--apply", "--unsafe", "--select", "PKG")
-    (done,) = [one for one in answer["repairs"] if one["outcome"] == "repaired"]
+    (done,) = [repair for repair in answer["repairs"] if repair["outcome"] == "repaired"]
     (change,) = done["changes"]
     copy = prefix.with_name("several_at_once-repaired")
     assert (change["environment"], change["copy"]) == (str(prefix), str(copy))

@@ -132,10 +132,12 @@ tune_two_processes_one_row_each tune_target_modules tune_validation_file_broken
 @pytest.mark.slow(seconds=300)  # the whole file
 def test_construction_predicts_the_outcome(predictor: Predictor) -> None:
     cases = map(CASES.__getitem__, BUILT)
-    found = [one for some in made(predictor.builder.folder, cases, together=20) for one in some]
-    fails = {one.case: one.verdict == "failures" for one in found if one.way == "construction"}
+    found = [forecast for some in made(predictor.builder.folder, cases, together=20) for forecast in some]
+    fails = {
+        forecast.case: forecast.verdict == "failures" for forecast in found if forecast.way == "construction"
+    }
     assert fails == {name: name not in HEALTHY for name in BUILT}
-    assert not any(one.alone for one in found), "each of them would import verl and vLLM anew"
+    assert not any(forecast.alone for forecast in found), "each of them would import verl and vLLM anew"
 
 
 def test_prediction_is_kept(tmp_path: Path) -> None:

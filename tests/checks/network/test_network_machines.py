@@ -112,7 +112,7 @@ def judged(machine: list[Any], nodes: JobNodes, *others: Any, **variables: str) 
         Rdma: NO_RDMA,
         Ports: listening,
         Clock: Clock(synchronised=True, error=0.02, now=1.8e9, monotonic=9.0),
-        NetworkVariables: NetworkVariables(tuple(VariableValue(*one) for one in variables.items())),
+        NetworkVariables: NetworkVariables(tuple(VariableValue(*pair) for pair in variables.items())),
         Proxied: Absent("no variable names a proxy"),
         HeadsReached: Absent("no address of a head is given with a port"),
     }

@@ -93,4 +93,4 @@ def test_launch_script_line_is_edited(tmp_path: Path, line: str, after: str) -> 
     (change,) = made
     assert isinstance(change, ReplaceFile)
     lines = [row.partition("  #")[0] for row in change.after.decode().splitlines() if not row.startswith("#")]
-    assert lines == [one for one in (after, "python -m verl.trainer.main_ppo") if one]
+    assert lines == [line for line in (after, "python -m verl.trainer.main_ppo") if line]

@@ -31,7 +31,7 @@ from verl_doctor.toolkit.target import Target
 
 START = "python3 -m verl.trainer.main_ppo \\\n  trainer.nnodes=1 \\\n"
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
-FIXES = {one.id: one for one in (script_word, script_word_changed)}
+FIXES = {fix.id: fix for fix in (script_word, script_word_changed)}
 FACTS = {
     batch_sizes_do_not_fit: (_EVERY, Unknown("not read")),
     config_value_of_wrong_type: (Unknown("not read"), Unknown("not read")),

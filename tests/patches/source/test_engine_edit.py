@@ -194,7 +194,7 @@ def test_record_is_written_where_requested(
         assert not found
     message = (tmp_path / "train:abc:2:0.log").read_text()
     assert f"has {len(found)} actors of 2" in message
-    assert all(one["name"] in message for one in found)
+    assert all(actor["name"] in message for actor in found)
 
 
 @pytest.mark.parametrize("why", REFUSED)

@@ -124,5 +124,5 @@ def test_real_verl_with_both_transformers(wheel_tree, tmp_path, version):
     assert not isinstance(plan, Refusal), plan.reason
     for change in plan:
         change.path.write_bytes(change.after)
-    assert not [one for one in findings("5.0.0")[1] if "Vision2Seq" in one.message]
+    assert not [finding for finding in findings("5.0.0")[1] if "Vision2Seq" in finding.message]
     assert findings("4.57.3")[1] == []

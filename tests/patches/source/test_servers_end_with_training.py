@@ -143,7 +143,7 @@ def test_repaired_tree_is_left_alone(tmp_path: Path) -> None:
         change.path.write_bytes(change.after)
     found = seen(folder)
     assert isinstance(found, RolloutServers)
-    assert all(one.ends for one in (*found.managers, *found.trainers))
+    assert all(owner.ends for owner in (*found.managers, *found.trainers))
     assert planned(folder) == {}
 
 

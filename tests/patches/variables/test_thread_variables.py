@@ -46,7 +46,7 @@ def test_other_variable_is_left_alone() -> None:
 def test_workers_and_driver_start_fewer_threads() -> None:
     finding = Finding("too few", Evidence("found"))
     few = fewer_threads.plan(finding, an_h200_node())
-    assert [(one.name, one.value) for one in few] == [  # type: ignore[union-attr]
+    assert [(change.name, change.value) for change in few] == [  # type: ignore[union-attr]
         ("RAY_worker_num_grpc_internal_threads", "1"),
         ("OPENBLAS_NUM_THREADS", "1"),
     ]

@@ -101,7 +101,7 @@ class Tab:
 
     def told(self, *methods: str) -> Sequence[dict[str, Any]]:
         """Parameters of the events with these names."""
-        return [one["params"] for one in self.events if one.get("method") in methods]
+        return [event["params"] for event in self.events if event.get("method") in methods]
 
 
 @contextlib.contextmanager

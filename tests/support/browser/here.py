@@ -64,8 +64,10 @@ def _install(folder: Path) -> None:
     make = [sys.executable, "-m", "venv", str(folder)]
     pip = [str(folder / "bin" / "pip"), "install", "-q", "--no-cache-dir", "--only-binary", ":all:", *_PINS]
     try:
-        for one in (make, pip):
-            subprocess.run(one, check=True, capture_output=True, text=True, timeout=_LIMIT, env=fetching())
+        for command in (make, pip):
+            subprocess.run(
+                command, check=True, capture_output=True, text=True, timeout=_LIMIT, env=fetching()
+            )
     except subprocess.CalledProcessError as error:
         cannot_run(
             f"no browser is installed, and that of Qt {_QT} could not be fetched: {error.stderr.strip()[-300:]}"

@@ -63,7 +63,7 @@ def prefix(seed: int) -> Callable[[int], str]:
     kinds = chance.choices([_clock, _fixed, _counter], weights=[4, 5, 1], k=chance.randint(1, 4))
     parts = [kind(chance) for kind in kinds]
     between = [chance.choice(SEPARATORS) for _ in parts]
-    if all(one is _counter for one in kinds):  # numbers alone could be anything
+    if all(kind is _counter for kind in kinds):  # numbers alone could be anything
         between[-1] = "| "
     return lambda at: "".join(part(chance, at) + sign for part, sign in zip(parts, between, strict=True))
 

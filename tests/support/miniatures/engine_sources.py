@@ -15,7 +15,7 @@ class Server:
         return Engine(config, executor=RayExecutor if backend == "ray" else None)
 """
 _READS = 'namespace, prefix, size, rank = self.config.instance_id.split(":")\n'
-_LOOKS = 'found = [one for one in ray.util.list_named_actors() if one.startswith(f"{prefix}WorkerDict")]\n'
+_LOOKS = 'found = [name for name in ray.util.list_named_actors() if name.startswith(f"{prefix}WorkerDict")]\n'
 _COUNTS = 'assert len(found) == int(size), f"{self.config.instance_id} has {len(found)} actors"\n'
 
 
@@ -29,7 +29,7 @@ def server(
     parent: str = _PARENT,
 ) -> str:
     """A server with an executor made of these parts."""
-    body = f"{reads}{dedent(connects)}{looks}{counts}self.workers = [ray.get_actor(one) for one in found]\n"
+    body = f"{reads}{dedent(connects)}{looks}{counts}self.workers = [ray.get_actor(name) for name in found]\n"
     executor = f"class RayExecutor(Executor):\n    def _init_executor(self):\n{indent(body, ' ' * 8)}"
     return f"{imports}from vllm import Engine, Executor\n\n\n{executor}{parent}"
 

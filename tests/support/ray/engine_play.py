@@ -116,7 +116,7 @@ _FILES = {
         names = [f"{asked['prefix']}WorkerDict_0:{rank}" for rank in range(asked["workers"])]
         more = {"namespace": asked["workers_in"], "lifetime": "detached"} if asked["workers_in"] else {}
         workers = [WorkerDict.options(name=name, **more).remote(name) for name in names]
-        ray.get([one.execute_method.remote("ready") for one in workers])
+        ray.get([worker.execute_method.remote("ready") for worker in workers])
 
         from vllm_async_server import AsyncvLLMServer
         rollout = DictConfig(

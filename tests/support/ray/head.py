@@ -94,9 +94,9 @@ def end(started: Sequence[subprocess.Popen[bytes]], folder: Path) -> None:
     """End what was started, and everything that it started in this folder; then remove the folder."""
     for process in started:
         process.send_signal(signal.SIGTERM)
-    for one in [*below(folder)]:
+    for left in [*below(folder)]:
         with contextlib.suppress(psutil.NoSuchProcess):
-            one.send_signal(signal.SIGCONT)  # a test may have stopped it
+            left.send_signal(signal.SIGCONT)  # a test may have stopped it
     for process in started:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(5)  # longer only with actors that nobody ends
@@ -108,9 +108,9 @@ def kill_all(started: Sequence[subprocess.Popen[bytes]], folder: Path) -> None:
     """Kill the started processes and all that use this folder, until none is left."""
     deadline = time.monotonic() + 60
     while (left := [*below(folder)]) and time.monotonic() < deadline:
-        for one in left:
+        for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
-                one.kill()
+                process.kill()
         for process in started:
             process.poll()
         time.sleep(0.05)
@@ -127,11 +127,11 @@ def raylets(folder: Path) -> list[psutil.Process]:
 def named(name: str, folder: Path) -> list[psutil.Process]:
     """Return the processes with this name and folder, the oldest first."""
     found = {}
-    for one in below(folder):
+    for process in below(folder):
         with contextlib.suppress(psutil.NoSuchProcess):
-            if one.name() == name:
-                found[one] = one.create_time()
-    return sorted(found, key=lambda one: found[one])
+            if process.name() == name:
+                found[process] = process.create_time()
+    return sorted(found, key=lambda process: found[process])
 
 
 def address_in(folder: Path) -> str:
@@ -146,10 +146,10 @@ def _address_file(folder: Path) -> Path:
 
 def below(folder: Path) -> Iterator[psutil.Process]:
     """Yield the processes with this private folder in their command line or environment."""
-    for one in psutil.process_iter():
+    for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if one.pid != os.getpid() and (
-                any(str(folder) in word for word in one.cmdline())
-                or one.environ().get("RAY_TMPDIR") == str(folder)
+            if process.pid != os.getpid() and (
+                any(str(folder) in word for word in process.cmdline())
+                or process.environ().get("RAY_TMPDIR") == str(folder)
             ):
-                yield one
+                yield process

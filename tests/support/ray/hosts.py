@@ -106,12 +106,12 @@ def main(python: str, folder: str, *check: str) -> int:
                     sh(f"ip link set {HOSTS[-1]} down")
         return process.returncode
     finally:
-        for one in started:
+        for child in started:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(one.pid, signal.SIGTERM)
-        for one in started:
+                os.killpg(child.pid, signal.SIGTERM)
+        for child in started:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                one.wait(10)
+                child.wait(10)
 
 
 if __name__ == "__main__":

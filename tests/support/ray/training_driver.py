@@ -66,10 +66,12 @@ class Worker:
 def engines(folder):
     """How many engines run below the Ray of this folder."""
     found = 0
-    for one in Path("/proc").glob("[0-9]*"):
+    for entry in Path("/proc").glob("[0-9]*"):
         try:
-            sleeps = ENGINE.encode() in (one / "cmdline").read_bytes().split(b"\0")
-            found += sleeps and f"RAY_TMPDIR={folder}".encode() in (one / "environ").read_bytes().split(b"\0")
+            sleeps = ENGINE.encode() in (entry / "cmdline").read_bytes().split(b"\0")
+            found += sleeps and f"RAY_TMPDIR={folder}".encode() in (entry / "environ").read_bytes().split(
+                b"\0"
+            )
         except OSError:
             continue
     return found
@@ -88,7 +90,7 @@ def main(address, manager_source, manager_name, trainer_source, how, patience):
     import ray
 
     ray.init(address=address, namespace="training", log_to_driver=False)
-    registry, server, worker = (ray.remote(num_cpus=0)(one) for one in (Registry, Server, Worker))
+    registry, server, worker = (ray.remote(num_cpus=0)(kind) for kind in (Registry, Server, Worker))
     center = registry.options(name="one_register_center").remote()  # without a handle it would be collected
     for name in ("omegaconf", "verl", "verl.utils", "verl.utils.tracking", "scheduler"):
         sys.modules[name] = mock.MagicMock()
@@ -130,7 +132,7 @@ def main(address, manager_source, manager_name, trainer_source, how, patience):
         return {"reward": 1.0}
 
     def named():
-        return [one for one in ray.util.list_named_actors() if "register" not in one]
+        return [actor for actor in ray.util.list_named_actors() if "register" not in actor]
 
     def scheduler_runs():
         loop = getattr(trainer.async_rollout_manager, "chat_scheduler_loop", None)

@@ -82,7 +82,7 @@ def main(address, groups):
     for line in sys.stdin:
         word, _, rest = line.strip().partition(" ")
         if word == "ready":
-            said(len([ray.get(actor.__ray_ready__.remote()) for one in held for actor in one._workers]))
+            said(len([ray.get(actor.__ray_ready__.remote()) for group in held for actor in group._workers]))
         elif word == "end":
             rank, method = rest.split()
             held[-1].execute_all_async(method, int(rank))

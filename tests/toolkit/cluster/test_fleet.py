@@ -148,14 +148,14 @@ def test_findings_that_differ_in_amount_are_merged_with_a_range() -> None:
         node(f"node{number:05}", with_value("Folders", "folders.0.free", amount))
         for number, amount in ((101, gib), (102, 2 * gib), (103, gib * 3 // 2))
     ]
-    (finding,) = [one for one in reported(judged([*HEALTHY, *full])) if one[0] == "HOST106"]
+    (finding,) = [finding for finding in reported(judged([*HEALTHY, *full])) if finding[0] == "HOST106"]
     assert "1.0 GiB to 2.0 GiB" in finding[1]
     assert finding[2] == "node[00101-00103]"
 
 
 def test_finding_on_a_single_node_keeps_its_text() -> None:
     full = node("node00101", with_value("Folders", "folders.0.free", 2**30))
-    (finding,) = [one for one in reported(judged([*HEALTHY, full])) if one[0] == "HOST106"]
+    (finding,) = [finding for finding in reported(judged([*HEALTHY, full])) if finding[0] == "HOST106"]
     assert "1.0 GiB left" in finding[1]
 
 
@@ -286,7 +286,7 @@ def test_cluster_path_missing_on_one_node_is_reported() -> None:
 def test_tie_is_not_a_majority() -> None:
     answers = [*HEALTHY[:2], *(node(f"node{n}", with_version("vllm", "0.10.2")) for n in (7, 8))]
     report = judged(answers)
-    (finding,) = [one for one in reported(report) if one[0] == "PKG120"]
+    (finding,) = [finding for finding in reported(report) if finding[0] == "PKG120"]
     assert "there is no majority" in finding[1]
     assert report.nodes is not None
     assert report.nodes.agree == 0
@@ -356,8 +356,8 @@ def test_report_of_many_nodes_fits_80_columns() -> None:
 
 def test_rule_that_could_not_be_judged_on_some_nodes_names_them() -> None:
     blind = [
-        replace(one, facts={**one.facts, "HostMemory": '{"unknown": "/proc is hidden"}'})
-        for one in HEALTHY[:2]
+        replace(answer, facts={**answer.facts, "HostMemory": '{"unknown": "/proc is hidden"}'})
+        for answer in HEALTHY[:2]
     ]
     results = {result.code: result for result in judged([*blind, *HEALTHY[2:]]).results}
     assert results["HOST113"].status == "pass"
@@ -448,7 +448,9 @@ def test_number_of_findings_is_bounded_for_many_different_drifts() -> None:
     odd = [node(f"odd{number:02}", with_version(names[number], "0.0.1")) for number in range(20)]
     found = [one for rule, one in findings(judged([*map(node, numbered(25)), *odd])) if rule == "PKG120"]
     assert len(found) == 8
-    assert {name for one in found for name in expand(one.node or "")} == {answer.node for answer in odd}
+    assert {name for finding in found for name in expand(finding.node or "")} == {
+        answer.node for answer in odd
+    }
     assert "13 more nodes differ from most" in found[-1].message
 
 

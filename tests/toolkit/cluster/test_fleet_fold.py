@@ -25,7 +25,7 @@ def folded_messages(*messages: str) -> list[tuple[str, str | None]]:
     found: dict[Finding, list[int]] = {}
     for number, message in enumerate(messages):
         found.setdefault(finding(message), []).append(number)
-    return [(one.message, one.node) for one in folded(found, NAMES, ADDRESSES)]
+    return [(finding.message, finding.node) for finding in folded(found, NAMES, ADDRESSES)]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_number_of_merged_texts_is_bounded() -> None:
     for messages in (texts, words):
         found = folded({finding(text): [number] for number, text in enumerate(messages)}, NAMES, ADDRESSES)
         assert len(found) == 6
-        assert {node for one in found for node in expand(one.node or "")} == set(NAMES[:150])
+        assert {node for finding in found for node in expand(finding.node or "")} == set(NAMES[:150])
         assert "one of 145 similar findings" in found[0].evidence.found
 
 

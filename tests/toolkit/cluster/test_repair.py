@@ -76,7 +76,7 @@ def carried_out(
     after, left = cluster_repair.carry_out(
         RequestedNodes(), run, collection, report, unsafe=False, watch=lambda _: None
     )
-    return [(one.outcome, one.reason) for one in after.repairs or ()], [node.node for node in left]
+    return [(repair.outcome, repair.reason) for repair in after.repairs or ()], [node.node for node in left]
 
 
 def other(number: int) -> EnvironmentPlace:

@@ -50,7 +50,7 @@ def test_responses_and_missing_nodes_are_reported(tmp_path: Path) -> None:
         {"node": "4", "stage": "", "seconds": 0.0},
         {"done": True},
     )
-    assert [(one.node, one.address, one.missing) for one in got] == [
+    assert [(response.node, response.address, response.missing) for response in got] == [
         ("n1", "10.0.0.1", ""),
         ("n2", "10.0.0.2", "Ray declared it dead"),
         ("n3", "10.0.0.3", "it started no worker in time: its raylet is busy, hangs, or cannot be reached"),
@@ -68,9 +68,9 @@ def test_node_names_are_unique(tmp_path: Path) -> None:
         row("d", "10.0.0.4", "same", port=7),
         row("e", "10.0.0.4", "same", port=8),
     ]
-    answers = [{"node": one["node"], "answer": FACTS} for one in rows]
+    answers = [{"node": row["node"], "answer": FACTS} for row in rows]
     got = responses_of(tmp_path, {"job": "1"}, {"nodes": rows}, *answers, {"done": True})
-    assert [one.node for one in got] == ["head", "10.0.0.2", "10.0.0.3", "10.0.0.4:7", "10.0.0.4:8"]
+    assert [response.node for response in got] == ["head", "10.0.0.2", "10.0.0.3", "10.0.0.4:7", "10.0.0.4:8"]
 
 
 def test_dead_actors_count_until_they_are_replaced(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_dead_actors_count_until_they_are_replaced(tmp_path: Path) -> None:
     got = responses_of(
         tmp_path, {"job": "1"}, {"nodes": rows}, {"node": "a", "answer": FACTS}, {"done": True}
     )
-    assert [(one.node, one.missing) for one in got] == [
+    assert [(response.node, response.missing) for response in got] == [
         ("n2", "Ray declared it dead: again no heartbeat"),
         ("n1", ""),
     ]
@@ -99,14 +99,14 @@ def test_dead_actors_count_until_they_are_replaced(tmp_path: Path) -> None:
 def test_early_end_of_the_driver_keeps_received_responses(tmp_path: Path, end: str, why: str) -> None:
     rows = [row("a", "10.0.0.1", "n1"), row("b", "10.0.0.2", "n2")]
     got = responses_of(tmp_path, {"job": "1"}, {"nodes": rows}, {"node": "a", "answer": FACTS}, end=end)
-    assert [(one.node, one.missing) for one in got] == [("n1", ""), ("n2", why)]
+    assert [(response.node, response.missing) for response in got] == [("n1", ""), ("n2", why)]
 
 
 def test_failed_driver_reports_its_error(tmp_path: Path) -> None:
     got = responses_of(
         tmp_path, {"job": "1"}, {"nodes": [row("a", "10.0.0.1", "n1")]}, {"broke": "KeyError: 'x'"}
     )
-    assert [one.missing for one in got] == ["the driver broke: KeyError: 'x'"]
+    assert [response.missing for response in got] == ["the driver broke: KeyError: 'x'"]
 
 
 @pytest.mark.slow
@@ -115,7 +115,7 @@ def test_hanging_driver_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.Mo
     got = responses_of(
         tmp_path, {"job": "1"}, {"nodes": [row("a", "10.0.0.1", "n1")]}, end="exec sleep 60", budget=-2.5
     )
-    assert [one.missing for one in got] == ["the time was up"]
+    assert [response.missing for response in got] == ["the time was up"]
 
 
 def test_no_process_is_allowed(tmp_path: Path) -> None:

@@ -90,10 +90,10 @@ def jobs(made: Cluster) -> int:
 def left(folder: Path) -> list[str]:
     """The doctor's files in a node's folder, and its processes; others may query other nodes at the same time."""
     programs = []
-    for one in psutil.process_iter():
+    for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if any(word.startswith(f"{folder}/verl-doctor-") for word in one.cmdline()):
-                programs.append(" ".join(one.cmdline())[:100])
+            if any(word.startswith(f"{folder}/verl-doctor-") for word in process.cmdline()):
+                programs.append(" ".join(process.cmdline())[:100])
     return programs + [path.name for path in folder.glob("verl-doctor-*")]
 
 
@@ -157,10 +157,10 @@ def test_nodes_clean_up_after_the_driver_is_killed(made: Cluster, parcel: Parcel
 
     def kill_the_driver() -> None:
         assert settles(lambda: any(nodes_folder.glob("verl-doctor-*")))
-        for one in psutil.Process().children():
+        for child in psutil.Process().children():
             with contextlib.suppress(psutil.Error):
-                if one.cmdline()[1:3] == ["-c", Path(cluster_probe.__file__).read_text("utf-8")]:
-                    one.kill()
+                if child.cmdline()[1:3] == ["-c", Path(cluster_probe.__file__).read_text("utf-8")]:
+                    child.kill()
 
     killer = threading.Thread(target=kill_the_driver)
     killer.start()

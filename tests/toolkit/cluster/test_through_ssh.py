@@ -113,11 +113,11 @@ def test_missing_remote_python_is_reported() -> None:
 @pytest.mark.usefixtures("programs")
 @pytest.mark.slow
 def test_hanging_host_is_abandoned_and_leaves_no_processes() -> None:
-    before = {one.pid for one in psutil.process_iter()}
+    before = {process.pid for process in psutil.process_iter()}
     responses = query("hangs", "n1", budget=20)
     assert responses["hangs"].missing == "it did not respond in time"
     assert responses["n1"].missing == ""
-    own = [one for one in psutil.Process().children(recursive=True) if one.pid not in before]
+    own = [child for child in psutil.Process().children(recursive=True) if child.pid not in before]
     assert own == []
 
 

@@ -52,7 +52,7 @@ def test_node_undoes_the_transactions_of_its_environment(
         assert (missing, result["refused"]) == ("", [])
         if more:
             assert result["lines"][0].startswith("undone: repair 0002 (HOST950), applied ")
-            assert [one for one in ("first", "second") if (environment / one).exists()] == left
+            assert [name for name in ("first", "second") if (environment / name).exists()] == left
     assert ("there is nothing to undo" in result["lines"]) == everything
 
 
@@ -72,7 +72,7 @@ class Nodes:
 
     def query(self, parcel: Parcel, only: list[NodeResponse], *_: Any) -> Iterator[NodeResponse]:
         assert parcel.request["undo"] == {"everything": True}
-        self.asked += [one.node for one in only]
+        self.asked += [node.node for node in only]
         yield from self.answers
 
 

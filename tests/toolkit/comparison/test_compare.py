@@ -47,7 +47,7 @@ def test_environment_prefix_in_paths_is_not_a_difference() -> None:
         }
 
     found = differences(Snapshot(seen("/data/ann/env")), Snapshot(seen("/scratch/bob/venv")))
-    assert {one.kind for one in found} == {"fact"}
+    assert {difference.kind for difference in found} == {"fact"}
 
 
 PATCH = Patch("workers/a.py", "f", ("abc",), (), "old()", "new()", "Uky", 7)

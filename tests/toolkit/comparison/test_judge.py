@@ -88,7 +88,8 @@ def distribution(name: str, version: str) -> Callable[[Packages], Packages]:
         return replace(
             packages,
             distributions=tuple(
-                replace(one, version=version) if one.name == name else one for one in packages.distributions
+                replace(difference, version=version) if difference.name == name else difference
+                for difference in packages.distributions
             ),
         )
 
@@ -118,7 +119,9 @@ def test_fluctuating_values_are_noise() -> None:
 
 def test_packages_are_listed_in_the_order_of_the_stack() -> None:
     old, new = machine("h200-with-job"), machine("head-node-of-two")
-    found = [one.subject for one in between(old, new).of("matters") if one.kind == "package"]
+    found = [
+        difference.subject for difference in between(old, new).of("matters") if difference.kind == "package"
+    ]
     assert found[:3] == ["vllm", "torch", "transformers"]
 
 
@@ -144,7 +147,7 @@ def test_increased_limit_is_not_a_break() -> None:
     facts = machine("h200-with-job")
     more = edited(facts, {SharedMemory: at("size", 2 * facts[SharedMemory].size)})
     assert between(facts, more).verdict == "equal"
-    assert [one.subject for one in between(more, facts).of("matters")] == ["/dev/shm"]
+    assert [difference.subject for difference in between(more, facts).of("matters")] == ["/dev/shm"]
 
 
 def test_unread_variable_is_noise_and_a_read_variable_is_not() -> None:
@@ -252,7 +255,7 @@ def test_break_is_reported_with_its_rule(fault: Fault) -> None:
     """Each fault of the recorded machines; in the reverse direction it is listed as gone."""
     healthy, sick = fault.node(), edited(fault.node(), fault.edits)
     found = between(healthy, sick)
-    difference, *_ = [one for one in found.differences if fault.code in one.codes]
+    difference, *_ = [difference for difference in found.differences if fault.code in difference.codes]
     assert difference.weight in {"breaks", "matters"}
     assert found.exit_code == 1
     assert fault.code in {code for code, _ in between(sick, healthy).gone} or difference.weight == "matters"
@@ -317,7 +320,7 @@ CAUSES = {
 def test_cause_of_a_finding_is_shown(code: str) -> None:
     fault = next(fault for fault in FAULTS if fault.code == code)
     found = between(fault.node(), edited(fault.node(), fault.edits))
-    (difference,) = [one for one in found.differences if code in one.codes]
+    (difference,) = [difference for difference in found.differences if code in difference.codes]
     assert (difference.kind, difference.subject) == CAUSES[code]
 
 
@@ -327,7 +330,11 @@ def test_breaking_difference_is_reported_as_the_cause() -> None:
     few = at("shell.files", Limit(128, 128))
     cpus = at("shell.allowed", 12)
     sick = edited(edited(healthy, {HostLimits: few}), {HostLimits: cpus})
-    difference = {one.subject: one.weight for one in between(healthy, sick).differences if one.kind != "fact"}
+    difference = {
+        difference.subject: difference.weight
+        for difference in between(healthy, sick).differences
+        if difference.kind != "fact"
+    }
     assert difference == {"open files": "breaks", "CPUs": "matters"}
 
 

@@ -42,9 +42,9 @@ def test_private_file_is_readable_only_by_its_owner(tmp_path: Path, umask: int) 
     path, old = tmp_path / "new.json", tmp_path / "old.json"
     old.write_text("x")
     old.chmod(0o664)
-    for one in (path, old):
-        write(one, "text", private=True)
-    assert [stat.S_IMODE(one.stat().st_mode) for one in (path, old)] == [0o600, 0o664]
+    for file in (path, old):
+        write(file, "text", private=True)
+    assert [stat.S_IMODE(file.stat().st_mode) for file in (path, old)] == [0o600, 0o664]
 
 
 def test_new_file_follows_the_umask(tmp_path: Path, umask: int) -> None:

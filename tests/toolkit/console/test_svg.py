@@ -30,15 +30,15 @@ def _drawn(words: str) -> ET.Element:
 )])  # fmt: skip
 def test_any_message_remains_plain_text(words: str) -> None:
     root = _drawn(words)
-    names = {one.tag.removeprefix(_SVG) for one in root.iter()}
+    names = {element.tag.removeprefix(_SVG) for element in root.iter()}
     assert names == {"svg", "title", "desc", "style", "rect", "line", "text", "g"}
-    assert not [key for one in root.iter() for key in one.attrib if key.startswith("on")]
+    assert not [key for element in root.iter() for key in element.attrib if key.startswith("on")]
 
 
 def test_picture_has_a_text_description() -> None:
     root = _drawn("where the time went")
     assert root.get("role") == "img"
-    known = {one.get("id"): one.text for one in root.iter() if one.get("id")}
+    known = {element.get("id"): element.text for element in root.iter() if element.get("id")}
     assert [known[name] for name in (root.get("aria-labelledby") or "").split()] == [
         "where the time went"
     ] * 2
@@ -54,8 +54,8 @@ def test_colours_follow_the_page() -> None:
 
 def test_bar_lengths_are_proportional_to_values() -> None:
     drawn = ET.fromstring(bars("load", "How long", [Bar("cold", 420), Bar("warm", 4.2, 3)]))
-    boxes = [float(one.get("width") or 0) for one in drawn.iter(f"{_SVG}rect")]
+    boxes = [float(element.get("width") or 0) for element in drawn.iter(f"{_SVG}rect")]
     assert boxes[0] == pytest.approx(100 * boxes[1], rel=0.01)
-    texts = [one.text for one in drawn.iter(f"{_SVG}text")]
+    texts = [element.text for element in drawn.iter(f"{_SVG}text")]
     assert texts == ["How long", "cold", "7 minutes", "warm", "4.2 s"]
     ET.fromstring(bars("none", "Nothing", []))

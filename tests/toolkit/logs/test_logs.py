@@ -125,7 +125,7 @@ def test_earliest_of_several_logs_has_the_first_cause(here: Doctor, tmp_path: Pa
     found = json.loads(here("logs", *logs, own, "--format", "json", cwd=tmp_path).stdout)
     assert [(result["code"], result["fault"]) for result in found["results"]] == [("LOG161", "code")]
     assert (found["verdict"], found["first_error"]["words"]) == ("failures", "KeyError: 'answer'")
-    assert [one["code"] for one in found["also"]] == ["HOST106", "HOST103"]
+    assert [error["code"] for error in found["also"]] == ["HOST106", "HOST103"]
     late = written(tmp_path, "c.log", _at("10:30:00", traceback("KeyError: 'answer'", place="/home/u/r.py")))
     found = json.loads(here("logs", *logs, late, "--format", "json", cwd=tmp_path).stdout)
     assert [result["code"] for result in found["results"]] == ["HOST106", "HOST103"]
@@ -218,7 +218,7 @@ def test_only_files_of_a_folder_are_read_and_circular_links_end(here: Doctor, tm
     os.mkfifo(logs / "pipe.log")
     (logs / "round.log").symlink_to("round.log")
     (logs / "again").symlink_to(logs)
-    assert [Path(one.name).name for one in sources_of([str(logs)])] == ["run.log"]
+    assert [Path(source.name).name for source in sources_of([str(logs)])] == ["run.log"]
     assert "CUDA105" in here("logs", "logs", cwd=tmp_path).stdout
     assert "no such file" in here("logs", "logs/round.log", cwd=tmp_path).stderr
 
@@ -228,7 +228,7 @@ def test_largest_and_ray_logs_of_very_many_are_read(tmp_path: Path, monkeypatch:
     for name, text in (("worker-1.err", "a"), ("worker-2.err", "abc"), ("raylet.out", "")):
         written(tmp_path, name, text)
     notes: list[str] = []
-    assert [Path(one.name).name for one in sources_of([str(tmp_path)], notes.append)] == [
+    assert [Path(source.name).name for source in sources_of([str(tmp_path)], notes.append)] == [
         "worker-2.err",
         "raylet.out",
     ]

@@ -26,7 +26,7 @@ TUNE = (*HYDRA, f"{SITE}/verl/trainer/sft_trainer.py main", f"{SITE}/verl/traine
 def places(*named: str) -> str:
     return "".join(
         f'  File "{path}", line 3, in {function}\n    call()\n'
-        for path, _, function in (one.partition(" ") for one in named)
+        for path, _, function in (place.partition(" ") for place in named)
     )
 
 

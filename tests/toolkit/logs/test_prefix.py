@@ -19,9 +19,9 @@ from verl_doctor.toolkit.logs.signature import signatures
 FORMS = 200
 FILES = traceback("OSError: [Errno 24] Too many open files: 'x'")
 EXAMPLES = [
-    (traceback(one.log) if is_raised(one.log) else one.log).rstrip("\n") + "\n"
+    (traceback(example.log) if is_raised(example.log) else example.log).rstrip("\n") + "\n"
     for signature in signatures()
-    for one in signature.examples
+    for example in signature.examples
 ]
 
 

@@ -41,7 +41,7 @@ def test_chain_is_read_in_linear_time(links: int, monkeypatch: pytest.MonkeyPatc
     rows = joined(links).split("\n")
     (last,) = raised_in([Line(at, "", "", "", text, text) for at, text in enumerate(rows, 1)])
     chain = list(last.chain)
-    assert [one.message for one in chain] == [f"attempt {at}" for at in reversed(range(links))]
+    assert [error.message for error in chain] == [f"attempt {at}" for at in reversed(range(links))]
     assert last.first is chain[-1]
     assert len(made) < links
 
@@ -49,7 +49,7 @@ def test_chain_is_read_in_linear_time(links: int, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("depth", [1, 40, 2_000])
 def test_nested_errors_are_all_read(depth: int) -> None:
     found = raised_in(list(log_lines(nested(depth))))
-    assert sum(len(list(one.chain)) for one in found) == depth + 1
+    assert sum(len(list(error.chain)) for error in found) == depth + 1
     assert found[-1].first.message == "1"
 
 

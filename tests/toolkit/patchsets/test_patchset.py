@@ -38,8 +38,8 @@ def taken_out(text: str) -> Restored:
 
 def patches_in(text: str) -> list[Patch]:
     found = list(patches_of("a.py", taken_out(text)))
-    assert not [one for one in found if isinstance(one, NotCarried)], found
-    return [one for one in found if isinstance(one, Patch)]
+    assert not [patch for patch in found if isinstance(patch, NotCarried)], found
+    return [patch for patch in found if isinstance(patch, Patch)]
 
 
 def brought(patch: Patch, text: str) -> str:

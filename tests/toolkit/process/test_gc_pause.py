@@ -24,7 +24,7 @@ def test_objects_created_in_the_block_are_not_scanned_at_its_end():
     assert waiting > 50_000
     assert gc.get_count()[0] < 50_000
     assert gc.is_tracked(made)
-    assert not any(one is made for one in gc.get_objects(generation=0))
+    assert not any(tracked is made for tracked in gc.get_objects(generation=0))
 
 
 def test_exception_re_enables_collection():

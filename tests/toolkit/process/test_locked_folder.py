@@ -35,8 +35,8 @@ def test_folder_is_abandoned_only_after_its_owner_has_ended(tmp_path: Path) -> N
 
 def test_reader_has_exclusive_access(tmp_path: Path) -> None:
     folder = left(tmp_path)
-    for one in abandoned(tmp_path, "vds-"):
-        assert one == folder
+    for path in abandoned(tmp_path, "vds-"):
+        assert path == folder
         assert found(tmp_path) == []
 
 

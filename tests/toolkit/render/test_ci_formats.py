@@ -152,7 +152,7 @@ def test_fingerprint_depends_on_the_subject_and_not_the_wording(repo: Path) -> N
         for top in (repo, Path("/runner"))
     ]
     relative = replace(here, subject=Subject("file", "jobs/run.sh"))
-    assert [prints(one) == prints(relative) for one in inside] == [True, False]
+    assert [prints(finding) == prints(relative) for finding in inside] == [True, False]
 
 
 def test_plan_is_a_fix_at_the_findings_in_its_files(repo: Path) -> None:
@@ -290,7 +290,7 @@ def test_real_check_writes_the_format(here: Doctor, repo: Path, form: str) -> No
 @pytest.mark.parametrize(("name", "uri"), [("\udcff\udcfe.sh", "%FF%FE.sh"), ("é\n.sh", "%C3%A9%0A.sh")])
 def test_file_name_that_is_not_utf8_is_escaped_byte_for_byte(repo: Path, name: str, uri: str) -> None:
     to_render = report(finding(path=str(repo / name), line=2))
-    (result,) = [one for one in log(to_render, repo)["results"] if one["ruleId"] == "CFG101"]
+    (result,) = [result for result in log(to_render, repo)["results"] if result["ruleId"] == "CFG101"]
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == uri
 
 
@@ -303,5 +303,5 @@ def test_file_name_unsupported_by_annotations_is_in_the_message(repo: Path, name
 
 def test_impossible_file_name_is_still_shown(repo: Path) -> None:
     to_render = report(finding(path="/\ud800.sh"))
-    (result,) = [one for one in log(to_render, repo)["results"] if one["ruleId"] == "CFG101"]
+    (result,) = [result for result in log(to_render, repo)["results"] if result["ruleId"] == "CFG101"]
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "file:///%3F.sh"

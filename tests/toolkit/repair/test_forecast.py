@@ -146,7 +146,7 @@ def test_repair_is_planned_once_though_another_one_edits_the_line_above_it(tmp_p
     session = replace(session, registry=replace(session.registry, checks=more))
     look = session.look()
     report = repair.show(session, look, session.check(look))
-    assert sorted(one.code for one in report.repairs or ()) == ["CFG901", "CFG906", "CFG907"]
+    assert sorted(repair.code for repair in report.repairs or ()) == ["CFG901", "CFG906", "CFG907"]
 
 
 def test_equal_edits_of_two_lines_are_two_repairs(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_equal_edits_of_two_lines_are_two_repairs(tmp_path: Path) -> None:
 
 def test_finding_uncovered_by_a_repair_is_in_the_plan(tmp_path: Path) -> None:
     report = shown(tmp_path, "bad", "bad")
-    assert [(one.code, one.safety, one.outcome) for one in report.repairs or ()] == [
+    assert [(repair.code, repair.safety, repair.outcome) for repair in report.repairs or ()] == [
         ("CFG901", "safe", "planned"),
         ("CFG902", "unsafe", "planned"),
     ]
@@ -189,10 +189,10 @@ def test_last_resort_is_applied_only_without_another_fix(tmp_path: Path) -> None
         look = run.look()
         report = run.check(look)
         planned = repair.show(run, look, report)
-        assert [(one.fix, one.outcome) for one in planned.repairs or ()] == [(fixes[0], "planned")]
+        assert [(repair.fix, repair.outcome) for repair in planned.repairs or ()] == [(fixes[0], "planned")]
         assert planned.forecasts[-1].left == ()
         done = repair.carry_out(run, look, report, unsafe=True)
-        assert [(one.fix, one.outcome) for one in done.repairs or ()] == [(fixes[0], "repaired")]
+        assert [(repair.fix, repair.outcome) for repair in done.repairs or ()] == [(fixes[0], "repaired")]
         assert done.verdict != "failures"
 
 
@@ -208,7 +208,9 @@ def test_planned_correction_is_applied(tmp_path: Path) -> None:
     run = session_of(tmp_path, "wrong", "good")
     look = run.look()
     report = repair.carry_out(run, look, run.check(look), unsafe=True)
-    assert [(one.fix, one.outcome) for one in report.repairs or ()] == [("script-word-changed", "repaired")]
+    assert [(repair.fix, repair.outcome) for repair in report.repairs or ()] == [
+        ("script-word-changed", "repaired")
+    ]
     assert "  a.one=fine" in (tmp_path / "run.sh").read_text()
     assert report.verdict == "warnings"
 
@@ -216,4 +218,4 @@ def test_planned_correction_is_applied(tmp_path: Path) -> None:
 def test_repair_whose_lines_moved_is_listed_once(tmp_path: Path) -> None:
     """Each repair adds a comment above the command, so the plan after it has the same edit in another file."""
     report = shown(tmp_path, "bad", "odd")
-    assert [one.code for one in report.repairs or ()] == ["CFG901", "CFG905"]
+    assert [repair.code for repair in report.repairs or ()] == ["CFG901", "CFG905"]

@@ -102,7 +102,7 @@ def test_nodes_survive_a_round_trip(facts: list[dict[str, Any]]) -> None:
     nodes = folded(answers)
     again = nodes_from(json.loads(json.dumps(nodes.document())))
     assert nodes_in(again) == nodes_in(nodes)
-    assert {one[0]: one[2] for one in nodes_in(nodes)} == {
+    assert {node[0]: node[2] for node in nodes_in(nodes)} == {
         answer.node: {name: json.loads(text) for name, text in answer.facts.items()} for answer in answers
     }
 
@@ -123,7 +123,7 @@ def test_differing_and_missing_nodes_are_named(tmp_path: Path) -> None:
     assert nodes_in(read.nodes) == nodes_in(nodes)
     document = json.loads((tmp_path / "snapshot.json").read_text())["snapshot"]["nodes"]
     assert document["missing"] == {"node[00100-00101]": "it did not tell its facts within 20 s"}
-    assert [one["nodes"] for one in document["facts"]["Packages"]] == ["node[00001-00003]", "node00099"]
+    assert [group["nodes"] for group in document["facts"]["Packages"]] == ["node[00001-00003]", "node00099"]
 
 
 DAMAGE: dict[str, Any] = {

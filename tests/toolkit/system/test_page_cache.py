@@ -34,7 +34,7 @@ os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
 before = residency(file)
 os.pread(file, 1048576, 0)
 said = [before, residency(file)]
-print(json.dumps([[one.size, one.looked_at, one.cached] if isinstance(one, Residency) else one.reason for one in said]))
+print(json.dumps([[found.size, found.looked_at, found.cached] if isinstance(found, Residency) else found.reason for found in said]))
 """
 
 

@@ -379,7 +379,7 @@ def test_overrides_are_valid_for_hydra(name: str, tmp_path: Path) -> None:
     folder = Path("/data", name)
     made = Tiny(folder / "model", folder / "train.parquet", folder / "validation.parquet", "qwen2")
     words = render.overrides(made)
-    read = {one.key: one.value for one in map(parse_override, words)}
+    read = {word.key: word.value for word in map(parse_override, words)}
     assert read["data.train_files"] == f"/data/{name}/train.parquet"
     assert read["actor_rollout_ref.model.path"] == f"/data/{name}/model"
     assert read["data.train_batch_size"] == 2

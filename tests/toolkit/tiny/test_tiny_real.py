@@ -43,7 +43,7 @@ def made(real: Interpreter, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     top = tmp_path_factory.mktemp("tiny") / "döt dir's"
     top.mkdir()
     tiny = {shape: make(Machine(), real, top / shape, shape=shape, kind=kind) for shape, kind in MADE.items()}
-    assert all(isinstance(one, Tiny) for one in tiny.values()), tiny
+    assert all(isinstance(example, Tiny) for example in tiny.values()), tiny
     return tiny
 
 
@@ -71,7 +71,7 @@ def test_older_transformers_loads_the_same_files(made: dict[str, Tiny]) -> None:
 
 
 def loaded_by_transformers(made: dict[str, Tiny], *path: Path) -> dict[str, Any]:
-    return inside("load_with_transformers.py", *(f"{one.model}" for one in made.values()), path=path)
+    return inside("load_with_transformers.py", *(f"{example.model}" for example in made.values()), path=path)
 
 
 def install_older(folder: Path) -> None:
@@ -105,7 +105,7 @@ LOADED = {
 def test_verl_datasets_read_the_rows(made: dict[str, Tiny]) -> None:
     loaded = inside(
         "read_with_verl.py",
-        *(str(one.model.parent) for one in made.values()),
+        *(str(example.model.parent) for example in made.values()),
         path=[rehearsal_environment.pictures()],
     )
     of_text = {
@@ -132,17 +132,17 @@ def test_verl_datasets_read_the_rows(made: dict[str, Tiny]) -> None:
 def test_vllm_loads_all_shapes_and_generates(made: dict[str, Tiny]) -> None:
     loaded = inside(
         "load_with_vllm.py",
-        *(str(one.model) for one in made.values()),
+        *(str(example.model) for example in made.values()),
         path=[rehearsal_environment.pictures()],
     )
     assert loaded == {shape: [8, 8] for shape in MADE}
 
 
 def test_check_finds_no_fault_in_the_data(made: dict[str, Tiny], here: Doctor, tmp_path: Path) -> None:
-    for one in made.values():
-        named = [word for file in (one.train, one.validation) for word in ("--data", str(file))]
-        found = judged(here, tmp_path, *named, "--model", str(one.model))
-        assert found == {}, one.kind
+    for example in made.values():
+        named = [word for file in (example.train, example.validation) for word in ("--data", str(file))]
+        found = judged(here, tmp_path, *named, "--model", str(example.model))
+        assert found == {}, example.kind
 
 
 @pytest.mark.parametrize("version", ["0.4.1", "0.6.1", "0.8.0"])

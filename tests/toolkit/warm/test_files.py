@@ -70,7 +70,7 @@ def test_tensors_listed_only_in_the_index_are_reported(tmp_path: Path) -> None:
     wanted = index("a.safetensors", "b.safetensors", "../../etc/passwd")
     found = choose(folder(tmp_path, "a.safetensors", **{"model.safetensors.index.json": wanted}), ())
     assert names(found) == ["model.safetensors.index.json", "a.safetensors"]
-    assert [(Path(one.path).name, one.reason) for one in found.left_out] == [
+    assert [(Path(file.path).name, file.reason) for file in found.left_out] == [
         ("b.safetensors", "the index names it, but it does not exist")
     ]
 
@@ -104,7 +104,7 @@ def test_circular_links_empty_and_special_files_are_skipped(tmp_path: Path) -> N
     os.mkfifo(top / "pipe")
     found = choose(None, [top, top / "part-9"])
     assert names(found) == ["part-9", "part-10"]
-    assert [(Path(one.path).name, one.reason) for one in found.left_out] == [
+    assert [(Path(file.path).name, file.reason) for file in found.left_out] == [
         ("nowhere", "No such file or directory")
     ]
     assert choose(None, [top / "pipe"]).left_out[0].reason == "it is neither a file nor a folder"
@@ -153,7 +153,7 @@ def test_folder_without_weights_is_reported_and_not_called_warm(tmp_path: Path) 
     os.mkfifo(model / "model-00004-of-00006.safetensors")
     with (model / "model-00005-of-00006.safetensors").open("wb") as file:
         file.truncate(10 << 30)
-    reasons = {Path(one.path).name[6:11]: one.reason for one in choose(model, ()).left_out}
+    reasons = {Path(file.path).name[6:11]: file.reason for file in choose(model, ()).left_out}
     assert reasons == {
         "00002": "it is empty",
         "00003": "a pointer of Git LFS, not the weights",

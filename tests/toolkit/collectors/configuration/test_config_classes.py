@@ -59,7 +59,7 @@ def test_appended_keys(word: str, refused: list[str], tmp_path: Path) -> None:
     trees = VerlTrees(Tree(str(folder), "verl", "0.6.1", "--verl"), "named")
     found = config_classes.collect(replace(there), trees)
     assert isinstance(found, ConfigClasses)
-    assert [one.name for one in found.refused] == refused
+    assert [refusal.name for refusal in found.refused] == refused
 
 
 def test_keys_of_the_users_config_file_are_accepted(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_keys_of_the_users_config_file_are_accepted(tmp_path: Path) -> None:
     )
     found = config_classes.collect(there, VerlTrees(Tree(str(folder), "verl", "0.6.1", "--verl"), "named"))
     assert isinstance(found, ConfigClasses)
-    assert [(one.name, one.word.path, one.word.line) for one in found.refused] == [
+    assert [(refusal.name, refusal.word.path, refusal.word.line) for refusal in found.refused] == [
         ("mine", "/home/me/mine.yaml", 3)
     ]
 

@@ -188,7 +188,9 @@ def test_configured_reward_manager_is_checked(tmp_path: Path, length: str, probl
         f"{keys}.max_resp_len=16",
     )
     found = raised(tmp_path, *words).raised
-    assert [(one.text, one.phase) for one in found] == ([(problem, "first batch")] if problem else [])
+    assert [(problem.text, problem.phase) for problem in found] == (
+        [(problem, "first batch")] if problem else []
+    )
 
 
 @pytest.mark.parametrize(("word", "refused"), [("multi_turn=True", True), ("multi_turn.enable=True", False)])
@@ -200,7 +202,9 @@ def test_scalar_in_place_of_a_section_that_workers_read_is_reported(
     section = {"_target_": "verl.workers.config.RolloutConfig", "mode": "async", "multi_turn": {"enable": False, "tool_config_path": None}}  # fmt: skip
     monkeypatch.setitem(TREE["actor_rollout_ref"], "rollout", section)
     found = raised(tmp_path, f"{ROLLOUT}.{word}").raised
-    assert [one.text for one in found] == ["'bool' object has no attribute 'tool_config_path'"] * refused
+    assert [problem.text for problem in found] == [
+        "'bool' object has no attribute 'tool_config_path'"
+    ] * refused
 
 
 def test_old_workers_still_divide_the_global_micro_batch(tmp_path: Path) -> None:

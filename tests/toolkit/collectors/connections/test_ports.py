@@ -34,7 +34,7 @@ def seen(root: Path, script: str | None = None, **variables: str) -> Ports:
 
 
 def listed(found: Ports) -> dict[str, tuple[int, int, bool]]:
-    return {one.what: (one.first, one.last, one.needed) for one in found.wanted}
+    return {port.what: (port.first, port.last, port.needed) for port in found.wanted}
 
 
 def test_own_listening_socket_is_found(tmp_path: Path) -> None:

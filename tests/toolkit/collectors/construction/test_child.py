@@ -112,7 +112,7 @@ def test_stage_that_crashes_is_reported_and_the_others_run(way: str, tmp_path: P
     found = with_validation(tmp_path, way)
     assert ended(found)["validation"] == "crashes"
     assert ended(found)["reward manager"] == "ok"
-    assert [one.stage for one in found.bad(*ended(found))] == ["validation"]
+    assert [stage.stage for stage in found.bad(*ended(found))] == ["validation"]
 
 
 def test_system_exit_fails_its_stage(tmp_path: Path) -> None:

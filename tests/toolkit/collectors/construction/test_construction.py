@@ -145,7 +145,7 @@ def test_same_error_in_two_stages_is_reported_once() -> None:
         Child([begin("a"), end("a", "breaks", **same), begin("b"), end("b", "breaks", **same), WHOLE])
     )
     assert isinstance(found, Construction)
-    assert [one.stage for one in found.bad("a", "b")] == ["a"]
+    assert [stage.stage for stage in found.bad("a", "b")] == ["a"]
     assert list(found.bad("b")) == []
 
 

@@ -79,7 +79,7 @@ def test_compat_library_next_to_the_device_plugin_folder_is_listed(tmp_path: Pat
     assert seen.loaded
     assert (seen.loaded.real, seen.loaded.how) == (f"{NVIDIA}/libcuda.so.{DRIVER}", "LD_LIBRARY_PATH")
     assert (seen.loaded.version, seen.loaded.stub, seen.loaded.compat) == (DRIVER, False, False)
-    assert [(one.path, one.version, one.compat, one.how) for one in seen.elsewhere] == [
+    assert [(library.path, library.version, library.compat, library.how) for library in seen.elsewhere] == [
         (f"/usr/local/cuda/compat/{NAME}", "580.95.05", True, "")
     ]
     assert seen.drivers_own == seen.loaded

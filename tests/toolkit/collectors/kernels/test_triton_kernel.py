@@ -21,7 +21,7 @@ from verl_doctor.toolkit.machine import Machine
 
 TORCH = """
 class Numbers(list):
-    def __rmul__(self, factor): return Numbers(factor * one for one in self)
+    def __rmul__(self, factor): return Numbers(factor * number for number in self)
     def __eq__(self, other): return Numbers(a == b for a, b in zip(self, other))
     def all(self): return Said(all(list(self)))
 class Said:

@@ -24,7 +24,7 @@ def hollow(folder: Path, script: str, **environ: str) -> list[tuple[str, str, tu
     assert isinstance(read, Launch)
     found = hollow_paths.collect(read)
     assert isinstance(found, HollowPaths)
-    return [(one.key, one.path, one.names) for one in found.paths]
+    return [(path.key, path.path, path.names) for path in found.paths]
 
 
 @pytest.mark.parametrize(

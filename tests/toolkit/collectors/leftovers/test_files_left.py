@@ -297,7 +297,7 @@ def test_address_file(machine, address):
 
 def test_session_within_a_trainer_folder_is_removed_with_it(machine):
     session(machine, ray=f"/tmp/verl_ray_{NOBODY}/ray")
-    assert [one.name for one in leftovers(machine).found] == [f"/tmp/verl_ray_{NOBODY}"]
+    assert [leftover.name for leftover in leftovers(machine).found] == [f"/tmp/verl_ray_{NOBODY}"]
 
 
 def test_session_below_any_folder_for_temporary_files_is_found(machine):
@@ -336,7 +336,7 @@ if sys.argv[3:]:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
     ctypes.CDLL(None).prctl(4, 1)  # PR_SET_DUMPABLE, which setuid takes away
 found = leftovers(Machine(root=Path(sys.argv[2]), environ={}))
-print(json.dumps({one.name: getattr(one, "why", "") for one in (*found.found, *found.kept)}))
+print(json.dumps({leftover.name: getattr(leftover, "why", "") for leftover in (*found.found, *found.kept)}))
 """
 
 

@@ -41,7 +41,7 @@ def look(gpus: Gpus | Unknown = NO_GPU) -> LeftProcesses:
 
 def numbers(found: LeftProcesses, among: list[int]) -> list[int]:
     """Leftovers among these processes. Other jobs of this machine are ignored."""
-    removals = [one.removal for one in found.found]
+    removals = [leftover.removal for leftover in found.found]
     return [removal.pid for removal in removals if isinstance(removal, EndProcess) and removal.pid in among]
 
 
@@ -52,7 +52,9 @@ def test_running_job_is_untouched_and_killed_job_is_reported(tini: Reaper) -> No
     tini.kill(dead)
     found = look()
     assert numbers(found, running + left) == sorted(left)
-    (one,) = [one for one in found.found if one.name == f"VLLM::EngineCore (process {left[0]})"]
+    (one,) = [
+        leftover for leftover in found.found if leftover.name == f"VLLM::EngineCore (process {left[0]})"
+    ]
     assert one.proof[:2] == (
         f"the process that started it has ended, and tini (process {tini.process.pid}) adopted it",
         "no running process is at the other end of its pipes and sockets, or shares memory with it",
@@ -70,7 +72,7 @@ def test_size_is_the_gpu_memory(tini: Reaper) -> None:
     dead, (left,) = tini.job(ENGINE)
     tini.kill(dead)
     gpus = Gpus((Device(0, holders=(Holder(left, 1024),)), Device(1, holders=(Holder(left, 512),))))
-    (one,) = [one for one in look(gpus).found if f"(process {left})" in one.name]
+    (one,) = [leftover for leftover in look(gpus).found if f"(process {left})" in leftover.name]
     assert (one.size, one.store) == (1536 * 1024**2, "GPU memory")
 
 
@@ -78,7 +80,7 @@ def test_recently_started_process_is_kept(tini: Reaper, monkeypatch: pytest.Monk
     monkeypatch.setattr(orphans, "YOUNG", 3600.0)
     dead, (left,) = tini.job(ENGINE)
     tini.kill(dead)
-    (one,) = [one for one in look().kept if f"(process {left})" in one.name]
+    (one,) = [leftover for leftover in look().kept if f"(process {left})" in leftover.name]
     assert one.why == "it started less than a minute ago"
 
 
@@ -95,7 +97,7 @@ def test_ray_agent_is_a_leftover_if_its_session_is_dead(tini: Reaper, answers: b
         tini.kill(dead)
         found = look()
         assert numbers(found, [agent]) == ([] if answers else [agent])
-        assert not [one for one in found.kept if f"(process {agent})" in one.name]
+        assert not [leftover for leftover in found.kept if f"(process {agent})" in leftover.name]
 
 
 @pytest.mark.parametrize("server", ["", "raylet --session-name=session_2026-11-21_10-00-00_000000_2"])
@@ -116,7 +118,7 @@ def test_removed_session_folder(tini: Reaper, tmp_path: Path, server: str) -> No
 def test_ray_agent_with_an_unknown_session_is_kept(tini: Reaper) -> None:
     dead, (agent,) = tini.job("ray::DashboardAgent", trainer="raylet")
     tini.kill(dead)
-    (one,) = [one for one in look().kept if f"(process {agent})" in one.name]
+    (one,) = [leftover for leftover in look().kept if f"(process {agent})" in leftover.name]
     assert one.why == "it cannot be determined to which Ray it belongs"
 
 

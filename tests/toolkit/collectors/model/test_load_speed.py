@@ -86,10 +86,10 @@ def test_every_method_is_measured_and_leaves_no_cached_pages(files: ModelFiles) 
         os.truncate(Path(files.folder, file.name), 20 * (MIB + window))
     found = look(files, where=real)
     assert isinstance(found, LoadSpeed)
-    for one in (found.mapped, found.parallel, found.warm):
-        assert one is not None
-        assert one.bytes == 2 * MIB
-        assert one.seconds > 0
+    for speed in (found.mapped, found.parallel, found.warm):
+        assert speed is not None
+        assert speed.bytes == 2 * MIB
+        assert speed.seconds > 0
     assert found.left == 0
     assert cached(files) == [0, 0]
 

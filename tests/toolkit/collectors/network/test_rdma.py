@@ -76,7 +76,7 @@ def test_ports_and_their_addresses(tmp_path: Path) -> None:
         ),
         ("/dev/infiniband/uverbs0",),
     )
-    assert [str(one) for one in found.active] == ["mlx5_0:1"]
+    assert [str(adapter) for adapter in found.active] == ["mlx5_0:1"]
 
 
 def test_devices_without_permission_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,11 +80,11 @@ def test_wheel_next_to_an_editable_install_is_removed() -> None:
 def test_required_one_of_several_opencvs_is_kept() -> None:
     both = (at("opencv-python", "4.12"), at("opencv-python-headless", "4.11"))
     required = Requirements(("verl",), ("verl", "opencv-python"))
-    assert [(one.name, one.version) for one in needs(*both, requirements=required).broken] == [
+    assert [(package.name, package.version) for package in needs(*both, requirements=required).broken] == [
         ("opencv-python-headless", ""),
         ("opencv-python", "4.12"),
     ]
-    assert [one.name for one in needs(*both).broken if one.version] == ["opencv-python-headless"]
+    assert [package.name for package in needs(*both).broken if package.version] == ["opencv-python-headless"]
 
 
 def test_unedited_package_with_missing_files_is_reinstalled() -> None:

@@ -51,7 +51,7 @@ def test_secrets_of_a_raylet_are_not_read(tmp_path: Path) -> None:
 def test_raylet_of_another_user_is_counted_and_not_read(tmp_path: Path) -> None:
     found = look(tmp_path, process(7), process(8, mine=False), PATH="/bin")
     assert isinstance(found, Raylets)
-    assert ([one.pid for one in found.running], found.hidden) == ([7], 1)
+    assert ([raylet.pid for raylet in found.running], found.hidden) == ([7], 1)
 
 
 def test_ended_or_unreadable_raylet_is_hidden(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_ended_or_unreadable_raylet_is_hidden(tmp_path: Path) -> None:
 def test_oldest_raylet_comes_first(tmp_path: Path) -> None:
     found = look(tmp_path, process(7, started=200.0), process(8, started=100.0), PATH="/bin")
     assert isinstance(found, Raylets)
-    assert [one.pid for one in found.running] == [8, 7]
+    assert [raylet.pid for raylet in found.running] == [8, 7]
 
 
 def test_other_processes_are_not_raylets(tmp_path: Path) -> None:

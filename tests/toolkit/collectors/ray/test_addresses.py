@@ -120,11 +120,11 @@ def test_launch_script_overrides_the_variables(tmp_path: Path) -> None:
 def test_undetermined_address_in_the_script_is_not_guessed(tmp_path: Path) -> None:
     """Neither the shell's address nor the file counts if the script sets another one."""
     write_address(tmp_path, "127.0.0.1:1")
-    for one in (
+    for setting in (
         Setting("RAY_ADDRESS", None, "run.sh", 3),
         Setting("RAY_ADDRESS", "a:1", "run.sh", 3, conditional=True),
     ):
-        found = look(tmp_path, Launch((), (one,)), RAY_ADDRESS="127.0.0.1:2")
+        found = look(tmp_path, Launch((), (setting,)), RAY_ADDRESS="127.0.0.1:2")
         assert found.taken is not None
         assert (found.taken.text, found.taken.address, found.taken.reply) == (UNDETERMINED, "", "")
     found = look(tmp_path, Launch((), (Setting("RAY_TMPDIR", None, "run.sh", 3),)))

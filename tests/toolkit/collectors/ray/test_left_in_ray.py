@@ -27,12 +27,12 @@ PROOF = (
 
 def judged(cluster: RayCluster, *, mine: bool = True) -> dict[str, tuple[str, ...] | str]:
     """The proof of each by its name, or why it is kept."""
-    return {one.subject.name: one.kept or one.proof for one in left_in(cluster, NOW, mine=mine)}
+    return {actor.subject.name: actor.kept or actor.proof for actor in left_in(cluster, NOW, mine=mine)}
 
 
 def test_leftovers_of_a_finished_job_are_reported() -> None:
     assert judged(CLUSTER) == {"rm": PROOF, "pool": PROOF}
-    assert [one.age for one in left_in(CLUSTER, NOW, mine=True)] == [2 * YOUNG, 2 * YOUNG]
+    assert [actor.age for actor in left_in(CLUSTER, NOW, mine=True)] == [2 * YOUNG, 2 * YOUNG]
 
 
 @pytest.mark.parametrize(

@@ -94,10 +94,10 @@ def look(ray: Head) -> tuple[LeftActors, RayCluster]:
     left, clusters = facts.get(LeftActors), facts.get(RayClusters)
     assert isinstance(left, LeftActors)
     assert isinstance(clusters, RayClusters)
-    (cluster,) = [one for one in clusters.clusters if one.address == ray.address]
+    (cluster,) = [cluster for cluster in clusters.clusters if cluster.address == ray.address]
     # Another Ray of this machine is ignored.
-    found = [one for one in left.found if getattr(one.removal, "address", "") == ray.address]
-    kept = [one for one in left.kept if one.name.startswith(REWARD)]
+    found = [leftover for leftover in left.found if getattr(leftover.removal, "address", "") == ray.address]
+    kept = [leftover for leftover in left.kept if leftover.name.startswith(REWARD)]
     return LeftActors(tuple(found), tuple(kept)), cluster
 
 
@@ -118,12 +118,12 @@ def test_leftovers_of_a_killed_driver_are_removed_if_nothing_may_need_them(ray: 
         made.send_signal(signal.SIGKILL)
         made.wait()
         left = soon(ray, 2)
-        assert [one.kind for one in left.found] == ["actor", "placement group"]
+        assert [leftover.kind for leftover in left.found] == ["actor", "placement group"]
         assert left.found[0].name == f"{REWARD} (Reward), holds 0.1 CPU"
         with driver(ray) as other:
             kept, _ = look(ray)
             assert kept.found == ()
-            assert {one.why.partition(" (")[0] for one in kept.kept} == {
+            assert {leftover.why.partition(" (")[0] for leftover in kept.kept} == {
                 "a driver is connected that may use it"
             }
             outcomes = list(remove(left.found, Machine()))
@@ -137,7 +137,9 @@ def test_leftovers_of_a_killed_driver_are_removed_if_nothing_may_need_them(ray: 
         stranger = KillActor(removal.address, "session_of_another", removal.actor, removal.python)
         (refused,) = remove([type(left.found[0])("actor", "x", (), stranger)], Machine())
         assert "is now another cluster" in refused.why
-        assert [(one.state, one.why) for one in remove(left.found, Machine())] == [("removed", "")] * 2
+        assert [(outcome.state, outcome.why) for outcome in remove(left.found, Machine())] == [
+            ("removed", "")
+        ] * 2
         for _ in range(120):
             left, cluster = look(ray)
             ended = all(job.finished for job in cluster.jobs) and all(

@@ -92,8 +92,8 @@ def test_undetermined_values_are_reported(tmp_path: Path) -> None:
         seen(WorkingDir(".", "run.sh", 1), tmp_path, ray=LibraryTrees(())),
         seen(WorkingDir(".", "run.sh", 1), tmp_path, Child(None)),
     ]
-    assert all(type(one) is Unknown for one in said)
-    assert [one.reason for one in said if isinstance(one, Unknown)] == [
+    assert all(type(answer) is Unknown for answer in said)
+    assert [answer.reason for answer in said if isinstance(answer, Unknown)] == [
         "/home/me/run.sh:4: the folder that is sent cannot be determined by reading",
         "Ray is not installed in this environment, and it decides what is packed",
         "Ray did not report what it would pack: the process ended with status 0 without a result",

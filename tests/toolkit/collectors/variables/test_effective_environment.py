@@ -332,7 +332,7 @@ def test_allocator_preloaded_for_the_raylet_is_not_inherited(job: Job) -> None:
 
 def test_variables_set_later_for_other_processes(job: Job) -> None:
     row = job.shell(NCCL_CUMEM_ENABLE="1", LATER="x").row("NCCL_CUMEM_ENABLE")
-    assert [(one.to, one.value.text) for one in row.later] == [("rollout servers", "1")]
+    assert [(change.to, change.value.text) for change in row.later] == [("rollout servers", "1")]
 
 
 @pytest.mark.parametrize("gpus", [Absent("no GPU"), GpuKinds()])

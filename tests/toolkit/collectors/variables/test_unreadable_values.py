@@ -75,4 +75,4 @@ def test_invalid_values_are_reported(
     trees = VerlTrees(Tree(str(verl), "verl", "0.9.1", "--verl"), "verl")
     found = unreadable_values.collect(JobVariables({name: value}), trees, vllm, Absent("no interpreter"))
     assert isinstance(found, UnreadableValues)
-    assert [(one.name, text in one.text) for one in found.values] == ([(name, True)] if text else [])
+    assert [(value.name, text in value.text) for value in found.values] == ([(name, True)] if text else [])

@@ -90,7 +90,7 @@ def test_program_without_ray_init_is_not_reached(job: Job, tmp_path: Path) -> No
 def test_actors_receive_further_variables_at_creation(job: Job) -> None:
     environ = Table({"NCCL_CUMEM_ENABLE": "1"})
     every = (*for_workers(job, environ), *for_servers(job, environ))
-    given = {(one.to, one.name): one.value for one in every}
+    given = {(variable.to, variable.name): variable.value for variable in every}
     assert given == {
         (WORKERS, "RANK"): UNCLEAR,
         (WORKERS, "WG_BACKEND"): "ray",
@@ -100,7 +100,9 @@ def test_actors_receive_further_variables_at_creation(job: Job) -> None:
 
 
 def test_variables_set_by_running_workers_are_found(job: Job) -> None:
-    found = [(one.name, one.value, one.to.rpartition(".")[2]) for one in while_running(job)]
+    found = [
+        (variable.name, variable.value, variable.to.rpartition(".")[2]) for variable in while_running(job)
+    ]
     assert found == [("LATER", "1", "launch"), ("GONE", None, "launch")]
 
 

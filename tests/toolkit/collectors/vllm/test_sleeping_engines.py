@@ -74,7 +74,7 @@ def test_log_written_by_another_program_is_read(start: Start, tmp_path: Path) ->
     (tmp_path / "log").write_text(SLEPT.format(pid))
     found = look(engine(pid))
     assert isinstance(found, SleepingEngines)
-    assert [one.path for one in found.engines] == [str(tmp_path / "log")]
+    assert [engine.path for engine in found.engines] == [str(tmp_path / "log")]
 
 
 def test_long_log_is_read_at_both_ends(start: Start, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_long_log_is_read_at_both_ends(start: Start, tmp_path: Path) -> None:
     (tmp_path / "run").write_text(weights + "x" * 80 * 150_000 + "\n" + SLEPT.format(pid))
     found = look(engine(pid))
     assert isinstance(found, SleepingEngines)
-    assert [(one.log.weights, one.log.freed) for one in found.engines] == [(14.25, 118.3)]
+    assert [(engine.log.weights, engine.log.freed) for engine in found.engines] == [(14.25, 118.3)]
 
 
 def test_missing_log_leaves_the_state_unknown(start: Start) -> None:

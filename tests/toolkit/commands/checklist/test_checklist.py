@@ -56,7 +56,7 @@ STEPS = (
     ],
 )
 def test_worst_judgement_determines_the_step(states: tuple[State | None, ...], state: State) -> None:
-    judgements = [Judgement(one, (f"said {one}",), f"do {one}") for one in states]
+    judgements = [Judgement(state, (f"said {state}",), f"do {state}") for state in states]
     found = step("key", "title", judgements)
     assert found.state == state
     assert found.evidence

@@ -64,7 +64,9 @@ def manifest(top: Path) -> TreeManifest:
 
 def bad(old: Path, new: Path) -> list[str]:
     found = compare(manifest(old), manifest(new))
-    return [f"{one.fault}: {one.path}" for one in found if one.fault not in HARMLESS]
+    return [
+        f"{difference.fault}: {difference.path}" for difference in found if difference.fault not in HARMLESS
+    ]
 
 
 def cut(path: Path) -> None:
@@ -158,7 +160,7 @@ def test_checkout_next_to_an_incomplete_package(old: Path, new: Path) -> None:
     installed = Tree(str(new / "verl"), "verl", "0.6.1", "site-packages")
     there = tree_manifest.collect(VerlTrees(installed, ""), Unknown("none"), Marker())
     assert isinstance(there, TreeManifest)
-    assert [one.path for one in compare(manifest(old), there)] == ["workers/actor.py"]
+    assert [difference.path for difference in compare(manifest(old), there)] == ["workers/actor.py"]
 
 
 def test_faults_visible_without_the_original(new: Path) -> None:
@@ -166,7 +168,7 @@ def test_faults_visible_without_the_original(new: Path) -> None:
     linked(new / "verl/link.py", "/gone")
     (new / "verl/workers/.critic.py.aB3dE6").touch()
     (new / ".env.sample").touch()
-    assert [(one.fault, one.path) for one in alone(manifest(new))] == [
+    assert [(difference.fault, difference.path) for difference in alone(manifest(new))] == [
         ("half copied", "verl/workers/.critic.py.aB3dE6"),
         ("link", "verl/link.py"),
     ]

@@ -175,7 +175,7 @@ def test_killed_cleanup_is_recorded_in_the_journal(clean, machine, tmp_path, mon
     assert transaction.state == "interrupted"
     assert transaction.changes[0].description.endswith(": its removal was not completed")
     apply.recover(tmp_path / "journal")
-    assert [one.state for one in apply.history(tmp_path / "journal")] == ["failed"]
+    assert [run.state for run in apply.history(tmp_path / "journal")] == ["failed"]
 
 
 def test_second_simultaneous_cleanup_is_refused(clean, machine, tmp_path, monkeypatch):

@@ -47,7 +47,7 @@ def test_trials_detect_a_cleanup_without_proofs(tmp_path, monkeypatch):
 
     def all_of_it(machine):
         seen = found(machine)
-        return type(seen)(tuple(_taken(one, machine) for one in (*seen.found, *seen.kept)))
+        return type(seen)(tuple(_taken(leftover, machine) for leftover in (*seen.found, *seen.kept)))
 
     monkeypatch.setattr(clean_trials, "leftovers", all_of_it)
     faults, _ = run(tmp_path, 5)

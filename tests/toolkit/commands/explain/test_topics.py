@@ -28,10 +28,10 @@ exec "$@"
 def test_each_line_of_the_quick_card_names_a_fault_with_a_remedy() -> None:
     entries = quick_card.entries()
     assert len({entry.line for entry in entries}) == len(entries)
-    for one in entries:
-        assert one.do
-        assert one.means
-        assert registry.load().check(one.code) or of_code(one.code)
+    for entry in entries:
+        assert entry.do
+        assert entry.means
+        assert registry.load().check(entry.code) or of_code(entry.code)
 
 
 def test_quick_card_line_without_a_fault_is_an_error() -> None:

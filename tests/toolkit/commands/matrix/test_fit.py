@@ -39,11 +39,11 @@ def test_torch_builds_object_and_helpers_are_exchanged() -> None:
     now = Here("3.11.7", {"torch": "2.7.0+cu126", "setuptools": "60", "peft": "0.1", "vllm": "0.9"})
     release = requires("torch==2.8.0", "setuptools>70", "peft>1", "xgrammar==3", "vllm==9")
     firm, exchanged = environment_objections(release, requires("peft"), now)
-    assert [str(one) for one in firm] == [
+    assert [str(objection) for objection in firm] == [
         "it needs torch==2.8.0, here is 2.7.0+cu126",
         "it needs peft>1, here is 0.1",
     ]
-    assert [one.about for one in exchanged] == ["setuptools"]
+    assert [objection.about for objection in exchanged] == ["setuptools"]
     same = Here("3.11.7", {"torch": "2.8.0+cu126"})
     assert environment_objections(release, NOTHING, same) == ((), ())
 
@@ -51,7 +51,7 @@ def test_torch_builds_object_and_helpers_are_exchanged() -> None:
 def test_python_wheel_cuda_and_driver_objections() -> None:
     now = Here("3.9.1", {}, torch_cuda="12", driver="550")
     firm, _ = environment_objections(requires(python=">=3.10"), NOTHING, now, obstacle="unused", cuda="13")
-    assert [str(one) for one in firm] == [
+    assert [str(objection) for objection in firm] == [
         "it needs python >=3.10, here is 3.9.1",
         "it needs cuda 13, torch here is built for CUDA 12",
         "it needs driver >=580 for CUDA 13, here is 550",
@@ -59,7 +59,7 @@ def test_python_wheel_cuda_and_driver_objections() -> None:
     firm, _ = environment_objections(
         NOTHING, NOTHING, Here("3.11"), obstacle="is built for aarch64", cuda="13"
     )
-    assert [str(one) for one in firm] == ["it is built for aarch64"]
+    assert [str(objection) for objection in firm] == ["it is built for aarch64"]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def clash(ours: ReleaseRequirements, theirs: ReleaseRequirements) -> tuple[list[
         return RELEASED.get(name)
 
     certain, unclear = clashes(ours, theirs, ("verl 1", "vLLM 2"), known)
-    return [one.about for one in certain], unclear
+    return [objection.about for objection in certain], unclear
 
 
 def test_requirements_conflict_only_if_no_release_satisfies_both() -> None:

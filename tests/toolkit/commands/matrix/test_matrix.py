@@ -146,7 +146,7 @@ def test_row_agrees_with_check(matrix: Ask, tmp_path: Path) -> None:
         "async rollout": "will_fail",
     }
     found = {finding["message"] for result in report["results"] for finding in result["findings"]}
-    assert {one["message"] for one in shown["rows"][-1]["breaks"]} == found
+    assert {finding["message"] for finding in shown["rows"][-1]["breaks"]} == found
 
 
 def test_releases_option_selects_the_rows(matrix: Ask) -> None:
@@ -212,7 +212,7 @@ def test_installed_packages_are_considered(matrix: Ask, tmp_path: Path) -> None:
     before = sorted((path, path.stat().st_mtime_ns) for path in env.rglob("*"))
     shown = document(matrix("--python", env, "--verl", "0.5.0", "--format", "json"))
     assert shown["recommended"] == "0.9.0"
-    missing = {row["version"]: [one["wanted"] for one in row["environment"]] for row in shown["rows"]}
+    missing = {row["version"]: [need["wanted"] for need in row["environment"]] for row in shown["rows"]}
     assert missing == {"0.9.0": [], "0.10.1": ["==2.8.0"], "0.11.0": ["==2.8.0"], "0.12.0": ["==2.9.0"]}
     assert sorted((path, path.stat().st_mtime_ns) for path in env.rglob("*")) == before
 
@@ -220,7 +220,7 @@ def test_installed_packages_are_considered(matrix: Ask, tmp_path: Path) -> None:
 def test_release_for_another_python_has_an_objection(matrix: Ask, index: IndexServer) -> None:
     index.wheels.update([vllm_wheel("0.13.0", GOOD, python=">=4")])
     shown = document(matrix("--verl", "0.5.0", "--releases", "0.13.0", "--format", "json"))
-    assert [one["about"] for one in shown["rows"][0]["environment"]] == ["python"]
+    assert [need["about"] for need in shown["rows"][0]["environment"]] == ["python"]
 
 
 def test_conflicting_pins_are_reported_and_doubtful_ones_are_not(matrix: Ask, index: IndexServer) -> None:
@@ -245,7 +245,7 @@ def test_next_option_lists_what_the_upgrade_breaks(matrix: Ask) -> None:
     done = matrix("--verl", "0.5.0", "--vllm", "0.11.0", "--next", "--format", "json")
     shown = document(done)
     assert done.returncode == 1
-    assert [one["code"] for one in shown["breaks"]] == ["VLLM102"]
+    assert [finding["code"] for finding in shown["breaks"]] == ["VLLM102"]
     assert [fixed["code"] for fixed in shown["mends"]] == ["VLLM103"]
     assert [row["version"] for row in shown["newer_verl"] if row["starts"]] == ["0.6.0"]
     text = matrix("--verl", "0.5.0", "--vllm", "0.11.0", "--next").stdout
@@ -262,7 +262,7 @@ def test_next_without_a_break_and_without_a_newer_release(matrix: Ask, index: In
         "the index has no newer release to upgrade to\n",
     )
     done = matrix("--verl", "0.5.0", "--vllm", "0.12.0", "--next", "0.11.0", "--format", "json")
-    assert [one["code"] for one in document(done)["breaks"]] == ["VLLM103"]
+    assert [finding["code"] for finding in document(done)["breaks"]] == ["VLLM103"]
 
 
 def test_everything_works_again_offline(matrix: Ask, index: IndexServer) -> None:

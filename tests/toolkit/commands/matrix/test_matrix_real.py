@@ -71,7 +71,9 @@ def test_row_agrees_with_check_on_real_trees(wheel_tree: Tree, tmp_path: Path, v
     assert rows.keys() == {path["path"] for path in report["paths"]}
     assert all(rows[path["path"]] in states[path["state"]] for path in report["paths"])
     found = [finding for result in report["results"] for finding in result["findings"]]
-    assert {one["message"] for one in row["breaks"]} == {one["message"] for one in found if one["stops"]}
-    assert {one["message"] for one in row["optional"]} == {
-        one["message"] for one in found if one["may_stop"] and not one["stops"]
+    assert {finding["message"] for finding in row["breaks"]} == {
+        finding["message"] for finding in found if finding["stops"]
+    }
+    assert {finding["message"] for finding in row["optional"]} == {
+        finding["message"] for finding in found if finding["may_stop"] and not finding["stops"]
     }

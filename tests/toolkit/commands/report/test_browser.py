@@ -82,7 +82,7 @@ def complaints(tab: Tab) -> list[object]:
 
 
 def test_page_fetches_nothing_and_logs_no_errors(shown: Tab, page: Path) -> None:
-    requested = [one["request"]["url"] for one in shown.told("Network.requestWillBeSent")]
+    requested = [event["request"]["url"] for event in shown.told("Network.requestWillBeSent")]
     assert {url for url in requested if not url.startswith("data:")} == {page.as_uri()}
     assert complaints(shown) == []
 
@@ -93,7 +93,7 @@ def test_hostile_content_has_no_effect(tab: Tab, tmp_path: Path) -> None:
         render_html.render(page_with(" ".join(TRICKS).replace("\ud800", ""), *TRICKS[:2])), "utf-8"
     )
     tab.open(file)
-    requested = [one["request"]["url"] for one in tab.told("Network.requestWillBeSent")]
+    requested = [event["request"]["url"] for event in tab.told("Network.requestWillBeSent")]
     assert {url for url in requested if not url.startswith("data:")} == {file.as_uri()}
     assert complaints(tab) == []
     assert tab.told("Page.javascriptDialogOpening") == []

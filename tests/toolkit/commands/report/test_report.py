@@ -298,7 +298,7 @@ def test_logs_and_comparison_are_included(here: Doctor, tmp_path: Path, laptop: 
     assert parsed["log"]["target"]["lines"] == 2
     assert parsed["compared"]["verdict"] == "equal"
     assert {"What the logs show", "What differs from where it worked"} <= {
-        one["title"] for one in parsed["page"]
+        section["title"] for section in parsed["page"]
     }
 
 

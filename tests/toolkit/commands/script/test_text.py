@@ -278,8 +278,8 @@ def test_generated_scripts_are_otherwise_unchanged(
     path = Path("/home/me/run.sh")
     touched = tuple(change.key for change in CHANGES)
     old, new = (
-        [word for word in values(read(path, one)) if not str(word).startswith(touched)]
-        for one in (text, after)
+        [word for word in values(read(path, content)) if not str(word).startswith(touched)]
+        for content in (text, after)
     )
     assert old == new
 

@@ -130,9 +130,9 @@ def test_exit_ends_marked_processes_and_removes_the_folder() -> None:
         assert not folder.exists()
         assert len(str(folder)) < 40, "the sockets of Ray lie 68 characters below it, and have room for 107"
     finally:
-        for one in (other, reader):
-            one.kill()
-            one.wait()
+        for process in (other, reader):
+            process.kill()
+            process.wait()
 
 
 @pytest.mark.slow

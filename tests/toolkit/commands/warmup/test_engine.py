@@ -78,7 +78,9 @@ def test_new_cache_entries_are_reported(machine: Machine, tmp_path: Path) -> Non
     assert planned.outcome == "planned"
     first = compile_kernels(machine, seen(tmp_path), "/model", dry_run=False)
     assert (first.outcome, first.reason) == ("written", "")
-    assert [(one.holds, one.files, one.size) for one in first.grown] == [("vLLM's compiled models", 1, 5)]
+    assert [(cache.holds, cache.files, cache.size) for cache in first.grown] == [
+        ("vLLM's compiled models", 1, 5)
+    ]
     assert json.loads((tmp_path / "home/.cache/started.json").read_text()) == {"model": "/model"}
     again = compile_kernels(machine, seen(tmp_path), "/model", dry_run=False)
     assert (again.outcome, again.grown) == ("nothing new", ())

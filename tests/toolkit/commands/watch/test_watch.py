@@ -130,10 +130,10 @@ ENDING = [
 
 @pytest.mark.parametrize("width", [40, 80])
 def test_summary_names_the_first_gauge_to_run_out(width: int) -> None:
-    shown = [str(one) for one in text_lines(ENDING, 86_400, width)]
+    shown = [str(line) for line in text_lines(ENDING, 86_400, width)]
     assert shown[0].startswith("FAIL  /tmp/\\x1b[31mray: Ray stops")
-    assert "in about 3 minutes" in " ".join(one.strip() for one in shown)
-    assert all(len(one) <= width for one in shown if "verl-doctor clean" not in one)
+    assert "in about 3 minutes" in " ".join(line.strip() for line in shown)
+    assert all(len(line) <= width for line in shown if "verl-doctor clean" not in line)
     assert "\x1b" not in "".join([*shown, *markdown_lines(ENDING, 86_400), line("12:00:00", ENDING)])
     assert len(line("12:00:00", ENDING * 9)) < 80
 

@@ -55,7 +55,7 @@ def test_advised_codes_and_options_exist(here: Doctor, tmp_path: Path) -> None:
     codes = {check.code for check in registry.load().checks}
     named = re.findall(r"\b[A-Z]{2,5}\d{2,3}\b|(?<=--select )[A-Z]+\b", advice)
     assert named
-    assert [one for one in named if not any(code.startswith(one) for code in codes)] == []
+    assert [word for word in named if not any(code.startswith(word) for code in codes)] == []
     for command in ("warmup", "check"):
         options = here(command, "--help", cwd=tmp_path).stdout
         logged = re.findall(rf"\b{command} ((?:--?[\w-]+ ?[A-Z]*\d*,? ?)+)", advice)

@@ -79,7 +79,7 @@ def test_engine_phases_are_read() -> None:
 
 def test_nested_phases_are_not_counted_twice() -> None:
     engine = next(worker for worker in timeline_of(ENGINE).workers if worker.kind == "EngineCore")
-    assert [one.phase for one in engine.outer] == ["start", "model", "engine"]
+    assert [span.phase for span in engine.outer] == ["start", "model", "engine"]
     assert engine.seconds == pytest.approx(25 + 12.200673 + 23.39)
 
 
@@ -87,9 +87,9 @@ def test_each_phase_has_its_lines_as_proof() -> None:
     line = timeline_of(ENGINE)
     engine = next(worker for worker in line.workers if worker.kind == "EngineCore")
     model = next(span for span in engine.spans if span.phase == "model")
-    assert [(one.source, one.number) for one in model.proof] == [("0.log", 7)]
+    assert [(line.source, line.number) for line in model.proof] == [("0.log", 7)]
     begun = next(span for span in engine.spans if span.phase == "start")
-    assert [one.number for one in begun.proof] == [1, 2]
+    assert [line.number for line in begun.proof] == [1, 2]
 
 
 def test_job_from_ray_to_its_first_step() -> None:
@@ -295,7 +295,7 @@ def test_picture_is_written_and_overwriting_reported(here: Doctor, tmp_path: Pat
     assert json.loads(first.stdout)["timeline"]["seconds"] == 64
     assert ("is in" in first.stderr, "replaces what was in" in again.stderr) == (True, True)
     drawn = ET.fromstring((tmp_path / "start.svg").read_text())
-    titles = [one.text or "" for one in drawn.iter("{http://www.w3.org/2000/svg}title")]
+    titles = [element.text or "" for element in drawn.iter("{http://www.w3.org/2000/svg}title")]
     assert any("EngineCore pid=9: model loads, 12.2 s (run.log:7)" in title for title in titles)
     (tmp_path / "run.log").write_text("nothing\n")
     assert render.NOTHING in here("logs", "run.log", "--timeline", cwd=tmp_path).stdout

@@ -13,7 +13,7 @@ from verl_doctor.toolkit.target import UsageError
 def read(tmp_path: Path, text: str) -> dict[str, Setting]:
     file = tmp_path / "paths.py"
     file.write_text(text)
-    return {one.name: one for one in settings_in(file)}
+    return {setting.name: setting for setting in settings_in(file)}
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_folder_of_the_file_is_known(tmp_path: Path) -> None:
     found = read(
         tmp_path, "A = Path(__file__).resolve().parent\nB = os.path.dirname(os.path.abspath(__file__))\n"
     )
-    assert {one.path for one in found.values()} == {str(tmp_path)}
+    assert {setting.path for setting in found.values()} == {str(tmp_path)}
 
 
 def test_file_is_not_executed(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_value_derived_from_an_unknown_one_is_unknown(tmp_path: Path) -> None:
 
 def test_secrets_are_not_imported(tmp_path: Path) -> None:
     found = read(tmp_path, 'HF_TOKEN = "/hf_abcdefghijklmnopqrstuvwxyz012345"\nAPI_KEY = "sk/abc"\n')
-    assert all(one.path is None and "secret" in one.why for one in found.values())
+    assert all(setting.path is None and "secret" in setting.why for setting in found.values())
 
 
 def test_invalid_python_is_refused_in_one_sentence(tmp_path: Path) -> None:

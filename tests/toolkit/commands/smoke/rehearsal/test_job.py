@@ -108,9 +108,9 @@ def test_script_keeps_its_reward_and_uses_the_first_rows_of_its_data(tmp_path: P
     assert "custom_reward_function.path=mine.py" in job.argv
     assert not any("reward.py" in word for word in job.argv)
     assert len((tmp_path / "own/train_files/0-train.jsonl").read_text().splitlines()) == 8
-    assert [(one.key, one.old, one.new) for one in job.words.replaced if one.from_script] == [
-        ("trainer.n_gpus_per_node", 4, 1)
-    ]
+    assert [
+        (setting.key, setting.old, setting.new) for setting in job.words.replaced if setting.from_script
+    ] == [("trainer.n_gpus_per_node", 4, 1)]
     assert job.words.undetermined == ("+mine.name=$(date)",)
 
 

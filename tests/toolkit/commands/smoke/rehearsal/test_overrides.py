@@ -34,7 +34,7 @@ def test_replaced_value_of_the_script_is_shown() -> None:
 
 def test_default_of_verl_is_replaced() -> None:
     out = words_for(*configuration_of(), [RequiredValue(("trainer.device",), "cpu", "device")], never)
-    assert [one.from_script for one in out.replaced] == [False]
+    assert [setting.from_script for setting in out.replaced] == [False]
 
 
 def test_unknown_key_is_left_out_and_an_older_name_used() -> None:

@@ -16,11 +16,11 @@ def test_first_rows_of_jsonl_and_json_are_copied(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text(json.dumps(ROWS[:3]))
     found = first_rows(Machine(cwd=tmp_path), sys.executable, ("lines.jsonl", "list.json"), tmp_path / "own")
     assert not isinstance(found, Unknown)
-    lines, whole = (one.path for one in found)
+    lines, whole = (file.path for file in found)
     assert [json.loads(line) for line in lines.read_text().splitlines()] == ROWS[:8]
     assert json.loads(whole.read_text()) == ROWS[:3]
-    assert {one.path.parent for one in found} == {tmp_path / "own"}
-    assert {one.columns for one in found} == {("prompt",)}
+    assert {file.path.parent for file in found} == {tmp_path / "own"}
+    assert {file.columns for file in found} == {("prompt",)}
 
 
 def test_folder_is_left_to_the_dataset_class(tmp_path: Path) -> None:
