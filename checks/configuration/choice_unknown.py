@@ -20,11 +20,14 @@ from verl_doctor.toolkit.collectors.configuration.registries import (
     OLD_REWARD_MANAGER,
     OPTIMIZERS,
     QUANTIZATION,
+    REJECTION,
+    RESUME,
     REWARD_MANAGER,
     ROLLOUT,
     STRATEGY,
     TOOL_FORMAT,
     TRAINER,
+    WEIGHTS,
     Registry,
     VerlRegistries,
 )
@@ -55,6 +58,9 @@ _WHAT = {
     TOOL_FORMAT: "format of tool calls",
     TRAINER: "trainer",
     QUANTIZATION: "quantization",
+    RESUME: "resume mode",
+    WEIGHTS: "level of importance sampling",
+    REJECTION: "rejection option",
     **dict.fromkeys(OPTIMIZERS, "optimizer"),
     **dict.fromkeys(CONTENTS, "part of a checkpoint called"),
 }
@@ -72,6 +78,9 @@ _PHASES: Mapping[str, Phase] = {
     TOOL_FORMAT: "first batch",
     TRAINER: "workers",
     QUANTIZATION: "engine",
+    RESUME: "engine",
+    WEIGHTS: "first batch",
+    REJECTION: "first batch",
     **dict.fromkeys(OPTIMIZERS, "workers"),
 }
 _SAVES = "trainer.save_freq"
@@ -84,6 +93,8 @@ _HAVE = VerlRegistries(
         ESTIMATOR: Registry(("gae", "grpo"), "/env/verl/trainer/ppo/core_algos.py:212"),
         TRAINER: Registry(("sync",), "/env/verl/trainer/ppo/v1/trainer_sync.py:24"),
         LOGGER: Registry(("console", "wandb", "swanlab"), "/env/verl/utils/tracking.py:46"),
+        RESUME: Registry(("disable", "auto", "resume_path"), "/env/verl/trainer/ppo/v1/trainer_base.py:854"),
+        REJECTION: Registry(("seq_max_k2", "token_k1"), "/env/verl/trainer/ppo/rollout_corr_helper.py:77"),
         CONTENTS[0]: Registry(
             ("model", "optimizer", "extra"), "/env/verl/utils/checkpoint/checkpoint_manager.py:75"
         ),
@@ -125,6 +136,11 @@ def _irrelevant(registries: VerlRegistries) -> str | None:
         Example("an estimator in capitals", (*configured(f"{ESTIMATOR}=GRPO"), _HAVE), "has no advantage estimator GRPO; did you mean grpo?"),
         Example("a rollout of an older verl", (*configured(f"{ROLLOUT}=hf"), _HAVE), "has no rollout hf"),
         Example("a mode of an older verl", (*configured(f"+{MODE}=sync"), _HAVE), "has no rollout mode sync"),
+        Example("a way to resume that is there", (*configured(f"+{RESUME}=auto"), _HAVE)),
+        Example("a way to resume that verl does not have", (*configured(f"+{RESUME}=latest"), _HAVE), "has no resume mode latest"),
+        Example("two ways to reject", (*configured(f"+{REJECTION}='token_k1, seq_max_k2'"), _HAVE)),
+        Example("no rejection", (*configured(f"+{REJECTION}=null"), _HAVE)),
+        Example("one of two ways to reject has a typo", (*configured(f"+{REJECTION}='token_k1,seq_k2'"), _HAVE), "has no rejection option seq_k2"),
         Example("a trainer that verl does not have", (*configured(f"+{TRAINER}=async"), _HAVE), "has no trainer async"),
         Example("checkpoints of what verl can save", (*configured(f"+{CONTENTS[0]}=[model,extra]", f"+{_SAVES}=5"), _HAVE)),
         Example("nothing is saved", (*configured(f"+{CONTENTS[0]}=[modell]", f"+{_SAVES}=-1"), _HAVE)),
@@ -143,7 +159,7 @@ def choice_unknown(
 
     ## Why it matters
     Hydra accepts any text for `rollout.name`, `rollout.mode`, `actor.strategy`, `adv_estimator`, `loss_mode`,
-    a reward manager, an agent loop, a tracker, a trainer, a quantization or an optimizer. verl looks the name
+    a reward manager, an agent loop, a tracker, a trainer, a way to resume, a quantization or an optimizer. verl looks the name
     up only when it needs it, after Ray is up and often after the model is loaded, and stops there. Names come
     and go between releases: `rollout.mode=sync` and `rollout.name=hf` were removed.
 
@@ -168,6 +184,8 @@ def choice_unknown(
         values = configuration.get(key)
         default = None if own else configuration.default(key)
         known = {*registry.names, *(default if isinstance(default, list) else [default])}
+        if key == REJECTION and isinstance(values, str):
+            values = [part.strip() for part in values.split(",")]
         for given in values if isinstance(values, list) else [values]:
             value = str(given) if isinstance(given, (int, float)) else given
             if not isinstance(value, str) or not value or value in known:
@@ -187,7 +205,7 @@ def choice_unknown(
                 subject=Subject("setting", key),
                 severity="warning" if key in CONTENTS else None,
                 stops=() if key in CONTENTS else (EVERY_JOB,),
-                phase=_PHASES.get(key),
+                phase="workers" if key == RESUME and not configuration.has(ROLLOUT) else _PHASES.get(key),
                 **healed(
                     "CFG119",
                     _correction(word, value, near, default)

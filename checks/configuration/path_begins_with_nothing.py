@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 
-from verl_doctor.checks.shared.launch_examples import SCRIPT
+from verl_doctor.checks.shared.configuration import configured
+from verl_doctor.checks.shared.launch_examples import FILES, SCRIPT
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.roles import is_read
 from verl_doctor.toolkit.collectors.launch.hollow_paths import HollowPath, HollowPaths
-from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Word
+from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch, Word
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
 from verl_doctor.toolkit.text import listed
 
 _KEY = "data.train_files"
 _WORD = Word(f"{_KEY}=/gsm8k/train.parquet", SCRIPT, 7, f"{_KEY}=$DATA_DIR/gsm8k/train.parquet")
+_NUMBER = Word("trainer.nnodes=", SCRIPT, 8, "trainer.nnodes=$NNODES")
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _FOUND = HollowPaths((HollowPath(_KEY, "/gsm8k/train.parquet", ("DATA_DIR",), _WORD),))
 
 
@@ -21,16 +29,20 @@ _FOUND = HollowPaths((HollowPath(_KEY, "/gsm8k/train.parquet", ("DATA_DIR",), _W
     requires=("CFG116",),
     examples=lambda: [
         Example("every variable has a value", (HollowPaths(),)),
+        Example("an empty text", (HollowPaths(), *configured(), Launch(FILES, hollow=(replace(_NUMBER, text="trainer.project_name="),)))),
+        Example("a number that is empty", (HollowPaths(), *configured(), Launch(FILES, hollow=(_NUMBER,))), "trainer.nnodes is empty, but must be a number: NNODES is set neither here nor in the script"),
         Example("an unset variable", (_FOUND,), "data.train_files is /gsm8k/train.parquet, which does not exist: DATA_DIR is set neither here nor in the script"),
     ],
     since="0.2",
 )  # fmt: skip
-def path_begins_with_nothing(paths: HollowPaths) -> Iterator[Finding]:
-    """A path of the job begins with an unset variable.
+def path_begins_with_nothing(
+    paths: HollowPaths, configuration: Configuration | Unknown, launch: Launch | Unknown
+) -> Iterator[Finding]:
+    """A path of the job begins with an unset variable, or a number is one.
 
     ## Why it matters
     The shell replaces an unset variable with nothing: `$DATA_DIR/train.parquet` becomes `/train.parquet`,
-    which the job misses only when its workers read it. With `set -u` at the top of a script, the shell stops
+    which the job misses only when its workers read it, and a number becomes an empty text. With `set -u` at the top of a script, the shell stops
     instead.
 
     ## How to fix
@@ -45,5 +57,28 @@ def path_begins_with_nothing(paths: HollowPaths) -> Iterator[Finding]:
             location=Location(path.word.path, None if path.word.path == COMMAND_LINE else path.word.line),
             remedy=f"set {names} in the script, or export it before the job is started",
             subject=Subject("setting", path.key),
+            stops=(EVERY_JOB,),
+        )
+    if isinstance(launch, Launch) and isinstance(configuration, Configuration):
+        yield from _numbers(launch, configuration)
+
+
+def _numbers(launch: Launch, configuration: Configuration) -> Iterator[Finding]:
+    """Numbers that are empty."""
+    for word in launch.hollow:
+        match = re.fullmatch(r"\+{0,2}([\w.]+)=", word.text or "")
+        names = tuple(dict.fromkeys(_VARIABLE.findall(word.written)))
+        default = configuration.default(match[1]) if match else None
+        if match is None or not names or isinstance(default, bool) or not isinstance(default, (int, float)):
+            continue
+        if not is_read(configuration, match[1]):
+            continue
+        are = "is" if len(names) == 1 else "are"
+        yield Finding(
+            f"{match[1]} is empty, but must be a number: {listed(names, 3)} {are} set neither here nor in the script",
+            Evidence(found=word.written, wanted=f"a value of {listed(names, 3)}", read_from=word.path),
+            location=Location(word.path, None if word.path == COMMAND_LINE else word.line),
+            remedy=f"set {listed(names, 3)} in the script, or export it before the job is started",
+            subject=Subject("setting", match[1]),
             stops=(EVERY_JOB,),
         )

@@ -24,6 +24,7 @@ COLUMNS = (
 )
 TABLE = Table(TRAIN, 7473, COLUMNS, ("Value",), ("openai/gsm8k",))
 VALIDATION = replace(TRAIN, path="/data/validation.parquet", role="val", named_by="data.val_files")
+_MOST = {"train": "data.train_max_samples", "val": "data.val_max_samples"}
 BEFORE, EVERY = "trainer.val_before_train", "trainer.test_freq"
 NEVER = (f"++{BEFORE}=False", f"++{EVERY}=-1")
 DEMANDS = DataDemands(
@@ -73,3 +74,16 @@ def used(tables: DataTables, configuration: Configuration | Unknown) -> Iterator
     when = first_validation(configuration)
     if when is not None and when != "never":
         yield from ((table, when) for table in tables.of("val"))
+
+
+def takes_part(tables: DataTables, configuration: Configuration | Unknown, role: str) -> bool:
+    """Return whether the job may leave out rows of its files: it takes so many samples at most, and which is not read."""
+    if isinstance(configuration, Unknown) or role not in _MOST:
+        return False
+    most = configuration.get(_MOST[role])
+    if most is UNDETERMINED:
+        return True
+    if most is MISSING or not isinstance(most, (int, float)) or most <= 0:
+        return False
+    counts = [table.rows for table in tables.tables if table.file.role == role]
+    return any(rows is None for rows in counts) or most < sum(rows or 0 for rows in counts)

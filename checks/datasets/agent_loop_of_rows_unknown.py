@@ -6,7 +6,17 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks.datasets._data import BEFORE, EVERY, NEVER, TABLE, VALIDATION, location, tables, used
+from verl_doctor.checks.datasets._data import (
+    BEFORE,
+    EVERY,
+    NEVER,
+    TABLE,
+    VALIDATION,
+    location,
+    tables,
+    takes_part,
+    used,
+)
 from verl_doctor.checks.shared.configuration import configured, own_prompts
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.registries import AGENT_LOOP, Registry, VerlRegistries
@@ -63,6 +73,7 @@ def agent_loop_of_rows_unknown(
     for table, phase in used(tables, configuration):
         unknown = [name for name in table.agents if name not in known.names]
         if unknown:
+            spared = takes_part(tables, configuration, table.file.role)
             near = difflib.get_close_matches(unknown[0], known.names, n=1, cutoff=0.5)
             yield Finding(
                 f"{table.file.path}: this verl has no agent loop {listed(unknown, 3)}"
@@ -71,6 +82,7 @@ def agent_loop_of_rows_unknown(
                 location=location(table.file),
                 remedy=f"use another name in the column agent_name, or name the file that defines it in {_FILE}",
                 subject=Subject("file", table.file.path, ",".join(unknown)),
-                stops=(EVERY_JOB,),
+                stops=() if spared else (EVERY_JOB,),
+                severity="warning" if spared else None,
                 phase=phase,
             )

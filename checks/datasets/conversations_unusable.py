@@ -5,20 +5,23 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from verl_doctor.checks.datasets._data import location, tables
 from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
-from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables
+from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables, Table
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Phase, Subject, check
+from verl_doctor.toolkit.text import counted
 
 _KEY = "data.messages_key"
 _OWN = "data.custom_cls.path"
 _CONVERSATIONS = "list<struct<content: string, role: string>>"
 _CONTENT = re.compile(r"content: ([a-z0-9]+)")
 _NO_TEXT = re.compile(r"u?int\d*|float\d*|double|halffloat|bool|decimal\d*|date\d*|timestamp|binary")
-_TREE = {"data": {"messages_key": "messages"}}
+_TREE = {"data": {"messages_key": "messages", "train_batch_size": 256}}
 _JOB = configured(tree=_TREE)
+(_TABLE,) = tables(Column("messages", _CONVERSATIONS)).tables
 
 
 def _irrelevant(configuration: Configuration) -> str | None:
@@ -38,6 +41,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("another name", (*_JOB, tables(Column("conversations", _CONVERSATIONS))), "has no column messages"),
         Example("text", (*_JOB, tables(Column("messages", "string"))), "messages is string, not a list of messages"),
         Example("another tool's keys", (*_JOB, tables(Column("messages", "list<struct<from: string, value: string>>"))), "a list of messages without role and content"),
+        Example("one is null", (*_JOB, DataTables((replace(_TABLE, rows=2, nulls=(("messages", 1),)),))), "messages is null in 1 row"),
         Example("numbers", (*_JOB, tables(Column("messages", "list<struct<content: int64, role: string>>"))), "messages whose content is int64"),
     ],
     since="0.2",
@@ -57,6 +61,9 @@ def conversations_unusable(configuration: Configuration, tables: DataTables) -> 
     you generate the data.
     """
     key = configuration.get(_KEY)
+    for table in tables.of("train"):
+        if isinstance(key, str) and (empty := dict(table.nulls).get(key, 0)):
+            yield _nothing(key, table, empty, configuration)
     for table in tables.of("train", "val"):
         if not isinstance(key, str) or table.file.kind != "parquet":
             continue
@@ -76,6 +83,23 @@ def conversations_unusable(configuration: Configuration, tables: DataTables) -> 
                 severity=None if table.file.role == "train" or key not in names else "warning",
                 phase=phase,
             )  # fmt: skip
+
+
+def _nothing(key: str, table: Table, empty: int, configuration: Configuration) -> Finding:
+    """Rows without a conversation: an error if the first step certainly takes one of them."""
+    batch = configuration.number("data.train_batch_size") or 0
+    most = configuration.number("data.train_max_samples") or 0
+    certain = most <= 0 and table.rows is not None and (empty == table.rows or table.rows <= batch)
+    return Finding(
+        f"{table.file.path}: {key} is null in {counted(empty, 'row')}",
+        Evidence(found=f"{empty} of {table.rows} rows", wanted=f"{key}: {_CONVERSATIONS} in each"),
+        location=location(table.file),
+        remedy="remove these rows when you generate the data",
+        subject=Subject("column", key, table.file.path),
+        stops=(EVERY_JOB,) if certain else (),
+        severity=None if certain else "warning",
+        phase="first batch",
+    )
 
 
 def _wrong(key: str, kind: str) -> str:

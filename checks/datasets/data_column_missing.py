@@ -6,14 +6,31 @@ import difflib
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks.datasets._data import DEMANDS, location, readable, tables
+from verl_doctor.checks.datasets._data import (
+    DEMANDS,
+    EVERY,
+    NEVER,
+    TABLE,
+    VALIDATION,
+    first_validation,
+    location,
+    tables,
+    used,
+)
+from verl_doctor.checks.shared.configuration import configured
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.model.data_demands import DataDemands
-from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables
-from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables, Table
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Phase, Subject, check
 from verl_doctor.toolkit.text import listed
 
+_FILTERS = "data.filter_overlong_prompts"
 _NO_PROMPT = tables(Column("prompt", ""), Column("question", "string"))
 _NO_REWARD = tables(Column("reward_model", ""))
+_BARE = replace(
+    TABLE, file=VALIDATION, columns=(Column("prompt", "list<struct<content: string, role: string>>"),)
+)
 _NO_TRUTH = tables(Column("reward_model", "struct<answer: string, style: string>"))
 
 
@@ -26,17 +43,26 @@ _NO_TRUTH = tables(Column("reward_model", "struct<answer: string, style: string>
         Example("a reward manager of the job's own", (_NO_REWARD, replace(DEMANDS, source="", truth=""))),
         Example("no prompt", (_NO_PROMPT, DEMANDS), "no column prompt"),
         Example("no reward model", (_NO_REWARD, DEMANDS), "no column reward_model"),
+        Example("a validation file that the job never reads rows of", (DataTables((_BARE,)), DEMANDS, *configured(*NEVER))),
+        Example("a validation file", (DataTables((_BARE,)), DEMANDS, *configured(*NEVER, f"++{EVERY}=5")), "no column data_source"),
+        Example(
+            "no prompt in a validation file whose long prompts are left out",
+            (DataTables((replace(_BARE, columns=()),)), DEMANDS, *configured(*NEVER, f"++{_FILTERS}=True")),
+            "has no column prompt",
+        ),
         Example("a reward model without a ground truth", (_NO_TRUTH, DEMANDS), "no ground_truth in the column reward_model"),
     ],
 )  # fmt: skip
-def data_column_missing(tables: DataTables, demands: DataDemands) -> Iterator[Finding]:
+def data_column_missing(
+    tables: DataTables, demands: DataDemands, configuration: Configuration | Unknown
+) -> Iterator[Finding]:
     """A column that verl reads from every row is missing.
 
     ## Why it matters
 
     verl reads the prompt when it loads the data. It reads `data_source` and `reward_model.ground_truth` only
     for the first reward, after the model is loaded and the first rollout is done: `KeyError: 'reward_model'`.
-    A reward function of your own receives them too.
+    A reward function of your own receives them too. Of a validation file they are read at the first validation only.
 
     ## How to fix
 
@@ -47,12 +73,12 @@ def data_column_missing(tables: DataTables, demands: DataDemands) -> Iterator[Fi
     if demands.source_by:
         keys[demands.source] = demands.source_by
     owner, _, inner = demands.truth.partition(".")
-    for table in readable(tables, demands):
+    for table, phase, read in _read(tables, demands, configuration):
         names = [column.name for column in table.columns]
-        missing = [name for name in (demands.prompt, demands.source, owner) if name and name not in names]
+        missing = [name for name in read if name and name not in names]
         problems = [f"no column {name}" for name in missing]
         absent = list(missing)
-        kind = table.kind(owner)
+        kind = table.kind(owner) if owner in read else ""
         if inner and kind.startswith("struct<") and f"{inner}:" not in kind:
             problems.append(f"no {inner} in the column {owner}")
             absent.append(demands.truth)
@@ -68,7 +94,24 @@ def data_column_missing(tables: DataTables, demands: DataDemands) -> Iterator[Fi
                 location=location(table.file),
                 remedy=", or ".join(["add what is missing when you generate the data", *hints]),
                 subject=Subject("column", ",".join(absent), table.file.path),
+                phase=phase,
             )
+
+
+def _read(
+    tables: DataTables, demands: DataDemands, configuration: Configuration | Unknown
+) -> Iterator[tuple[Table, Phase | None, tuple[str, ...]]]:
+    """Yield each table with the columns that are certainly read of it, and when."""
+    every = (demands.prompt, demands.source, demands.truth.partition(".")[0])
+    for table, phase in used(tables, configuration):
+        if table.file.kind in demands.kinds:
+            yield table, phase, every
+    # A row whose prompt cannot be measured counts as too long: none is left, and verl ends with an empty validation set.
+    filters = isinstance(configuration, Configuration) and configuration.get(_FILTERS) is True
+    if filters and first_validation(configuration) == "never":
+        for table in tables.of("val"):
+            if table.file.kind in demands.kinds:
+                yield table, "workers", (demands.prompt,)
 
 
 def _other_name(missing: str, key: str, names: list[str]) -> str:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks.datasets._data import DEMANDS, TABLE, location, readable, tables
+from verl_doctor.checks.datasets._data import DEMANDS, EVERY, NEVER, TABLE, VALIDATION, location, tables, used
+from verl_doctor.checks.shared.configuration import configured
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.model.data_demands import DataDemands
 from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import counted
 
 _MESSAGES = "list<struct<role: string, content: string>>"
+_PLAIN = DataTables((replace(TABLE, file=VALIDATION, columns=(Column("prompt", "string"),)),))
 _ANY = ("null", "list<null>")
 
 
@@ -29,6 +33,8 @@ _ANY = ("null", "list<null>")
         Example("content in parts", (tables(Column("prompt", "list<struct<role: string, content: list<struct<type: string>>>>")), DEMANDS)),
         Example("no extra_info", (tables(Column("extra_info", "")), DEMANDS)),
         Example("the prompt is plain text", (tables(Column("prompt", "string")), DEMANDS), "prompt is string"),
+        Example("plain text in a validation file that the job never reads rows of", (_PLAIN, DEMANDS, *configured(*NEVER))),
+        Example("plain text in a validation file", (_PLAIN, DEMANDS, *configured(*NEVER, f"++{EVERY}=5")), "prompt is string"),
         Example("messages without a role", (tables(Column("prompt", "list<struct<content: string>>")), DEMANDS), "without role"),
         Example("the reward model is plain text", (tables(Column("reward_model", "string")), DEMANDS), "reward_model is string"),
         Example(
@@ -39,7 +45,9 @@ _ANY = ("null", "list<null>")
         Example("extra_info is plain text", (tables(Column("extra_info", "string")), DEMANDS), "extra_info is string"),
     ],
 )  # fmt: skip
-def data_column_wrong_kind(tables: DataTables, demands: DataDemands) -> Iterator[Finding]:
+def data_column_wrong_kind(
+    tables: DataTables, demands: DataDemands, configuration: Configuration | Unknown
+) -> Iterator[Finding]:
     """A column of the data has another type than verl expects.
 
     ## Why it matters
@@ -55,7 +63,9 @@ def data_column_wrong_kind(tables: DataTables, demands: DataDemands) -> Iterator
     "content": question}]`.
     """
     owner = demands.truth.partition(".")[0]
-    for table in readable(tables, demands):
+    for table, phase in used(tables, configuration):
+        if table.file.kind not in demands.kinds:
+            continue
         empty = dict(table.nulls).get(demands.prompt, 0)
         if empty and not demands.filters and table.file.role != "val":
             reached = bool(table.rows) and (empty == table.rows or (table.rows or 0) <= demands.batch)
@@ -84,6 +94,7 @@ def data_column_wrong_kind(tables: DataTables, demands: DataDemands) -> Iterator
                 location=location(table.file),
                 remedy="store lists and dictionaries instead of text when you generate the data",
                 subject=Subject("column", ",".join(wrong), table.file.path),
+                phase=phase,
             )
 
 

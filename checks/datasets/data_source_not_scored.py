@@ -7,7 +7,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks.datasets._data import EVERY, NEVER, TABLE, VALIDATION, location, tables, used
+from verl_doctor.checks.datasets._data import (
+    EVERY,
+    NEVER,
+    TABLE,
+    VALIDATION,
+    location,
+    tables,
+    takes_part,
+    used,
+)
 from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.model.data_demands import ScoredSources
@@ -22,6 +31,8 @@ _SHOWN = 4
 _INTEGERS = tables(Column("data_source", "int64")).tables[0]
 _VALIDATED = DataTables((replace(_INTEGERS, file=VALIDATION),))
 _ANY_TEXT = ScoredSources((), _NAMES, _SCORES, "data_source")
+_MIXED = DataTables((replace(TABLE, sources=("openai/gsm8k", "mine")),))
+_REFUSED = ScoredSources(("mine",), _NAMES, _SCORES)
 _NUMBER = re.compile(r"u?int\d+|float|double|bool")
 
 
@@ -48,6 +59,16 @@ _NUMBER = re.compile(r"u?int\d+|float|double|bool")
             "verl raises for it",
             (tables(), ScoredSources(TABLE.sources, ("lighteval/MATH", "gsm8k"), _SCORES)),
             "no reward function for data_source openai/gsm8k",
+        ),
+        Example(
+            "some rows of it, and the job takes all",
+            (_MIXED, _REFUSED, *configured("++data.train_max_samples=-1")),
+            "no reward function for data_source mine",
+        ),
+        Example(
+            "some rows of it, and the job takes a few rows, perhaps none of these",
+            (_MIXED, _REFUSED, *configured("++data.train_max_samples=2")),
+            "no reward function for data_source mine",
         ),
     ],
 )
@@ -84,6 +105,7 @@ def data_source_not_scored(
             )
         if refused:
             near = difflib.get_close_matches(refused[0], scored.names, n=1, cutoff=0.5)
+            spared = len(refused) < len(table.sources) and takes_part(tables, configuration, table.file.role)
             yield Finding(
                 f"{table.file.path}: verl has no reward function for data_source {listed(refused, _SHOWN)}"
                 + (f"; did you mean {near[0]}?" if near else ""),
@@ -92,4 +114,5 @@ def data_source_not_scored(
                 remedy="set custom_reward_function.path to a file with your compute_score",
                 subject=Subject("file", table.file.path, ",".join(refused)),
                 phase=phase,
+                severity="warning" if spared else None,
             )

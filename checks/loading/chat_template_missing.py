@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from verl_doctor.checks.shared.configuration import configured, own_prompts, place
@@ -16,6 +17,7 @@ _PATH = "actor_rollout_ref.model.path"
 _TUNED = "model.path"
 _PROGRAMS = ("/trainer/main_ppo.py", "/trainer/sft_trainer.py")
 _TEMPLATE = "actor_rollout_ref.model.custom_chat_template"
+_TUNED_TEMPLATE = "model.custom_chat_template"
 _ARGUMENTS = "data.apply_chat_template_kwargs"
 _NONE = ChatTemplate("/models/base")
 _UNCLOSED = ChatTemplateError("/models/x/chat_template.jinja", "Unexpected end of template", 3)
@@ -38,6 +40,11 @@ def _irrelevant(configuration: Configuration) -> str | None:
             "a template that Jinja refuses",
             (*configured(), ChatTemplate("/models/x", "/models/x/chat_template.jinja", is_doubtful=True), _UNCLOSED),
             "Jinja refuses the chat template in /models/x/chat_template.jinja: Unexpected end of template",
+        ),
+        Example(
+            "a template of the job's own that Jinja refuses",
+            (*configured(f"++{_TEMPLATE}=mine"), ChatTemplate("/models/x", _TEMPLATE, is_doubtful=True, text="mine"), replace(_UNCLOSED, file=_TEMPLATE)),
+            f"Jinja refuses the chat template in {_TEMPLATE}",
         ),
         Example("the job sets a template", (*configured(f"++{_TEMPLATE}=mine"), _NONE)),
         Example("as an argument", (*configured(f"++{_ARGUMENTS}.chat_template=mine"), _NONE)),
@@ -82,18 +89,21 @@ def chat_template_missing(
             phase="workers" if tunes else "first batch",
         )
         return
-    if any(
-        configuration.get(key) not in (None, "", MISSING)
-        for key in (_TEMPLATE, "model.custom_chat_template", f"{_ARGUMENTS}.chat_template")
-    ):
+    if configuration.get(f"{_ARGUMENTS}.chat_template") not in (None, "", MISSING):
+        return
+    is_set = any(configuration.get(key) not in (None, "", MISSING) for key in (_TEMPLATE, _TUNED_TEMPLATE))
+    if is_set and not template.text:
         return
     if isinstance(error, ChatTemplateError):
+        own = configuration.override_of(template.found_in) if template.text else None
         yield Finding(
             f"Jinja refuses the chat template in {error.file}: {error.message} (line {error.line} of the template)",
             Evidence(error.message, "a template that Jinja compiles", error.file),
-            location=Location(error.file),
-            remedy=f"correct the template, or download {Path(error.file).name} again",
-            subject=Subject("file", error.file, "template"),
+            location=place(own) if own else None if template.text else Location(error.file),
+            remedy="correct the template"
+            if template.text
+            else f"correct the template, or download {Path(error.file).name} again",
+            subject=Subject("setting" if template.text else "file", error.file, "template"),
             stops=(EVERY_JOB,),
             phase="workers" if tunes else "first batch",
         )

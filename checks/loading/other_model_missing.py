@@ -1,4 +1,4 @@
-"""LOAD118: the critic's or the reward model's folder does not exist."""
+"""LOAD118: the folder of another model than the trained one does not exist: the critic's, a tokenizer's, an adapter's."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from verl_doctor.toolkit.collectors.model.other_models import OtherModel, OtherM
 from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Subject, check
 
 _KEY = "critic.model.path"
+_TOKENIZER = "actor_rollout_ref.model.tokenizer_path"
 _ACTOR = "actor_rollout_ref.model.path"
 _DEFAULT = "~/models/deepseek-llm-7b-chat"
 _REASON = "adv_estimator gae trains a critic"
@@ -27,12 +28,13 @@ def _critic(*, exists: bool, path: str = _DEFAULT) -> OtherModels:
         Example("no critic is trained", (*configured(), OtherModels(()))),
         Example("the folder exists", (*configured("algorithm.adv_estimator=gae"), _critic(exists=True))),
         Example("verl's default, which does not exist", (*configured("algorithm.adv_estimator=gae"), _critic(exists=False)), "critic.model.path is verl's default, but the folder"),
+        Example("a tokenizer's folder", (*configured(f"+{_TOKENIZER}=/gone"), OtherModels((OtherModel(_TOKENIZER, "/gone", "verl reads the tokenizer there", False),))), "the folder /gone does not exist: verl reads the tokenizer there"),
         Example("a misspelled path", (*configured("algorithm.adv_estimator=gae", f"+{_KEY}=/models/critc"), _critic(exists=False, path="/models/critc")), "the folder /models/critc does not exist"),
     ],
     since="0.2",
 )  # fmt: skip
 def other_model_missing(configuration: Configuration, models: OtherModels) -> Iterator[Finding]:
-    """The critic's or the reward model's folder does not exist.
+    """The folder of the critic, the reward model, a tokenizer or an adapter does not exist.
 
     ## Why it matters
 
@@ -43,7 +45,8 @@ def other_model_missing(configuration: Configuration, models: OtherModels) -> It
     ## How to fix
 
     Set `critic.model.path`, often to the actor's model, or choose an estimator without a critic:
-    `algorithm.adv_estimator=grpo`. For a reward model set its path, or `enable=False`.
+    `algorithm.adv_estimator=grpo`. For a reward model set its path, or `enable=False`. Correct `tokenizer_path`, `hf_config_path`
+    or `lora_adapter_path`, or leave it out.
     """
     for model in models.models:
         if model.exists:
@@ -64,7 +67,7 @@ def other_model_missing(configuration: Configuration, models: OtherModels) -> It
             subject=Subject("setting", model.key),
             **healed("LOAD118", _correction(configuration, model.key)),
             stops=(EVERY_JOB,),
-            phase="validation",
+            phase="validation" if model.key.endswith((".path", ".model_path")) else "workers",
         )
 
 

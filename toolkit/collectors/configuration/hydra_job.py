@@ -66,7 +66,7 @@ def _composed(command: Command, verl: Path, machine: Machine, version: str) -> C
             OverrideWord("", str(file), line, "not told", why="the program changes the configuration")
         )
         overrides.append(None)
-    sources = Sources(searched)
+    sources = Sources(searched, dict(command.written))
     try:
         sources.folders = [*searched, *_more(sources, name, read, verl, machine.cwd)]
         tree = compose(sources, name, [override for override in overrides if override is not None])

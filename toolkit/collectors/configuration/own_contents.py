@@ -120,6 +120,9 @@ def _result(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
         if not any(isinstance(node, ast.Raise) for node in own):
             yield f"has a {function.name} that returns nothing"
         return
+    if test := _nothing_unless(function):
+        yield f"has a {function.name} that returns None unless `{test}` holds, as for an answer in another form"
+        return
     kinds = [_no_score(node.value) for node in returned]
     if returned and all(kinds):
         yield f"has a {function.name} that returns {kinds[0]}, but verl expects a number or a dictionary with a score"
@@ -132,6 +135,79 @@ def _result(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
             case _:
                 return
     yield f"has a {function.name} that returns a dictionary without score"
+
+
+def _nothing_unless(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """Return the test of the answer without which the function ends with nothing; "" if there is none, or it may never fail."""
+    answers = {"solution_str", *(argument.arg for argument in function.args.args[1:2])}
+    given: dict[str, list[ast.expr]] = {}
+    for node in _own_nodes(function):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                given.setdefault(name, []).append(value)
+    matches = {name for name, values in given.items() if all(_searches(value, answers) for value in values)}
+
+    def depends(test: ast.expr) -> bool:
+        """Whether a test fails for an answer of another form."""
+        match test:
+            case ast.Name(id=name):
+                return name in matches
+            case ast.NamedExpr(value=value):
+                return _searches(value, answers)
+            case ast.Compare(
+                left=ast.Name(id=name), ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]
+            ):
+                return name in matches
+            case ast.Compare(ops=[ast.In()], comparators=[ast.Name(id=name)]):
+                return name in answers
+            case ast.Call():
+                return _searches(test, answers)
+        return False
+
+    def end(body: Sequence[ast.stmt]) -> str:
+        """The test at the end of a body whose failure leads past it."""
+        for statement in body[:-1]:
+            if isinstance(statement, ast.If) and not statement.orelse and (found := absent(statement)):
+                return found
+        last = body[-1]
+        if isinstance(last, ast.Try) and not last.orelse and not last.finalbody:
+            return end(last.body)
+        return end_of_if(last) if isinstance(last, ast.If) else ""
+
+    def end_of_if(last: ast.If) -> str:
+        if not depends(last.test):
+            return absent(last) if not last.orelse else ""
+        if not last.orelse:
+            return ast.unparse(last.test) if isinstance(last.body[-1], ast.Return) else ""
+        return (
+            end_of_if(last.orelse[0]) if len(last.orelse) == 1 and isinstance(last.orelse[0], ast.If) else ""
+        )
+
+    def absent(statement: ast.If) -> str:
+        """The match that `if not match: return None` tests."""
+        match statement.test:
+            case ast.UnaryOp(op=ast.Not(), operand=operand) if depends(operand):
+                found = ast.unparse(operand)
+            case ast.Compare(
+                left=ast.Name(id=name), ops=[ast.Is()], comparators=[ast.Constant(value=None)]
+            ) if name in matches:
+                found = name
+            case _:
+                return ""
+        match statement.body[-1]:
+            case ast.Return(value=None) | ast.Return(value=ast.Constant(value=None)):
+                return found
+        return ""
+
+    return end(function.body)
+
+
+def _searches(value: ast.expr, answers: set[str]) -> bool:
+    """Return whether an expression is a match of an answer with a pattern, None without one."""
+    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
+        return False
+    named = {node.id for argument in value.args for node in ast.walk(argument) if isinstance(node, ast.Name)}
+    return value.func.attr in ("search", "match", "fullmatch") and bool(named & answers)
 
 
 def _no_score(value: ast.expr | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 import re
 import sys
@@ -22,6 +23,7 @@ from verl_doctor.toolkit.collectors.launch.launch import (
     folder_of,
     load_text,
     may_be_made,
+    written_by,
 )
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
@@ -103,10 +105,14 @@ def _is_older(version: str) -> bool:
 def _found(
     configuration: Configuration, cwd: Path, around: tuple[Launch, Machine], *, here: bool
 ) -> Iterator[OwnFile]:
+    written = written_by(around[0])
     for key, phase in _NAMED:
         yield from _no_path(configuration, key, phase)
         path = _path(configuration, key, cwd, here=here)
         if path is None:
+            continue
+        if (place := os.path.normpath(path)) in written:
+            yield from _of_script(configuration, key, phase, path, written[place], around)
             continue
         if not os.path.exists(path):
             if key not in _REWARDS:  # reported by CFG122
@@ -124,7 +130,35 @@ def _found(
             ppo = configuration.has("actor_rollout_ref")  # its trainer reads it once the engine is up
             yield OwnFile(_RESUME, str(folder), "missing", "engine" if ppo else "workers")
     yield from _last_checkpoint(configuration, cwd, here=here)
-    yield from _data_set(configuration, cwd, here=here)
+    yield from (
+        own_file
+        for own_file in _data_set(configuration, cwd, here=here)
+        if os.path.normpath(own_file.path) not in written
+    )
+
+
+def _of_script(
+    configuration: Configuration,
+    key: str,
+    phase: Phase,
+    path: Path,
+    text: str | None,
+    around: tuple[Launch, Machine],
+) -> Iterator[OwnFile]:
+    """Check a file that the script writes first, whatever lies there now."""
+    if text is None or path.suffix != ".py":
+        return
+    source = text.encode()
+    tree = parse(source, path)
+    if isinstance(tree, ast.Module):
+        problems = itertools.chain(
+            _contents(configuration, key, path, tree, folder_of(around[0], around[1].cwd)),
+            _breaks(configuration, key, tree, source, around),
+        )
+        if problem := next(problems, ""):
+            yield OwnFile(key, str(path), "contents", phase, error=problem)
+    elif tree.by == "syntax":
+        yield OwnFile(key, str(path), "no Python", phase, error=tree.reason.removeprefix(f"{path} "))
 
 
 def _problems(

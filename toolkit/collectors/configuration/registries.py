@@ -18,6 +18,9 @@ TOOL_FORMAT = "actor_rollout_ref.rollout.multi_turn.format"
 TRAINER = "trainer.v1.trainer_mode"
 QUANTIZATION = "actor_rollout_ref.rollout.quantization"
 OPTIMIZERS = ("actor_rollout_ref.actor.optim.optimizer", "critic.optim.optimizer", "optim.optimizer")
+RESUME = "trainer.resume_mode"
+WEIGHTS = "algorithm.rollout_correction.rollout_is"
+REJECTION = "algorithm.rollout_correction.rollout_rs"
 CONTENTS = tuple(
     f"{part}checkpoint.{use}_contents"
     for part in ("actor_rollout_ref.actor.", "critic.", "")
@@ -36,6 +39,9 @@ KEYS = (
     TOOL_FORMAT,
     TRAINER,
     QUANTIZATION,
+    RESUME,
+    WEIGHTS,
+    REJECTION,
     *OPTIMIZERS,
     *CONTENTS,
 )

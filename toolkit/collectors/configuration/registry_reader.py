@@ -19,11 +19,14 @@ from verl_doctor.toolkit.collectors.configuration.registries import (
     OLD_REWARD_MANAGER,
     OPTIMIZERS,
     QUANTIZATION,
+    REJECTION,
+    RESUME,
     REWARD_MANAGER,
     ROLLOUT,
     STRATEGY,
     TOOL_FORMAT,
     TRAINER,
+    WEIGHTS,
     Registry,
     VerlRegistries,
 )
@@ -45,6 +48,7 @@ from verl_doctor.toolkit.sources.python.source import (
 
 _ALGORITHMS = "trainer/ppo/core_algos.py"
 _ROLLOUTS = "workers/rollout/base.py"
+_CORRECTION = "trainer/ppo/rollout_corr_helper.py"
 _WORKERS = ("workers/fsdp_workers.py", "workers/megatron_workers.py")
 _NONE = object()
 _QAT = "actor_rollout_ref.actor.qat.enable"
@@ -89,6 +93,9 @@ def read_registries(
         TOOL_FORMAT: _tool_formats(tree, configuration),
         TRAINER: _decorated(sorted(tree.glob("trainer/ppo/v1/*.py")), "register_trainer"),
         QUANTIZATION: _quantizations(tree, configuration),
+        RESUME: _resume_modes(tree, configuration),
+        WEIGHTS: _corrections(tree, configuration, "valid_is_levels"),
+        REJECTION: _corrections(tree, configuration, "SUPPORTED_ROLLOUT_RS_OPTIONS"),
         **{key: _optimizers(configuration, key, interpreter) for key in OPTIMIZERS},
         **{key: _contents(tree) for key in CONTENTS if configuration.override_of(key)},
     }
@@ -98,7 +105,7 @@ def read_registries(
         _decorated(_reward_managers(tree), "register") if sources <= {"register", MISSING, None} else None
     )
     extended = _extended(configuration, tree, machine, interpreter, launch)
-    closed: tuple[str, ...] = (LOGGER, QUANTIZATION, *OPTIMIZERS)
+    closed: tuple[str, ...] = (LOGGER, QUANTIZATION, RESUME, WEIGHTS, REJECTION, *OPTIMIZERS, *CONTENTS)
     if extended and not isinstance(interpreter, Unknown):
         given = () if isinstance(launch, Unknown) else launch.settings
         folders = [*machine.environ.get("PYTHONPATH", "").split(os.pathsep), *interpreter.sys_path]
@@ -196,6 +203,34 @@ def _quantizations(tree: Path, configuration: Configuration) -> Registry | None:
             case ast.Assign(targets=[ast.Name(id="_SUPPORTED_QUANTIZATION")], value=value):
                 names = constant_keys(value)
                 return None if names is None else Registry(tuple(names), f"{path}:{node.lineno}")
+    return None
+
+
+def _resume_modes(tree: Path, configuration: Configuration) -> Registry | None:
+    """Return the modes that the job's trainer compares; an earlier trainer takes any other for one of them."""
+    is_ppo = configuration.program.endswith("/main_ppo.py")
+    path = tree / ("trainer/ppo/v1/trainer_base.py" if is_ppo else "utils/checkpoint/checkpoint_handler.py")
+    return _compared([path], ("resume_mode",))
+
+
+def _corrections(tree: Path, configuration: Configuration, name: str) -> Registry | None:
+    """Return the names in a constant of verl's rollout correction, if the job certainly calls it."""
+    section, rollout = "algorithm.rollout_correction", "actor_rollout_ref.rollout"
+    if configuration.get(f"{section}.bypass_mode") is not False:
+        return None
+    if configuration.get(f"{rollout}.calculate_log_probs") is not True or not configuration.number(
+        f"{section}.rollout_is_threshold"
+    ):
+        return None
+    path = tree / _CORRECTION
+    for node in walk(_tree(path, name.encode())):
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name(id=found)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=found), value=ast.expr() as value)
+            ) if found == name:
+                names = constant_keys(value)
+                return None if names is None else Registry(tuple(sorted(names)), f"{path}:{node.lineno}")
     return None
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.configuration.old_reward_keys import OldRewardKeys
-from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder, folder_of
+from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder, folder_of, written_by
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.sources.python.source import children, parsed, walk
+from verl_doctor.toolkit.sources.python.source import children, parse, parsed, walk
 
 _NEW = "reward.custom_reward_function"
 _OLD = "custom_reward_function"
@@ -62,8 +62,9 @@ def reward_function(
     if path.startswith(_PACKAGE):
         return Absent(f"{path} is a module, not a file")
     file = folder_of(launch, machine.cwd) / path.removeprefix(_FILE)
-    if os.path.isfile(file):
-        tree = parsed(file)
+    written = written_by(launch)
+    if os.path.normpath(file) in written or os.path.isfile(file):
+        tree = _tree(file, written)
         if tree is None:
             return RewardFunction(key, path, name, "there")
         found, functions = _names(tree)
@@ -74,6 +75,14 @@ def reward_function(
         return RewardFunction(key, path, name, "there")
     here = Path(path).is_absolute() and not launch.is_elsewhere
     return RewardFunction(key, path, name, "missing" if here else "unseen")
+
+
+def _tree(file: Path, written: Mapping[str, str | None]) -> ast.Module | None:
+    """Return the syntax tree of a file, or of what the script writes there; None if it is unknown or no Python."""
+    if os.path.normpath(file) not in written:
+        return parsed(file)
+    source = parse((written[os.path.normpath(file)] or "(").encode(), file)
+    return source if isinstance(source, ast.Module) else None
 
 
 def _section(configuration: Configuration, old_keys: OldRewardKeys | Unknown) -> str:

@@ -269,6 +269,7 @@ def _command(program: Program) -> Command:
         _words(program.launcher),
         (*program.around, *program.names),
         program.folder,
+        program.written,
     )
 
 

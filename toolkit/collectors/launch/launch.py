@@ -65,7 +65,8 @@ class Command:
     """The command that starts training: `module` is "verl.trainer.main_ppo" or the path of a script, `words` are its arguments.
 
     `launcher` are the words of a process launcher (torchrun) with its options, `names` the programs called on the way.
-    `folder` is where the command starts, "" if unknown.
+    `folder` is where the command starts, "" if unknown. `written` are the sources and configuration files that the script writes
+    before, each with its text, None if that is unknown.
     """
 
     module: str
@@ -76,6 +77,7 @@ class Command:
     launcher: tuple[Word, ...] = ()
     names: tuple[str, ...] = ()
     folder: str = ""
+    written: tuple[tuple[str, str | None], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -197,6 +199,11 @@ def folder_of(launch: Launch | Unknown, here: Path) -> Path:
     if isinstance(launch, Unknown) or launch.command is None or not launch.command.folder:
         return here
     return Path(launch.command.folder)
+
+
+def written_by(launch: Launch | Unknown) -> dict[str, str | None]:
+    """Return the files that the script writes before the job, by path: what lies there now does not count."""
+    return dict(launch.command.written) if isinstance(launch, Launch) and launch.command is not None else {}
 
 
 def may_be_made(launch: Launch | Unknown, path: str) -> bool:

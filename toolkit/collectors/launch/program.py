@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -83,6 +83,10 @@ _WITH_TEXT = {
 }
 _TMUX = {"-c", "-e", "-F", "-f", "-n", "-s", "-t", "-x", "-y", "-l", "-p", "-L", "-S", "-T"}
 _TMUX_STARTS = {"new-session", "new", "new-window", "neww", "split-window", "splitw"}
+_TMUX_TYPES = {"send-keys", "send"}
+_TMUX_KEYS = re.compile(
+    r"(?:[CMS]-)+\S+|Escape|Up|Down|Left|Right|Home|End|BSpace|Tab|BTab|F\d+|[NP]Page|[ID]C"
+)
 _SCREEN = {"-S", "-c", "-e", "-h", "-p", "-T", "-s", "-t", "-Logfile"}
 _XARGS = (
     "-I",
@@ -115,6 +119,11 @@ _FLAGS_OF_LAUNCHERS = frozenset(
 )  # fmt: skip
 
 
+_FLAGS_OF_DOCKER = frozenset(
+    {"--rm", "--detach", "--interactive", "--tty", "--privileged", "--init", "--read-only", "--no-healthcheck", "--publish-all",
+     "--oom-kill-disable", "--quiet"}
+)  # fmt: skip
+
 Inherits = Literal["all", "none", "unknown"]
 
 
@@ -132,12 +141,16 @@ class PythonProgram:
 
 @dataclass(frozen=True)
 class ShellProgram:
-    """A shell with a command text (`bash -c text`) or the path of a script, and its arguments. `read`: it is text from the input."""
+    """A shell with a command text (`bash -c text`) or the path of a script, and its arguments. `read`: it is text from the input.
+
+    `session` is the terminal into which the text is typed, whose shell goes on.
+    """
 
     text: str | None
     path: str | None
     words: tuple[Argument, ...]
     read: Lines | None = None
+    session: str = ""
 
 
 @dataclass(frozen=True)
@@ -148,7 +161,7 @@ class Unwrapped:
     submit` options for it, `working_dir` its `--working-dir`, `starts_ray` the words after `ray start`; `stops_ray`:
     the program is `ray stop`. `names` are all programs on the way, the last included, as they are called. `folder` is
     the one that `env -C` enters. `inherits` is what the program gets of the variables around it: none after `env -i`, and after
-    `sudo` only those that are `passed` are known.
+    `sudo` only those that are `passed` are known. `rest` are the words of a program that is neither Python nor a shell.
     """
 
     program: PythonProgram | ShellProgram | None
@@ -164,6 +177,7 @@ class Unwrapped:
     folder: Argument | None = None
     inherits: Inherits = "all"
     passed: tuple[str, ...] = ()
+    rest: tuple[Argument, ...] = ()
 
 
 def unwrap(argv: Sequence[Argument], stdin: Lines | None = None) -> Unwrapped:
@@ -239,7 +253,10 @@ def unwrap(argv: Sequence[Argument], stdin: Lines | None = None) -> Unwrapped:
             while name in ("sudo", "doas") and rest and _ASSIGNED.match(rest[0].text or ""):
                 assigned.append(rest.pop(0))
         elif name in _AROUND:
-            rest = _inside(rest)
+            inner = _inside(rest)
+            if name in OWN_VARIABLES:
+                assigned += _in_image(rest[: len(rest) - len(inner)])
+            rest = inner
         elif name.endswith(".sh"):
             program = ShellProgram(None, rest[0].text, tuple(rest[1:]))
             break
@@ -262,6 +279,7 @@ def unwrap(argv: Sequence[Argument], stdin: Lines | None = None) -> Unwrapped:
         folder=entered[-1] if entered else None,
         inherits=inherits,
         passed=tuple(passed),
+        rest=tuple(rest) if program is None else (),
     )
 
 
@@ -292,6 +310,16 @@ def _inherited(name: str, words: Sequence[Argument]) -> tuple[Inherits, Sequence
         # sbatch reads the variables of a login shell instead.
         return ("none" if name == "srun" else "unknown"), exported.split(",")
     return "all", ()
+
+
+def _in_image(options: Sequence[Argument]) -> Iterator[Argument]:
+    """Yield the assignments in the options of `docker run -e A=1 --env=B=2`."""
+    for before, word in itertools.pairwise(options):
+        text = word.text or ""
+        attached = re.match(r"--env=|-e(?=[A-Za-z_]\w*=)", text)
+        given = text[attached.end() :] if attached else text if before.text in ("-e", "--env") else ""
+        if _ASSIGNED.match(given):
+            yield replace(word, text=given)
 
 
 def _export_option(words: Sequence[Argument]) -> str | None:
@@ -350,6 +378,8 @@ def _with_text(
 
 def _in_terminal(words: list[Argument], name: str) -> tuple[ShellProgram | None, list[Argument]]:
     """Parse `tmux new-session -d TEXT` and `screen -dm PROGRAM`: what the terminal starts."""
+    if name == "tmux" and (typed := _typed(words)) is not None:
+        return typed, []
     place, starts = 1, name == "screen"
     while place < len(words):
         text = words[place].text or ""
@@ -364,6 +394,36 @@ def _in_terminal(words: list[Argument], name: str) -> tuple[ShellProgram | None,
     if name == "tmux" and len(inner) == 1:  # a single word is the text of a shell
         return ShellProgram(inner[0].text, None, ()), []
     return None, inner
+
+
+def _typed(words: list[Argument]) -> ShellProgram | None:
+    """Parse `tmux send-keys -t SESSION TEXT Enter`: the text that a shell in a terminal gets."""
+    begin = next((place for place, word in enumerate(words) if word.text in _TMUX_TYPES), 0)
+    if not begin:
+        return None
+    session, place, literal = "", begin + 1, False
+    while place < len(words) and (words[place].text or "").startswith("-"):
+        option = words[place].text or ""
+        literal = literal or "l" in option
+        if option[-1] in "tNc":
+            session = (
+                (words[place + 1].text or "" if place + 1 < len(words) else "")
+                if option[-1] == "t"
+                else session
+            )
+            place += 1
+        place += 1
+    keys = list(itertools.takewhile(lambda word: word.text != ";", words[place:]))
+    if any(word.text is None for word in keys):
+        return ShellProgram(None, None, (), session=session or "0")
+    text = ""
+    for word in keys:
+        key = word.text or ""
+        if not literal and key in ("Enter", "KPEnter", "C-m", "C-j"):
+            text += "\n"
+        elif literal or not _TMUX_KEYS.fullmatch(key):
+            text += " " if key == "Space" and not literal else key
+    return ShellProgram(text, None, (), session=session.partition(":")[0] or "0")
 
 
 def _with_input(words: list[Argument], name: str, stdin: Lines | None) -> list[Argument]:
@@ -412,7 +472,29 @@ def _name(word: Argument) -> str:
 
 def _inside(words: list[Argument]) -> list[Argument]:
     """Return what runs in a container or below a profiler: from the first word that is a Python, a shell or a launcher. Empty if there is none."""
+    entry = next(
+        (place for place, word in enumerate(words) if (word.text or "").startswith("--entrypoint")), 0
+    )
+    if entry:
+        return _behind_entrypoint(words, entry)
     return next((words[place:] for place, word in enumerate(words) if place and _starts_program(word)), [])
+
+
+def _behind_entrypoint(words: list[Argument], entry: int) -> list[Argument]:
+    """Return what `docker run --entrypoint PROGRAM IMAGE WORDS` runs. Each option has a value but flags."""
+    text = words[entry].text or ""
+    program = (
+        replace(words[entry], text=text.partition("=")[2])
+        if "=" in text
+        else words[entry + 1]
+        if entry + 1 < len(words)
+        else None
+    )
+    place = entry + (1 if "=" in text else 2)
+    while place < len(words) and (option := words[place].text or "").startswith("-"):
+        is_flag = "=" in option or option in _FLAGS_OF_DOCKER or re.fullmatch(r"-[ditPq]+", option)
+        place += 1 if is_flag else 2
+    return [program, *words[place + 1 :]] if program is not None and program.text else []
 
 
 def _env(

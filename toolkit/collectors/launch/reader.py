@@ -16,6 +16,13 @@ import yaml
 from verl_doctor.toolkit.collectors.launch.dockerfile import started_by, variables_in
 from verl_doctor.toolkit.collectors.launch.environment import is_listed
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, WorkingDir
+from verl_doctor.toolkit.collectors.launch.makefile import (
+    NAMES,
+    Makefile,
+    NotFollowedError,
+    Recipe,
+    request_of,
+)
 from verl_doctor.toolkit.collectors.launch.program import (
     CONTAINERS,
     OWN_VARIABLES,
@@ -29,7 +36,7 @@ from verl_doctor.toolkit.sources.shell.builtins import BUILTINS
 from verl_doctor.toolkit.sources.shell.expand import Scope
 from verl_doctor.toolkit.sources.shell.printed import printed
 from verl_doctor.toolkit.sources.shell.state import UNSET, EnvironmentChange, ShellState
-from verl_doctor.toolkit.sources.shell.walk import Argument, Call, Stop, Walk, passed
+from verl_doctor.toolkit.sources.shell.walk import Argument, Call, Lines, Stop, Walk, passed
 from verl_doctor.toolkit.system.secret import secrets_in, without_secrets
 
 
@@ -96,6 +103,7 @@ _SLURM_CONTAINER = "--container-image"
 # Variables that the options of a program name which starts the job without those of the shell.
 _NAMED = re.compile(r"(?<![^\s=])([A-Za-z_]\w*)(?==|\s)")
 _UNPACKS = frozenset({"tar", "unzip", "7z", "make", "dvc", "git", "git-lfs", "just"})
+_MAKES = frozenset({"make", "gmake"})
 _PYTHON = re.compile(r"python[\d.]*")
 _INSTALLERS = frozenset({"pip", "pip3", "uv", "conda", "mamba", "micromamba", "poetry", "pixi", "pdm"})
 _INSTALLS = frozenset({"install", "sync", "add", "update", "upgrade", "create"})
@@ -103,6 +111,9 @@ _WRITES = re.compile(
     r"save|write|download|dump|copy|to_(?:parquet|json|csv)|makedirs|mkdir|open\(|subprocess|system\("
 )
 _ANYWHERE = "/"
+_SOURCES = (".py", ".yaml", ".yml", ".json", ".jinja", ".jinja2")
+_LONGEST_SOURCE = 100_000
+_DEEPEST = 8  # shells, one inside the other
 _RUNTIME_VARIABLE = re.compile(r"\+{0,2}(?:[\w.]+\.)?runtime_env\.env_vars\.(\w+)=(.*)", re.DOTALL)
 
 
@@ -132,6 +143,7 @@ class Program:
     missing: str = ""
     in_container: bool = False
     limits: tuple[tuple[str, ...], ...] = ()
+    written: tuple[tuple[str, str | None], ...] = ()
 
     @property
     def is_elsewhere(self) -> bool:
@@ -181,6 +193,8 @@ class LaunchReader:
     made: list[str] = field(default_factory=list)
     calling: list[str] = field(default_factory=list)
     around: tuple[str, ...] = ()
+    sessions: dict[str, tuple[Walk, str]] = field(default_factory=dict)
+    written: dict[str, str | None] = field(default_factory=dict)
 
     def script(self, text: str, path: str, arguments: Sequence[str | None]) -> None:
         """Follow a shell script called with these arguments."""
@@ -213,9 +227,8 @@ class LaunchReader:
         scope.printed = printed(walk)
         return walk
 
-    def follow(self, walk: Walk) -> None:
-        """Record the calls of a walk, and follow the scripts among them."""
-        place = 0
+    def follow(self, walk: Walk, place: int = 0) -> None:
+        """Record the calls of a walk from this place on, and follow the scripts among them."""
         while place < len(walk.calls):
             self.call(walk, walk.calls[place])
             place += 1
@@ -272,15 +285,20 @@ class LaunchReader:
                     missing=self.missing(walk, call, names, program.module),
                     in_container=not _OTHER_FILES.isdisjoint(_base_names((*self.around, *names))),
                     limits=call.limits,
+                    written=tuple({**self.written, **_written(walk, call)}.items()),
                 )
             )
         elif isinstance(program, ShellProgram):
-            call, around = replace(call, changes=changes), self.around
-            self.around = (*around, *names)
+            call, around, written = replace(call, changes=changes), self.around, self.written
+            self.around, self.written = (*around, *names), {**written, **_written(walk, original)}
             environ = self.environ
             self.environ = environ if unwrapped.inherits == "all" else {}
             self.shell(walk, program, call, reaching, original, submitted=unwrapped.submits)
-            self.around, self.environ = around, environ
+            self.around, self.environ, self.written = around, environ, written
+        elif unwrapped.rest and unwrapped.rest[0].text and _base_names([unwrapped.rest[0].text]) & _MAKES:
+            around, self.around = self.around, (*self.around, *names[:-1])
+            self.make(walk, replace(call, changes=changes), unwrapped.rest[1:], original)
+            self.around = around
         if self.training is None:
             self.made += self.may_make(call, unwrapped)
             self.installs = self.installs or _installs(call)
@@ -385,6 +403,9 @@ class LaunchReader:
         words = passed(program.words)
         first = call.argv[0]
         line = 1
+        if program.session and program.text is not None:
+            self.typed(walk, program, call)
+            return
         if program.read is not None and program.read.text == program.text:
             text, path, line = program.read.text, program.read.path, program.read.line
             name, arguments = unwrap(call.argv).names[-1], words
@@ -411,7 +432,7 @@ class LaunchReader:
         else:
             self.unread.append(f"{first.path}:{first.line}: the text that a shell runs is unknown")
             return
-        if walk.depth >= 8:
+        if walk.depth >= _DEEPEST:
             return
         state = self.state(call)
         state.arguments = list(arguments)
@@ -435,6 +456,67 @@ class LaunchReader:
         ]
         self.unread += inner.unread
 
+    def typed(self, walk: Walk, program: ShellProgram, call: Call) -> None:
+        """Follow what a shell in a terminal gets line by line: it keeps its folder and its variables between them."""
+        first, waiting = call.argv[0], ""
+        if program.session in self.sessions:
+            inner, waiting = self.sessions[program.session]
+        else:
+            inner = self.walk(Scope(self.state(call)), first.path)
+            inner.is_login = True
+            inner.depth, inner.conditions = walk.depth + 1, int(call.conditional)
+        whole, newline, rest = (waiting + (program.text or "")).rpartition("\n")
+        self.sessions[program.session] = inner, rest
+        if newline and walk.depth < _DEEPEST:
+            place, followed = len(inner.calls), len(inner.unread)
+            inner.script(whole + newline, first.line)
+            self.follow(inner, place)
+            self.unread += inner.unread[followed:]
+
+    def make(self, walk: Walk, call: Call, words: Sequence[Argument], original: Call) -> None:
+        """Follow the recipes that `make` runs."""
+        first = call.argv[0]
+        where = f"{first.path}:{first.line}"
+        request = request_of([word.text for word in words])
+        if request is None or not (call.folder or self.cwd):
+            self.unread.append(f"{where}: the words after `make` are unknown")
+            return
+        folder = _path(call.folder or self.cwd, request.folder)
+        names = [request.file] if request.file else NAMES
+        found = next(
+            (text for name in names if (text := walk.text_at(_path(folder, name), before=original))), None
+        )
+        if not request.runs or walk.depth >= _DEEPEST:
+            return
+        if found is None:
+            self.unread.append(f"{where}: `make` has no makefile in {folder} that can be read")
+            return
+        state = self.state(replace(call, folder=folder))
+
+        def environ(name: str) -> str | None:
+            value = state.value(name)
+            return value if isinstance(value, str) and state.exports(name) is not False else None
+
+        def is_there(name: str) -> bool:
+            return self.is_there is not None and self.is_there(_path(folder, name))
+
+        try:
+            makefile = Makefile(
+                found.text, request.given, environ, lambda name: self.load(_path(folder, name))
+            )
+            for recipe in makefile.recipes(request.goals, folder, is_there):
+                self.recipe(walk, call, recipe, Lines(recipe.text, found.path, recipe.line or 1), folder)
+        except (NotFollowedError, RecursionError) as problem:
+            self.unread.append(f"{found.path}: {problem}")
+
+    def recipe(self, walk: Walk, call: Call, recipe: Recipe, lines: Lines, folder: str) -> None:
+        """Follow the commands of one shell that `make` starts."""
+        first = call.argv[0]
+        exported = [EnvironmentChange(name, value, first.path, first.line) for name, value in recipe.exported.items()]
+        inner = replace(call, changes=(*call.changes, *exported), folder=folder)
+        program = ShellProgram(lines.text, None, (), lines)
+        self.shell(walk, program, inner, (), call, submitted=False)
+
     def state(self, call: Call) -> ShellState:
         """Return the state in which a shell starts: with this shell's variables and those given to the call.
 
@@ -455,6 +537,7 @@ class LaunchReader:
             options = " ".join(word.text or "" for word in call.argv)
             names = [name for name, value in state.variables.items() if value is not UNSET]
             state.environ, state.variables = {}, dict.fromkeys((*names, *_NAMED.findall(options)))
+            state.variables |= {change.name: change.value for change in call.changes if change.value is not None}
         return state
 
     def inherited(self, unwrapped: Unwrapped, call: Call) -> Iterable[EnvironmentChange]:
@@ -544,6 +627,17 @@ class LaunchReader:
         """Return the program that most certainly starts training; of equals the first."""
         ranked = [program for program in self.programs if program.rank]
         return max(ranked, key=lambda program: program.rank, default=None)
+
+
+def _written(walk: Walk, call: Call) -> dict[str, str | None]:
+    """Return the sources and configuration files that a script has written before a call, without texts that may hold secrets."""
+    found: dict[str, str | None] = {}
+    for path in walk.outputs:
+        if path.endswith(_SOURCES) and path not in found and walk.has_written(path, before=call):
+            text = walk.text_at(path, before=call)
+            known = text is not None and len(text.text) < _LONGEST_SOURCE and not any(secrets_in(text.text))
+            found[path] = text.text if text is not None and known else None
+    return found
 
 
 def _names_of(unwrapped: Unwrapped, call: Call) -> tuple[str, ...]:

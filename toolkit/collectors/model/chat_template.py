@@ -25,6 +25,7 @@ _CONFIG = "tokenizer_config.json"
 _KEY = "chat_template"
 _FILES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates", "tekken.json")
 _CONFIGS = (_CONFIG, "processor_config.json", "preprocessor_config.json")
+_CUSTOM = ("actor_rollout_ref.model.custom_chat_template", "model.custom_chat_template")
 _TOKENIZER = "actor_rollout_ref.model.tokenizer_path"
 # A model's own code may build a tokenizer from any file.
 _OF_TOKENIZER = re.compile(
@@ -40,12 +41,14 @@ class ChatTemplate:
     """`folder` is the tokenizer's, `found_in` the file with the template, "" if none has it.
 
     `has_tokenizer`: the folder has at least one tokenizer file. `is_doubtful`: the template may have a syntax error.
+    `text` is a template that the setting `found_in` holds.
     """
 
     folder: str
     found_in: str = ""
     has_tokenizer: bool = True
     is_doubtful: bool = False
+    text: str = ""
 
 
 @collector(kept=True)
@@ -85,6 +88,10 @@ def chat_template(
         return Absent(f"{folder} has a tokenizer with its own code")
     from verl_doctor.toolkit.collectors.model.template_doubts import looks_doubtful  # noqa: PLC0415 - for a template alone
 
+    for key in _CUSTOM:
+        text = configuration.get(key)
+        if isinstance(text, str) and text and "${" not in text:
+            return ChatTemplate(str(folder), key, is_doubtful=looks_doubtful(text), text=text)
     for name in _FILES:
         if os.path.exists(folder / name):
             text = machine.read(str(folder / name)) if name.endswith(".jinja") else None

@@ -16,7 +16,7 @@ _LIMIT = 20.0  # seconds: importing Jinja takes a tenth of one
 
 @dataclass(frozen=True)
 class ChatTemplateError:
-    """Jinja's message for the template in a file, and the template's own line."""
+    """Jinja's message for the template in a file or setting, and the template's own line."""
 
     file: str
     message: str
@@ -30,8 +30,9 @@ def chat_template_error(
     """Compile the template with the target's Jinja."""
     if not template.is_doubtful:
         return Absent("the chat template has no sign of a syntax error")
-    kind = "json" if template.found_in.endswith(".json") else "text"
-    result = run_probe(machine, interpreter.executable, probe, template.found_in, kind, timeout=_LIMIT)
+    kind = "itself" if template.text else "json" if template.found_in.endswith(".json") else "text"
+    source = template.text or template.found_in
+    result = run_probe(machine, interpreter.executable, probe, source, kind, timeout=_LIMIT)
     if isinstance(result, Unknown):
         return result
     output, found = result

@@ -1,4 +1,4 @@
-"""The models other than the trained one: the critic's and the reward model's, if the job reads them."""
+"""The models other than the trained one, if the job reads them: the critic's, the reward model's, and what a model takes from another folder."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.roles import has_critic
+from verl_doctor.toolkit.collectors.launch.launch import Launch, folder_of, may_be_made
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
@@ -16,7 +17,12 @@ _REWARD = (
     ("reward.reward_model.enable", "reward.reward_model.model_path"),
     ("reward_model.enable", "reward_model.model.path"),
 )
-_LOCAL = ("/", "~")  # names on the model hub begin with neither
+_PARTS = (
+    ("tokenizer_path", "the tokenizer"),
+    ("hf_config_path", "the model's configuration"),
+    ("lora_adapter_path", "the adapter"),
+)
+_LOCAL = ("/", "~", "./", "../")  # names on the model hub begin with none of these
 
 
 @dataclass(frozen=True)
@@ -37,16 +43,20 @@ class OtherModels:
 
 
 @collector(kept=True)
-def other_models(configuration: Configuration, machine: Machine) -> OtherModels | Unknown:
+def other_models(
+    configuration: Configuration, machine: Machine, launch: Launch | Unknown
+) -> OtherModels | Unknown:
     """Check whether the folders exist. If the job trains no critic, verl does not read the critic's."""
-    if not configuration.program.endswith("/trainer/main_ppo.py"):
-        return Absent("another program than verl's main_ppo is started, which may read other models")
+    if not configuration.program.endswith(("/trainer/main_ppo.py", "/trainer/sft_trainer.py")):
+        return Absent("another program than verl's own trainers is started, which may read other models")
     found = []
+    is_elsewhere = isinstance(launch, Launch) and launch.is_elsewhere
     for key, reason in _read(configuration):
         path = configuration.get(key)
         if isinstance(path, str) and path.startswith(_LOCAL):
-            exists = os.path.exists(machine.cwd / machine.expanded(path))
-            found.append(OtherModel(key, path, reason, exists))
+            place = folder_of(launch, machine.cwd) / machine.expanded(path)
+            exists = os.path.exists(place) or may_be_made(launch, os.path.normpath(place))
+            found.append(OtherModel(key, path, reason, exists or is_elsewhere))
     return OtherModels(tuple(found))
 
 
@@ -55,6 +65,9 @@ def _read(configuration: Configuration) -> Iterator[tuple[str, str]]:
     if has_critic(configuration):
         by_estimator = configuration.get("critic.enable") is not True
         yield _CRITIC, "adv_estimator gae trains a critic" if by_estimator else "critic.enable is set"
+    trained = "actor_rollout_ref.model" if configuration.has("actor_rollout_ref") else "model"
+    for model in (trained, *(("critic.model",) if has_critic(configuration) else ())):
+        yield from ((f"{model}.{name}", f"verl reads {what} there") for name, what in _PARTS)
     for switch, key in _REWARD:
         if configuration.get(switch) is True:
             yield key, f"{switch} is set"

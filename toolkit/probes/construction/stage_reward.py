@@ -11,6 +11,7 @@ from verl_doctor.toolkit.probes.construction.job import Job
 from verl_doctor.toolkit.probes.construction.stages import NotJudgedError, NotNeededError, stage
 
 _ROWS = 4
+_PLAIN_TEXT = "I do not know."
 
 
 @stage("reward manager", "model", seconds=45, users=True)
@@ -26,13 +27,14 @@ def reward_manager(job: Job) -> None:
 
 @stage("reward", "reward manager", "first batch", seconds=30, users=True)
 def reward(job: Job) -> None:
-    """Score the first rows, with a made-up response."""
+    """Score the first rows, with a made-up response, and one of them with a response of no form at all."""
     if any(job.value(f"{key}.enable", default=False) for key in ("reward.reward_model", "reward_model")):
         raise NotJudgedError("a reward model scores the answers, and it needs a GPU")
     manager = job.notes["reward"]
     data = _with_responses(job)
     if hasattr(manager, "run_single"):
         asyncio.run(_single(manager, data))
+        asyncio.run(_single(manager, _with_plain_text(job, data[:1])))
     else:
         manager(data)
 
@@ -49,6 +51,19 @@ async def _single(manager: Any, data: Any) -> None:
             raise TypeError(
                 f"the reward function returned {result.get('reward_score')!r}, which is not a number"
             )
+
+
+def _with_plain_text(job: Job, data: Any) -> Any:
+    """Replace a row's response: a model's first answers are often in no form that a reward function looks for."""
+    responses, mask = data.batch["responses"], data.batch["attention_mask"]
+    width = responses.shape[-1]
+    tokens = job.tokenizer.encode(_PLAIN_TEXT, add_special_tokens=False)[:width]
+    responses, mask = responses.clone(), mask.clone()
+    responses[:, : len(tokens)] = responses.new_tensor(tokens)
+    mask[:, -width:] = 0
+    mask[:, mask.shape[-1] - width : mask.shape[-1] - width + len(tokens)] = 1
+    data.batch["responses"], data.batch["attention_mask"] = responses, mask
+    return data
 
 
 def _number(value: Any) -> Any:

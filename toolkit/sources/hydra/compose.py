@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit.sources.hydra.apply import Outcome, apply, merge
-from verl_doctor.toolkit.sources.hydra.defaults import Choices, CompositionError, Defaults, Entry
+from verl_doctor.toolkit.sources.hydra.defaults import (
+    Choices,
+    CompositionError,
+    Defaults,
+    Entry,
+    NotFollowedError,
+)
 from verl_doctor.toolkit.sources.hydra.grammar import Override
 from verl_doctor.toolkit.sources.hydra.yaml import ConfigFile, NoConfigError, read_config
 
@@ -19,9 +25,10 @@ _LARGEST = 4_000_000
 
 @dataclass
 class Sources:
-    """The folders that Hydra searches for a file, in order."""
+    """The folders that Hydra searches for a file, in order. `texts` are those of files that do not exist yet, None if unknown."""
 
     folders: Sequence[Path]
+    texts: Mapping[str, str | None] = field(default_factory=dict)
     read: dict[str, ConfigFile | None] = field(default_factory=dict)
     paths: dict[str, str] = field(default_factory=dict)
 
@@ -36,10 +43,13 @@ class Sources:
         for folder in self.folders:
             for suffix in ("", ".yaml") if name.endswith((".yaml", ".yml")) else (".yaml",):
                 path = Path(f"{folder / name}{suffix}")
+                text = self.texts.get(str(path), "")
+                if text is None:
+                    raise NotFollowedError(f"{path}, which the script writes")
                 try:
-                    if not os.path.isfile(path) or path.stat().st_size > _LARGEST:
+                    if not text and (not os.path.isfile(path) or path.stat().st_size > _LARGEST):
                         continue
-                    text = path.read_text("utf-8")
+                    text = text or path.read_text("utf-8")
                 except (OSError, ValueError):
                     continue
                 self.paths[name] = str(path)
@@ -53,7 +63,10 @@ class Sources:
         """Return whether a folder of this name holds options."""
         if not name or "." in name:
             return False
-        return any(os.path.isdir(folder / name) for folder in self.folders)
+        return any(
+            os.path.isdir(folder / name) or any(Path(path).parent == folder / name for path in self.texts)
+            for folder in self.folders
+        )
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ def _withheld(name: str, value: Value | Unset) -> Value | Unset:
 def fields(word: ShellWord, scope: Scope) -> list[str | None]:
     """Return the words that one written word becomes: after braces, expansion, splitting and quote removal."""
     found: list[str | None] = []
-    for variant in _braces(word):
+    for variant in _braces(word, names_grow=not scope.is_zsh):
         found += _split(variant, scope)
         if len(found) > _MOST_WORDS:
             return [None]
@@ -507,8 +507,11 @@ def _tilde(word: ShellWord, scope: Scope, *, everywhere: bool) -> ShellWord:
     return (Text(first), *word[1:])
 
 
-def _braces(word: ShellWord) -> Iterator[ShellWord]:
-    """Expand `a{b,c}` to `ab` and `ac`, `{1..3}` to 1, 2 and 3. Only unquoted braces count."""
+def _braces(word: ShellWord, *, names_grow: bool) -> Iterator[ShellWord]:
+    """Expand `a{b,c}` to `ab` and `ac`, `{1..3}` to 1, 2 and 3. Only unquoted braces count.
+
+    With `names_grow`, `$a{b,c}` becomes the variables `$ab` and `$ac`, as in bash, which expands braces first.
+    """
     if not any(isinstance(part, Text) and not part.quoted and "{" in part.text for part in word):
         yield word
         return
@@ -520,18 +523,27 @@ def _braces(word: ShellWord) -> Iterator[ShellWord]:
         else:
             atoms.append(part)
     for variant in _variants(atoms, [_MOST_WORDS]):
-        yield _merged(variant)
+        yield _merged(variant, names_grow=names_grow)
 
 
-def _merged(atoms: list[Part]) -> ShellWord:
+def _merged(atoms: list[Part], *, names_grow: bool) -> ShellWord:
     parts: list[Part] = []
     for atom in atoms:
         last = parts[-1] if parts else None
-        if isinstance(atom, Text) and not atom.quoted and isinstance(last, Text) and not last.quoted:
+        if not isinstance(atom, Text) or atom.quoted:
+            parts.append(atom)
+        elif isinstance(last, Text) and not last.quoted:
             parts[-1] = Text(last.text + atom.text)
+        elif names_grow and isinstance(last, Parameter) and _goes_on(last, atom.text):
+            parts[-1] = replace(last, name=last.name + atom.text)
         else:
             parts.append(atom)
     return tuple(parts)
+
+
+def _goes_on(part: Parameter, text: str) -> bool:
+    """Return whether a character belongs to the name before it, with which braces have brought it together."""
+    return part.bare and not part.quoted and re.match(r"\w", text) is not None
 
 
 def _variants(atoms: list[Part], left: list[int]) -> Iterator[list[Part]]:

@@ -17,7 +17,10 @@ class Text:
 
 @dataclass(frozen=True)
 class Parameter:
-    """`$name`, `${name[index]}` and `${name<operator>argument}`; with `length`, `${#name}`; `indirect`, `${!name}`."""
+    """`$name`, `${name[index]}` and `${name<operator>argument}`; with `length`, `${#name}`; `indirect`, `${!name}`.
+
+    `bare`: without braces, so that letters which follow once braces are expanded belong to the name.
+    """
 
     name: str
     quoted: bool = False
@@ -26,6 +29,7 @@ class Parameter:
     argument: ShellWord = ()
     length: bool = False
     indirect: bool = False
+    bare: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

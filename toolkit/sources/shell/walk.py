@@ -5,6 +5,7 @@ It reads both branches of a condition, and the body of a loop once; what depends
 
 from __future__ import annotations
 
+import glob
 import itertools
 import os
 import re
@@ -612,6 +613,40 @@ class Walk:
         source = self.load(path) if path and not self.may_have_made(path) else None
         return None if source is None else Lines(source, path)
 
+    def failing(self, assignments: Sequence[Assignment]) -> str:
+        """Return the message of an `ls` of nothing that decides the status of `name=$(ls -d x* | tail -1)`; "" if it may succeed."""
+        parts = assignments[-1].value if assignments and assignments[-1].items is None else ()
+        scripts = [part.script for part in parts if isinstance(part, Substitution)]
+        nodes = parse(scripts[0]) if len(scripts) == 1 else ()
+        commands = nodes[0].commands if len(nodes) == 1 and isinstance(nodes[0], Pipeline) else nodes
+        if len(nodes) != 1 or (len(commands) > 1 and self.state.option("pipefail") is not True):
+            return ""
+        first = commands[0]
+        if not isinstance(first, Simple) or first.assignments or not self.state.cwd or self.is_there is None:
+            return ""
+        texts = [argument.text for argument in self.arguments(first.words)]
+        if not texts or None in texts or texts[0] != "ls" or "ls" in self.state.functions:
+            return ""
+        kept, self.substituted = (
+            self.substituted,
+            [script for script in self.substituted if script != scripts[0]],
+        )
+        missing = (text for text in texts[1:] if text and not text.startswith("-") and self.has_no(text))
+        message = next((f"ls: cannot access '{name}': No such file or directory" for name in missing), "")
+        self.substituted = kept
+        return message
+
+    def has_no(self, name: str) -> bool:
+        """Return whether nothing has this name or matches this pattern, and nothing that ran may have changed that."""
+        if not glob.has_magic(name):
+            path = os.path.normpath(Path(self.state.cwd, name))
+            return self.is_there is not None and not self.is_there(path) and not self.may_have_made(path)
+        folder = (
+            re.split(r"/(?=[^/]*[*?[])", name, maxsplit=1)[0] if "/" in re.split(r"[*?[]", name)[0] else "."
+        )
+        made = any(_leads_to(place, os.path.normpath(Path(self.state.cwd, folder))) for _, place in self.made)
+        return not self.scope.finds(name) and not made and not self.calls
+
     def piped_by(self, node: Node) -> Lines | None:
         """Return what a command writes to a pipe. Its words are expanded in a state that is lost."""
         if not isinstance(node, Simple) or not node.words:
@@ -651,6 +686,9 @@ class Walk:
                     break
             self.unbound(node.line)
             self.writes(node.written)
+            if state.status is None and self.exits_on_error and (message := self.failing(node.assignments)):
+                self.missing(node.line, message)
+                state.status = False
             return
         if is_test(node):
             state.status = holds(node, self.scope)

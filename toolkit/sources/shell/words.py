@@ -291,11 +291,12 @@ class WordReader(ABC):
         if self.peek("{"):
             self.at += 1
             return self.braced(quoted=quoted)
-        match = NAME.match(text, self.at) or _SPECIAL.match(text, self.at)
+        name = NAME.match(text, self.at)
+        match = name or _SPECIAL.match(text, self.at)
         if not match:
             return Text("$", quoted)
         self.at = match.end()
-        return Parameter(match.group(), quoted)
+        return Parameter(match.group(), quoted, bare=name is not None)
 
     def braced(self, *, quoted: bool) -> Part:
         """Return `${...}`, after its brace."""

@@ -11,6 +11,7 @@ from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.collectors.configuration import own_contents
 
 LOOP = "+actor_rollout_ref.rollout.agent.default_agent_loop=mine"
+FOUR = "def f(data_source, solution_str, ground_truth, extra_info=None):\n"
 FIVE = "def f(data_source, solution_str, ground_truth, extra_info=None, *, scale):\n    return scale\n"
 
 
@@ -88,6 +89,56 @@ def test_function_tools(code: str, problem: str) -> None:
         ("def f(**kwargs):\n    print(kwargs)\n", [], "returns nothing"),
         ("def f(**kwargs):\n    return {'acc': 1.0}\n", [], "a dictionary without score"),
         ("def f(**kwargs):\n    return 1.0, {'exact': True}\n", [], "returns a tuple"),
+        (
+            f"{FOUR}    m = re.search('x', solution_str)\n    if m:\n        return 1.0\n",
+            [],
+            "returns None unless `m` holds",
+        ),
+        (
+            f"{FOUR}    m = P.match(solution_str.strip())\n    if m is None:\n        return None\n    return 1.0\n",
+            [],
+            "returns None unless `m`",
+        ),
+        (
+            f"{FOUR}    if ground_truth in solution_str:\n        return 1.0\n",
+            [],
+            "returns None unless `ground_truth in solution_str`",
+        ),
+        (
+            f"{FOUR}    try:\n        if re.search('x', solution_str):\n            return 1.0\n    except ValueError:\n        return 0\n",
+            [],
+            "returns None unless",
+        ),
+        (
+            f"{FOUR}    m = re.search('x', solution_str)\n    if m:\n        return 1.0\n    elif 'b' in solution_str:\n        return 0\n",
+            [],
+            "returns None unless `'b' in solution_str`",
+        ),
+        (
+            f"{FOUR}    m = re.search('x', solution_str)\n    if m:\n        return 1.0\n    return 0.0\n",
+            [],
+            "",
+        ),
+        (
+            f"{FOUR}    m = re.search('x', solution_str)\n    if not m:\n        return 0.0\n    if ground_truth in m[0]:\n        return 1.0\n    return 0\n",
+            [],
+            "",
+        ),
+        (
+            f"{FOUR}    m = None\n    m = m or re.search('x', solution_str)\n    if m:\n        return 1.0\n",
+            [],
+            "",
+        ),
+        (
+            f"{FOUR}    if data_source == 'a':\n        return 0\n    elif re.search('x', solution_str):\n        return 1.0\n",
+            [],
+            "",
+        ),
+        (
+            f"{FOUR}    try:\n        if re.search('x', solution_str):\n            return 1.0\n    except ValueError:\n        pass\n    return 0\n",
+            [],
+            "",
+        ),
         (
             "def f(**kwargs):\n    if kwargs:\n        return 'no'\n    return f'{kwargs}'\n",
             [],

@@ -62,6 +62,7 @@ KNOWN = {
     "splitting": 'O="a=1  b=2 "\npython3 -m verl.trainer.main_ppo $O "$O" x$O"y"',
     "quotes in words": "python3 -m verl.trainer.main_ppo a=['console','wandb'] b=\\\"x\\\" 'c={\"k\": 1}' d=\"it's\" e=$'t\\tx'",
     "braces": "python3 -m verl.trainer.main_ppo a={b,c} {1..3} x{y}z '+k={a: 1, b: 2}' {p,q{r,s}}t",
+    "braces behind a variable": 'A=x\nAb=1\nAc=2\nA3=4\npython3 -m verl.trainer.main_ppo $A{b,c} ${A}{b,c} $A{/b,.c} "$A"{b,c} $A{3..3} -$A{,c}',
     "lists": "python3 -m verl.trainer.main_ppo \"files=['/a/b','/c/d']\" 'x=[1,2]'",
     "the script's arguments": 'python3 -m verl.trainer.main_ppo "$@" n=$#',
     "shifted arguments": 'N=$1\nshift\npython3 -m verl.trainer.main_ppo n=$N "$@" ${9:-none}',
@@ -420,6 +421,13 @@ def test_program_is_found_inside_its_wrappers(line: str, module: str, tmp_path: 
         ("script -qefc '{}' /dev/null", ["n=3"], {"N": "3"}),
         ("ssh -p 22 host 'cd /x && {}'", [None], {"N": None, "NCCL_DEBUG": None}),
         ("ssh host bash -s <<'EOF'\n{}\nEOF", [None], {"N": None, "NCCL_DEBUG": None}),
+        ("tmux send-keys -t x 'N=5' Enter '{}' C-m", ["n=5"], {"N": "5", "NCCL_DEBUG": None}),
+        ("tmux send-keys -t x 'N=' 5\ntmux send-keys -t x Enter\ntmux send -t x:0.1 '{}' C-m", ["n=5"], {"N": "5"}),
+        ("docker run --rm -e N=7 -e A=1 image bash -c '{}'", ["n=7"], {"N": "7", "A": "1", "NCCL_DEBUG": None}),
+        ("docker run --env=N=7 -it image bash -c '{}'", ["n=7"], {"N": "7"}),
+        ("docker run -e N image bash -c '{}'", ["n=3"], {"N": "3"}),
+        ("docker run -e N=7 --entrypoint bash -v /a:/b --rm image -c '{}'", ["n=7"], {"N": "7"}),
+        ("docker run --entrypoint=bash image -c '{}'", [None], {"N": None}),
         ("docker compose run --rm trainer {}", ["n=3"], {"N": None, "NCCL_DEBUG": None}),
         ("parallel {} a={{}} ::: 1 2", ["n=3", None], {"N": "3"}),
     ],
@@ -775,6 +783,16 @@ START = "python3 -m verl.trainer.main_ppo a.b=1 c.d=2\n"
         (f"set -e\nx=$(mkdir -p made && echo made)\ncd made\n{START}", False),
         (f"set -e\necho 'mkdir made' > prepare\nbash ./prepare\ncd made\n{START}", False),
         (f"set -e\n! cd gone\n{START}", False),
+        (f"set -eo pipefail\nLAST=$(ls -d gone/step_* | sort -V | tail -n 1)\n{START}", True),
+        (f"set -e\nLAST=$(ls gone)\n{START}", True),
+        (f"set -e\nLAST=$(ls -d gone/step_* | tail -n 1)\n{START}", False),
+        (f"set -e\nLAST=$(ls gone 2>/dev/null || true)\n{START}", False),
+        (f"set -e\nLAST=$(ls gone) || true\n{START}", False),
+        (f"set -e\nf() {{ local LAST=$(ls gone); }}\nf\n{START}", False),
+        (f"set -e\nLAST=$(ls here)\n{START}", False),
+        (f"set -e\nmkdir -p gone\nLAST=$(ls gone)\n{START}", False),
+        (f"set -eo pipefail\nmkdir -p gone/step_1\nLAST=$(ls -d gone/step_* | tail -1)\n{START}", False),
+        (f"LAST=$(ls gone)\n{START}", False),
         (f"set -e\nCDPATH=/usr\ncd lib\n{START}", False),
         (f"set -e\ncd /usr\ncd -\ncd -P here\n{START}", False),
         (f"set -u\nX=$(echo $GONE) || true\n{START}", False),
@@ -917,7 +935,7 @@ def test_shell_variables_do_not_reach_a_container(tmp_path: Path) -> None:
     script = (
         "export N=3\ndocker exec -e M=5 c bash -c 'python3 -m verl.trainer.main_ppo n=$N m=${M:-1} h=$HOME'\n"
     )
-    assert words_of(read(tmp_path, script)) == [None, None, None]
+    assert words_of(read(tmp_path, script)) == [None, "m=5", None]
 
 
 @pytest.mark.parametrize(
