@@ -512,7 +512,9 @@ class LaunchReader:
     def recipe(self, walk: Walk, call: Call, recipe: Recipe, lines: Lines, folder: str) -> None:
         """Follow the commands of one shell that `make` starts."""
         first = call.argv[0]
-        exported = [EnvironmentChange(name, value, first.path, first.line) for name, value in recipe.exported.items()]
+        exported = [
+            EnvironmentChange(name, value, first.path, first.line) for name, value in recipe.exported.items()
+        ]
         inner = replace(call, changes=(*call.changes, *exported), folder=folder)
         program = ShellProgram(lines.text, None, (), lines)
         self.shell(walk, program, inner, (), call, submitted=False)
@@ -537,7 +539,9 @@ class LaunchReader:
             options = " ".join(word.text or "" for word in call.argv)
             names = [name for name, value in state.variables.items() if value is not UNSET]
             state.environ, state.variables = {}, dict.fromkeys((*names, *_NAMED.findall(options)))
-            state.variables |= {change.name: change.value for change in call.changes if change.value is not None}
+            state.variables |= {
+                change.name: change.value for change in call.changes if change.value is not None
+            }
         return state
 
     def inherited(self, unwrapped: Unwrapped, call: Call) -> Iterable[EnvironmentChange]:

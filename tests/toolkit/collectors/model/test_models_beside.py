@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from verl_doctor.checks.shared.configuration import TREE, configured
+from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.model.chat_template import ChatTemplate, chat_template
 from verl_doctor.toolkit.collectors.model.context import ModelContext, model_context
 from verl_doctor.toolkit.collectors.model.other_models import OtherModel, OtherModels, other_models
@@ -96,12 +97,18 @@ def test_critic_and_reward_model_paths_are_resolved_as_by_the_job(tmp_path: Path
     here = Machine(environ={"HOME": str(tmp_path)}, cwd=tmp_path)
     critic = ("algorithm.adv_estimator=gae", "+critic.model.path='~/critic'")
     missing = OtherModel("critic.model.path", "~/critic", "adv_estimator gae trains a critic", False)
-    assert other_models.collect(*configured(*critic), here) == OtherModels((missing,))
+    assert other_models.collect(*configured(*critic), here, Launch(())) == OtherModels((missing,))
     (tmp_path / "critic").mkdir()
-    assert other_models.collect(*configured(*critic), here).models[0].exists
-    assert other_models.collect(*configured("+critic.model.path=/no/critic"), here) == OtherModels(())
-    assert other_models.collect(*configured(*critic, "critic.enable=False"), here) == OtherModels(())
+    assert other_models.collect(*configured(*critic), here, Launch(())).models[0].exists
+    assert other_models.collect(
+        *configured("+critic.model.path=/no/critic"), here, Launch(())
+    ) == OtherModels(())
+    assert other_models.collect(*configured(*critic, "critic.enable=False"), here, Launch(())) == OtherModels(
+        ()
+    )
     on_the_hub = ("algorithm.adv_estimator=gae", "+critic.model.path=org/critic")
-    assert other_models.collect(*configured(*on_the_hub), here) == OtherModels(())
-    (reward,) = other_models.collect(*configured("reward.reward_model.enable=True", tree=REWARD), here).models
+    assert other_models.collect(*configured(*on_the_hub), here, Launch(())) == OtherModels(())
+    (reward,) = other_models.collect(
+        *configured("reward.reward_model.enable=True", tree=REWARD), here, Launch(())
+    ).models
     assert (reward.key, reward.exists) == ("reward.reward_model.model_path", False)
