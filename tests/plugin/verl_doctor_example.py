@@ -9,7 +9,7 @@ from pathlib import Path
 from verl_doctor.toolkit.change import Change, NewFile, fix
 from verl_doctor.toolkit.facts import collector
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, check
+from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subject, check
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ def no_welcome(welcome: Welcome) -> Iterator[Finding]:
             "nobody is welcome in this folder",
             Evidence("no such file", wanted="a file", read_from=welcome.path),
             Location(welcome.path),
+            remedy="write a file named WELCOME",
+            subject=Subject("file", welcome.path),
             fix="write-welcome",
         )
 
