@@ -98,7 +98,7 @@ def _unseen(left_file: LeftFile, among: LeftFiles) -> Iterator[str]:
 
 def _proof(left_file: LeftFile, among: LeftFiles) -> Iterator[str]:
     if used := " or ".join(_uses(left_file)):
-        yield f"no process, in any container, {used}: the kernel counts that"
+        yield f"the kernel counts no process, in any container, that {used}"
     yield "no process works in it or names it" if left_file.type == "folder" else "no process names it"
     if left_file.maker == "ended":
         yield f"process {left_file.pid}, which its name contains, has ended"

@@ -32,6 +32,7 @@ from verl_doctor.toolkit.system.process_table import (
 )
 from verl_doctor.toolkit.system.process_tasks import steadily, views
 from verl_doctor.toolkit.system.unix_sockets import unix_diagnoses, unix_sockets
+from verl_doctor.toolkit.text import without_middle
 
 _WORD = re.compile(r"[\w.-]+", re.ASCII)
 _BETWEEN_WORDS = bytes(code if _WORD.fullmatch(chr(code)) else ord(" ") for code in range(256))
@@ -121,7 +122,7 @@ def signs_of(
             started[number].append(since)
         if pid == own:
             continue
-        title = row.title[-_LONGEST:] or "a process"
+        title = without_middle(row.title, _LONGEST) or "a process"
         looked = search.at(pid)
         if looked is None and not is_first_of_machine(pid, machine):
             closed.append(Use(pid, title, "may not be looked into"))

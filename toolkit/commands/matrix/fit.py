@@ -121,18 +121,18 @@ def environment_objections(
 
 def _environment(release: ReleaseRequirements, now: Here, obstacle: str, cuda: str) -> Iterator[Objection]:
     if now.python and PackageRequirement("python", release.python, "").allows(now.python) is False:
-        yield Objection("python", release.python, f"here is {now.python}", "it")
+        yield Objection("python", release.python, f"installed is {now.python}", "it")
     elif obstacle:
         yield Objection("wheel", "", obstacle, "it")
     for requirement in release.requirements:
         version = (now.installed or {}).get(requirement.name)
         if version is not None and requirement.allows(version) is False:
-            yield Objection(requirement.name, requirement.specifier, f"here is {version}", "it")
+            yield Objection(requirement.name, requirement.specifier, f"installed is {version}", "it")
     if cuda and now.torch_cuda and cuda != now.torch_cuda:
-        yield Objection("cuda", cuda, f"torch here is built for CUDA {now.torch_cuda}", "it")
+        yield Objection("cuda", cuda, f"the installed torch is built for CUDA {now.torch_cuda}", "it")
     least = _LEAST_DRIVER.get(cuda)
     if least is not None and now.driver and int(now.driver) < least:
-        yield Objection("driver", f">={least} for CUDA {cuda}", f"here is {now.driver}", "it")
+        yield Objection("driver", f">={least} for CUDA {cuda}", f"installed is {now.driver}", "it")
 
 
 def clashes(

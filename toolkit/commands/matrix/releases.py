@@ -147,11 +147,11 @@ def _obstacle(wheel: WheelFile, interpreter: Interpreter | None) -> str:
     if interpreter is None:
         return ""
     if not wheel.for_python(interpreter.version):
-        return f"needs Python {wheel.requires_python}, here is {interpreter.version}"
+        return f"needs Python {wheel.requires_python}, installed is {interpreter.version}"
     ours = [int(part) for part in interpreter.version.split(".")[:2]]
     if not any(_runs_on(tag.interpreter, tag.abi, ours) for tag in wheel.tags):
         pythons = sorted({tag.interpreter for tag in wheel.tags})
-        return f"is built for {listed(pythons, 3)}, here is Python {interpreter.version}"
+        return f"is built for {listed(pythons, 3)}, not Python {interpreter.version}"
     platforms = list(platforms_of(f"-{tag.platform}" for tag in wheel.tags))
     here = tuple(int(part) for part in interpreter.glibc.split(".")[:2] if part.isdecimal())
     if not platforms or any(arch == interpreter.machine and needs <= here for needs, arch in platforms):
@@ -159,7 +159,7 @@ def _obstacle(wheel: WheelFile, interpreter: Interpreter | None) -> str:
     same = [needs for needs, arch in platforms if arch == interpreter.machine]
     if not same:
         return f"is built for {listed(sorted({arch for _, arch in platforms}), 3)}, this machine is {interpreter.machine}"
-    return f"needs glibc {'.'.join(map(str, min(same)))}, here is {interpreter.glibc or 'another C library'}"
+    return f"needs glibc {'.'.join(map(str, min(same)))}, this machine has {interpreter.glibc or 'another C library'}"
 
 
 def _runs_on(interpreter: str, abi: str, ours: list[int]) -> bool:

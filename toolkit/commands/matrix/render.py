@@ -102,7 +102,7 @@ def _cells(table: Table) -> Iterator[Text]:
         line.append(f"  {words.pins(row):<4}  {harmless(words.environment(row))}".rstrip())
         yield line
     notes = ["* installed"] if any(row.installed for row in table.rows) else []
-    notes += ["settings: breaks only under some setting"] if settings else []
+    notes += ["settings: the number of breaks that occur only with some settings"] if settings else []
     if notes:
         yield Text("  " + "; ".join(notes), style="dim")
 

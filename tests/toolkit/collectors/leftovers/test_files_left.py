@@ -98,10 +98,10 @@ def test_each_sign_of_life_keeps_the_file(changes, among, fragment):
     ("changes", "fragment"),
     [
         ({}, "no process works in it or names it"),
-        ({"files": 9, "sockets": 3}, "no process, in any container, has anything in it open or mapped or is bound to its 3 sockets: the kernel counts that"),
+        ({"files": 9, "sockets": 3}, "the kernel counts no process, in any container, that has anything in it open or mapped or is bound to its 3 sockets"),
         ({"pid": 9, "maker": "ended"}, "process 9, which its name contains, has ended"),
         ({"pid": 9, "maker": "started later"}, "the process that has the number 9 now started after its last change"),
-        ({"kind": "shared memory", "type": "file", "files": 1}, "no process, in any container, has it open or mapped: the kernel counts that"),
+        ({"kind": "shared memory", "type": "file", "files": 1}, "the kernel counts no process, in any container, that has it open or mapped"),
         ({"kind": "address file", "type": "file", "address": "a:1", "answer": "refused"}, "a:1, which it names, refuses connections"),
     ],
 )  # fmt: skip
@@ -177,6 +177,19 @@ def test_folder_named_by_a_process_is_kept(machine, where):
         assert why(machine, folder.name).endswith(f"names it in its {where}")
     with running(machine, "", f"/tmp/{folder.name}1"):
         assert isinstance(verdict(machine, folder.name), Leftover)
+
+
+def test_long_path_of_a_program_is_shown_with_both_ends(machine, tmp_path):
+    folder = session(machine)
+    program = tmp_path / ("environment" * 8) / "python"
+    program.parent.mkdir()
+    program.symlink_to(os.path.realpath(sys.executable))
+    again = "import os, sys; sys.argv[1:] and os.execv(sys.argv[1], [sys.argv[1], *sys.orig_argv[1:-1]])"
+    with running(machine, again, str(program), cwd=folder / "logs"):
+        reason = why(machine, folder.name)
+    shown = reason.partition(" (process ")[0]
+    assert (shown[:5], shown[-7:]) == (str(program)[:5], "/python")
+    assert ".." in shown
 
 
 def test_session_with_a_listening_socket_is_kept(machine):

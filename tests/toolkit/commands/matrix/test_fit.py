@@ -40,8 +40,8 @@ def test_torch_builds_object_and_helpers_are_exchanged() -> None:
     release = requires("torch==2.8.0", "setuptools>70", "peft>1", "xgrammar==3", "vllm==9")
     firm, exchanged = environment_objections(release, requires("peft"), now)
     assert [str(objection) for objection in firm] == [
-        "it needs torch==2.8.0, here is 2.7.0+cu126",
-        "it needs peft>1, here is 0.1",
+        "it needs torch==2.8.0, installed is 2.7.0+cu126",
+        "it needs peft>1, installed is 0.1",
     ]
     assert [objection.about for objection in exchanged] == ["setuptools"]
     same = Here("3.11.7", {"torch": "2.8.0+cu126"})
@@ -52,9 +52,9 @@ def test_python_wheel_cuda_and_driver_objections() -> None:
     now = Here("3.9.1", {}, torch_cuda="12", driver="550")
     firm, _ = environment_objections(requires(python=">=3.10"), NOTHING, now, obstacle="unused", cuda="13")
     assert [str(objection) for objection in firm] == [
-        "it needs python >=3.10, here is 3.9.1",
-        "it needs cuda 13, torch here is built for CUDA 12",
-        "it needs driver >=580 for CUDA 13, here is 550",
+        "it needs python >=3.10, installed is 3.9.1",
+        "it needs cuda 13, the installed torch is built for CUDA 12",
+        "it needs driver >=580 for CUDA 13, installed is 550",
     ]
     firm, _ = environment_objections(
         NOTHING, NOTHING, Here("3.11"), obstacle="is built for aarch64", cuda="13"

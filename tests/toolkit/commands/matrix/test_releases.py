@@ -74,9 +74,9 @@ def test_reasons_an_installer_would_reject_a_wheel() -> None:
     assert obstacle("cp38-abi3-manylinux_2_31_x86_64", **linux) == ""
     assert obstacle("cp311-cp311-manylinux2014_x86_64", **linux) == ""
     assert obstacle("py3-none-any", **linux) == ""
-    assert "glibc 2.35, here is 2.31" in obstacle("cp38-abi3-manylinux_2_35_x86_64", **linux)
+    assert "glibc 2.35, this machine has 2.31" in obstacle("cp38-abi3-manylinux_2_35_x86_64", **linux)
     assert "built for aarch64" in obstacle("cp38-abi3-manylinux_2_31_aarch64", **linux)
-    assert "built for cp312, here is Python 3.11.7" in obstacle("cp312-cp312-manylinux_2_31_x86_64", **linux)
+    assert "built for cp312, not Python 3.11.7" in obstacle("cp312-cp312-manylinux_2_31_x86_64", **linux)
     assert "needs Python >=3.12" in obstacle("py3-none-any", ">=3.12", **linux)
     assert obstacle("py3-none-any", "nonsense", **linux) == ""
 
