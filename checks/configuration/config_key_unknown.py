@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from verl_doctor.checks.configuration._verl_keys import (
     alike,
@@ -32,11 +33,17 @@ from verl_doctor.toolkit.collectors.configuration.configuration import (
     with_overrides,
 )
 from verl_doctor.toolkit.collectors.launch.launch import Word
-from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Location, Subject, check
 from verl_doctor.toolkit.text import listed
 
 _INTERPOLATION = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")  # of an absolute key, without a resolver
 _FEW = 3  # matches of one name: more do not show what was meant
+
+
+def _own(value: str) -> Configuration:
+    """A configuration file of the user's own with this value."""
+    (found,) = configured(tree={"data": {"train_files": value}, "root": "/data"})
+    return replace(found, folder="/home/me/conf", name="mine", origins={"data.train_files": "mine.yaml:7"})
 
 
 @check(
@@ -47,6 +54,8 @@ _FEW = 3  # matches of one name: more do not show what was meant
         Example("a value that reading cannot tell", (with_overrides(configured()[0], [Word(None, SCRIPT, 2, "trainer.nnodes=$N")]),)),
         Example("a key that a resolver creates", configured("data.train_files=${oc.env:X}")),
         Example("an interpolation of a missing key", configured("data.train_files=x/${trainer.nodes}"), "${trainer.nodes}, which does not exist"),
+        Example("an interpolation in the user's own file", (_own("${root}/x"),)),
+        Example("a variable of the shell in the user's own file", (_own("${DATA}/x"),), "data.train_files refers to ${DATA}, which does not exist"),
         Example("all keys exist", configured("trainer.nnodes=2", "data.train_batch_size=64")),
         Example("a new key is appended", configured("+actor_rollout_ref.model.override_config.attn=sdpa")),
         Example("a typo under a condition", (with_overrides(configured()[0], [Word("trainer.nnode=2", SCRIPT, 2, conditional=True)]),), "has no setting trainer.nnode, which a condition of the script adds"),
@@ -76,11 +85,47 @@ def config_key_unknown(configuration: Configuration) -> Iterator[Finding]:
         if word.fate == "no such key":
             yield _finding(word, configuration)
         elif word.fate == "applied" and isinstance(word.value, str) and not word.conditional:
-            for match in _INTERPOLATION.finditer(word.value):
-                if match[0] == UNDETERMINED_VALUE:
-                    continue
-                if configuration.get(match[1]) is MISSING and match[1].partition(".")[0] != "hydra":
-                    yield _dangling(word, match[1], configuration)
+            for missing in _missing(word.value, configuration):
+                yield _dangling(word, missing, configuration)
+    for key in configuration.origins:
+        own = configuration.own_line(key)
+        if own is not None and configuration.override_of(key) is None:
+            for missing in _missing(_written(configuration, key), configuration):
+                yield _dangling_in_file(key, own, missing, configuration)
+
+
+def _missing(value: object, configuration: Configuration) -> Iterator[str]:
+    """Yield the keys that a value refers to and that do not exist."""
+    for match in _INTERPOLATION.finditer(value) if isinstance(value, str) else ():
+        is_known = match[0] == UNDETERMINED_VALUE or match[1].partition(".")[0] == "hydra"
+        if not is_known and configuration.get(match[1]) is MISSING:
+            yield match[1]
+
+
+def _written(configuration: Configuration, key: str) -> object:
+    """Return a value as it is written, with its interpolations."""
+    value: object = configuration.after
+    for step in key.split("."):
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
+
+
+def _dangling_in_file(key: str, own: tuple[str, int], missing: str, configuration: Configuration) -> Finding:
+    near = alike(missing, configuration)
+    return Finding(
+        f"{key} refers to ${{{missing}}}, which does not exist" + (f"; did you mean {near}?" if near else ""),
+        Evidence(
+            found=f"{key}: {_written(configuration, key)}",
+            wanted="a key of the configuration",
+            read_from=tree_of(configuration),
+        ),
+        location=Location(*own),
+        remedy=f"write ${{{near}}}"
+        if near
+        else "name an existing key, ${oc.env:NAME} for a variable, or the value",
+        subject=Subject("setting", key, missing),
+        phase="workers",
+    )
 
 
 def _dangling(word: OverrideWord, key: str, configuration: Configuration) -> Finding:

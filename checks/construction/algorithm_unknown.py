@@ -11,6 +11,7 @@ from verl_doctor.toolkit.rule import Example, Finding, check
 _STAGES = {
     "algorithm": "looking up the algorithm",
     "micro batches": "splitting the first rows into micro batches",
+    "micro batches of talks": "splitting the first talks into micro batches",
 }
 
 
@@ -35,7 +36,7 @@ def algorithm_unknown(construction: Construction) -> Iterator[Finding]:
 
     ## How to fix
     Name a function that this verl has. For micro batches, set `ppo_max_token_len_per_gpu` to at least
-    `max_prompt_length` plus `max_response_length`.
+    `max_prompt_length` plus `max_response_length`; for fine-tuning, `data.max_token_len_per_gpu` to at least `data.max_length`.
     """
     yield from findings(
         construction,

@@ -61,6 +61,8 @@ _PATTERNS: Mapping[str, re.Pattern[bytes]] = {
     "position embeddings": re.compile(rb"should be less than or equal to \"\s*f\"max_position_embeddings"),
     "room to generate": re.compile(rb"leaves no room to generate within the"),
     "raw chat": re.compile(rb'\b(?:batch\.non_tensor_batch|kwargs)\["raw_prompt"\]'),
+    "train in both directions": re.compile(rb"assert not self\.engine_config\.forward_only"),
+    "optimizer of the reference": re.compile(rb"optimizer_config=ref_config\.optim\b"),
     "batched tokens": re.compile(rb"self\.config\.max_num_batched_tokens = self\.config\.max_model_len"),
 }
 

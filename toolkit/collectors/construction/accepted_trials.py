@@ -57,6 +57,7 @@ _OF_ROWS = frozenset(
         "agent loops",
         "agent loops in validation",
         "micro batches",
+        "micro batches of talks",
     }
 )
 """Stages that meet the first rows only: the numbers in their messages are lengths of these, and other rows are longer."""

@@ -15,6 +15,7 @@ from verl_doctor.toolkit.probes.construction.stage_program import needs_critic, 
 from verl_doctor.toolkit.probes.construction.stages import NotHereError, NotJudgedError, NotNeededError, stage
 
 _ACTOR = "actor_rollout_ref.actor"
+_MOST_TALKS = 16
 _CORE = "verl.trainer.ppo.core_algos"
 
 
@@ -74,6 +75,30 @@ def micro_batches(job: Job) -> None:
         flat = TensorDict({"input_ids": ids, "attention_mask": torch.ones(1, longest)}, batch_size=1)
         _named(job, key)
         split(flat, max_token_len=int(job.value(key)) * ranks)
+
+
+@stage("micro batches of talks", "first batch", users=True)
+def micro_batches_of_talks(job: Job) -> None:
+    """Build dynamic micro batches of the first talks: of the longest if the first step takes them all, else of the shortest."""
+    if job.kind != "sft" or not job.value("data.use_dynamic_bsz", default=False):
+        raise NotNeededError("the job has no dynamic micro batches of talks")
+    import torch
+    from tensordict import TensorDict
+
+    split = find("verl.utils.seqlen_balancing:rearrange_micro_batches")
+    rows = job.trainer.train_dataset
+    count = min(len(rows), _MOST_TALKS)
+    lengths = [int(rows[place]["input_ids"].shape[-1]) for place in range(count)]
+    if not lengths:
+        raise NotJudgedError("the training data have no rows")
+    whole = "data.train_files" not in job.notes["partial"] and len(rows) <= min(
+        count, int(job.value("data.train_batch_size"))
+    )
+    longest = max(lengths) if whole else min(lengths)
+    ids = torch.nested.as_nested_tensor([torch.ones(longest, dtype=torch.long)], layout=torch.jagged)
+    flat = TensorDict({"input_ids": ids, "attention_mask": torch.ones(1, longest)}, batch_size=1)
+    ranks = int(job.value("engine.ulysses_sequence_parallel_size", 1))
+    split(flat, max_token_len=int(_named(job, "data.max_token_len_per_gpu")) * ranks)
 
 
 @stage("trackers", "import", "resolution", seconds=45)

@@ -1,0 +1,118 @@
+"""CFG134: a batch of no rows, or of fewer than none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from verl_doctor.checks.shared.configuration import configured, place
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.collectors.configuration.roles import is_read, trains
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Phase, Subject, check
+
+_ACTOR, _ROLLOUT, _REFERENCE = (f"actor_rollout_ref.{name}" for name in ("actor", "rollout", "ref"))
+_MICRO = "ppo_micro_batch_size_per_gpu"
+_LOG_PROB = "log_prob_micro_batch_size_per_gpu"
+_PREPARED = ("sync", MISSING)  # the other trainers fetch one prompt at a time
+
+
+@dataclass(frozen=True)
+class _Size:
+    """A size that must be `least` or more, 0 where that stands for another size. `unless` is the switch of batches measured in tokens."""
+
+    key: str
+    phase: Phase
+    least: int = 1
+    unless: str = ""
+
+
+_SIZES = (
+    _Size("data.gen_batch_size", "workers", 0),
+    _Size("data.val_batch_size", "workers", 0),
+    _Size(f"{_ACTOR}.ppo_mini_batch_size", "first update"),
+    _Size(f"{_ACTOR}.{_MICRO}", "first update", unless=f"{_ACTOR}.use_dynamic_bsz"),
+    _Size(f"{_REFERENCE}.{_LOG_PROB}", "first batch", unless=f"{_REFERENCE}.log_prob_use_dynamic_bsz"),
+    _Size("critic.ppo_mini_batch_size", "first update"),
+    _Size(f"critic.{_MICRO}", "first update", unless="critic.use_dynamic_bsz"),
+)
+_TUNED = (
+    _Size("data.train_batch_size", "workers"),
+    _Size("data.micro_batch_size_per_gpu", "first update", unless="data.use_dynamic_bsz"),
+)
+
+
+def _irrelevant(configuration: Configuration) -> str | None:
+    if not configuration.program.endswith(("/trainer/main_ppo.py", "/trainer/sft_trainer.py")):
+        return "the job starts neither verl's main_ppo nor its SFT trainer"
+    return None if trains(configuration) else "the job trains nothing"
+
+
+@check(
+    "CFG134",
+    phase="first update",
+    applies=_irrelevant,
+    requires=("CFG101", "CFG102", "CFG103"),
+    examples=lambda: [
+        Example("sizes of one", configured(f"{_ACTOR}.{_MICRO}=1", "+data.gen_batch_size=1")),
+        Example("no size of its own for generation, none for validation", configured("+data.gen_batch_size=0", "+data.val_batch_size=0")),
+        Example("an unknown size", configured(f"{_ACTOR}.{_MICRO}=${{oc.env:N}}")),
+        Example("micro batches are measured in tokens", configured(f"{_ACTOR}.use_dynamic_bsz=True", f"{_ACTOR}.{_MICRO}=0")),
+        Example("no critic", configured("algorithm.adv_estimator=grpo", f"+critic.{_MICRO}=-1")),
+        Example("another trainer fetches prompts one by one", configured("+trainer.v1.trainer_mode=separate_async", "+data.gen_batch_size=-1")),
+        Example("a micro batch of nothing", configured(f"{_ACTOR}.{_MICRO}=0"), f"{_ACTOR}.{_MICRO} is 0, but must be 1 or more"),
+        Example("a batch below zero to generate", configured("+data.gen_batch_size=-1"), "data.gen_batch_size is -1, but must be 1 or more, or null"),
+        Example("a batch below zero to validate", configured("+data.val_batch_size=-1"), "data.val_batch_size is -1"),
+        Example("a mini batch below zero", configured(f"{_ACTOR}.ppo_mini_batch_size=-8"), "ppo_mini_batch_size is -8"),
+    ],
+    since="0.2",
+)  # fmt: skip
+def batch_size_below_one(configuration: Configuration) -> Iterator[Finding]:
+    """A batch of no rows, or of fewer than none.
+
+    ## Why it matters
+
+    -1 stands for "all" or "no limit" in other settings, not here. Hydra and verl's validation accept it; a data loader then refuses it
+    (`batch_size should be a positive integer value`), or the first batch cannot be split (`chunks must be a strictly positive
+    integer`, `integer modulo by zero`).
+
+    ## How to fix
+
+    Set a size of 1 or more. `data.gen_batch_size` and `data.val_batch_size` may be null: verl then takes `data.train_batch_size`, and
+    all rows.
+    """
+    tunes = configuration.program.endswith("/sft_trainer.py")
+    for size in _TUNED if tunes else _SIZES:
+        value = configuration.number(size.key)
+        if (
+            value is None
+            or value >= size.least
+            or (size.unless and configuration.get(size.unless) is not False)
+        ):
+            continue
+        if not is_read(configuration, size.key) or (
+            size.key == "data.gen_batch_size" and _one_by_one(configuration)
+        ):
+            continue
+        word, own = configuration.override_of(size.key), configuration.own_line(size.key)
+        if word is None and own is None:
+            continue
+        yield Finding(
+            f"{size.key} is {value:g}, but must be 1 or more" + ("" if size.least else ", or null"),
+            Evidence(found=word.text if word else f"{size.key}: {value:g}", wanted="1 or more"),
+            location=place(word) if word else own and Location(*own),
+            remedy=f"set {size.key} to 1 or more"
+            if size.least
+            else f"remove {size.key}, or set it to 1 or more",
+            subject=Subject("setting", size.key),
+            stops=(EVERY_JOB,),
+            phase=size.phase,
+        )
+
+
+def _one_by_one(configuration: Configuration) -> bool:
+    """Return whether the trainer may replace the size by one prompt at a time."""
+    mode = configuration.get("trainer.v1.trainer_mode")
+    switches = ("algorithm.filter_groups.enable", "trainer.v1.sampler.sync_refill_failed_groups")
+    return mode not in _PREPARED or any(
+        configuration.get(key) not in (False, None, MISSING) for key in switches
+    )
