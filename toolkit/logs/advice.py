@@ -30,7 +30,7 @@ _DISTRIBUTIONS = {
     "sgl_kernel": "sgl-kernel", "torch_npu": "torch-npu", "transfer_queue": "TransferQueue", "dateutil": "python-dateutil",
     "google.protobuf": "protobuf", "pkg_resources": "'setuptools<81'", "distutils": "'setuptools<81'", "megatron": "megatron-core",
     "qwen_vl_utils": "qwen-vl-utils", "zmq": "pyzmq", "git": "GitPython", "pynvml": "nvidia-ml-py", "mbridge": "mbridge",
-    "FlashAttention2": "flash-attn", "apex": "", "amp_C": "", "fused_layer_norm_cuda": "", "verl": "", "tbe": "", "te": "", "vllm_ascend": "vllm-ascend",
+    "cupy": "cupy-cuda12x", "FlashAttention2": "flash-attn", "apex": "", "amp_C": "", "fused_layer_norm_cuda": "", "verl": "", "tbe": "", "te": "", "vllm_ascend": "vllm-ascend",
     "grouped_gemm": "", "deep_ep": "", "deep_gemm": "", "aiter": "", "mindspeed": "",
 }  # fmt: skip
 """An empty name means that it must be built from source: the package index has an unrelated package of that name, or none that fits."""
@@ -97,7 +97,6 @@ _PLAIN = frozenset(
         "pytest",
         "ninja",
         "pybind11",
-        "cupy",
         "nltk",
         "rouge_score",
         "word2number",
@@ -142,6 +141,22 @@ _OF_CLASS = (
     ("transformer_engine", re.compile(r"initialize_ub|TransformerLayer|LayerNorm(?:Linear|MLP)|DotProductAttention|GroupedLinear|fp8_autocast")),
     ("tensordict", re.compile(r"TensorDict\w*|NonTensor\w+|LazyStackedTensorDict")),
 )  # fmt: skip
+# Releases that brought, or removed, names which recipes import: the package, the names, and its bounds.
+_RELEASES = (
+    ("transformers", re.compile(r"Qwen2VL\w+"), ">=4.45"),
+    ("transformers", re.compile(r"Qwen2_5_VL\w+"), ">=4.49"),
+    ("transformers", re.compile(r"Gemma3\w+"), ">=4.50"),
+    ("transformers", re.compile(r"(?:Qwen3(?:Moe)?(?!VL|Next|Omni|_5)|Llama4)[A-Z]\w+"), ">=4.51"),
+    ("transformers", re.compile(r"Qwen2_5Omni\w+"), ">=4.52"),
+    ("transformers", re.compile(r"TransformersKwargs"), ">=4.54"),
+    ("transformers", re.compile(r"LossKwargs"), "<4.54"),
+    ("transformers", re.compile(r"GptOss\w+"), ">=4.55"),
+    ("transformers", re.compile(r"Qwen3(?:VL|Next)\w+"), ">=4.57"),
+    ("trl", re.compile(r"GRPO(?:Config|Trainer)"), ">=0.14"),
+    ("trl", re.compile(r"DataCollatorForCompletionOnlyLM"), "<0.20"),
+    ("huggingface_hub", re.compile(r"cached_download"), "<0.26"),
+    ("huggingface_hub", re.compile(r"split_torch_state_dict_into_shards"), ">=0.23"),
+)
 # Packages after which others name the file that calls them.
 _SERVED = frozenset(
     {
@@ -189,7 +204,7 @@ _KEYS_OF = {
     "values": "set algorithm.adv_estimator=gae, which starts the critic, or an estimator that needs none (grpo)",
     "rm_scores": "set reward_model.enable=True, or let the reward function return scores",
     "token_level_scores": "the reward must run before the advantages are computed",
-    "response_mask": "compute_response_mask must run before, as in this release's trainer",
+    "response_mask": "compute_response_mask must run before, as in this release's trainer; in a recipe whose trainer calls it after apply_kl_penalty, set algorithm.use_kl_in_reward=False (actor.use_kl_loss=True instead), or move the call up",
 }
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/(\w+)")
 # Libraries of CUDA's runtime whose release is that of CUDA, with the wheels that contain them.
@@ -244,7 +259,7 @@ _APART = re.compile(
     r"(?:does not|doesn't|do not|don't|cannot|can't|can not) (?:yet |currently )?(?:support|work with|work on|be used (?:together )?(?:with|for|in)|be combined with|be enabled (?:with|when))) (.+)"
 )
 _UNSUPPORTED = re.compile(
-    r"\b(?:not (?:yet |currently )?(?:supported|implemented)|[Uu]nsupported|(?:does not|doesn't|do not|don't|cannot|can't) (?:yet |currently )?support)\b"
+    r"\b(?:not (?:yet |currently )?(?:supported|implemented)|[Uu]nsupported(?! operand)|(?:does not|doesn't|do not|don't|cannot|can't) (?:yet |currently )?support)\b"
 )
 _TIME = re.compile(r" (?:yet|right now|currently|at the moment|for now)$")
 _NAMELESS = frozenset({"it", "this", "that", "they", "we", "you", "which", "there", "model", "the model"})
@@ -263,6 +278,7 @@ _SET_BY = {
     "data_parallel_size": f"{_ROLLOUT}.data_parallel_size",
     **{name: f"{_MODEL}.{name}" for name in ("target_modules", "exclude_modules", "lora_rank", "lora_alpha", "use_remove_padding", "trust_remote_code")},
     "max_lora_rank": f"{_MODEL}.lora_rank",
+    "max_resp_len": "+reward_model.reward_kwargs.max_resp_len (+reward.reward_kwargs.max_resp_len in newer releases), to be set to data.max_response_length",
     "attn_implementation": f"+{_MODEL}.override_config.attn_implementation",
     **{name: f"actor_rollout_ref.actor.megatron.{name}" for name in ("pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size", "expert_tensor_parallel_size", "sequence_parallel")},
     **{name: f"+actor_rollout_ref.actor.megatron.override_transformer_config.{name}" for name in ("recompute_granularity", "recompute_method", "recompute_num_layers", "moe_grouped_gemm", "moe_token_dispatcher_type", "attention_backend")},
@@ -311,7 +327,7 @@ _OUTSIDE = frozenset(
 _OF_INPUT = re.compile(r"'(?:str|list|dict|tuple|int|float|bool|set)' object")
 _PASSING = frozenset({"ray", "torch", "hydra", "uvloop", "asyncio", "triton", "numpy", "datasets", "pandas"})
 _NAMESPACE = "(unknown location)"
-_NONE = "'NoneType' object"
+_NONE = "'NoneType'"
 _LAZY = "Failed to import "  # transformers and trl, of a module that they import when it is used
 # Demands that a program cannot follow: they state what went wrong within it.
 _OF_PYTHON = re.compile(
@@ -344,6 +360,10 @@ _ASSIGNS = re.compile(r"(?:for )?[\w.]+(?:, ?[\w.]+)+ (?:=|in) (?:await )?([\w.]
 _ENCODED = re.compile(
     r"'(?:tokenizers\.Encoding|BatchEncoding)' object has no attribute|unsupported operand .*'BatchEncoding'|not '?BatchEncoding"
 )
+_OPERAND = re.compile(
+    r"unsupported operand type\(s\) for .*'NoneType'|not supported between instances of .*'NoneType'"
+)
+_ARGUMENTS = re.compile(r"\b(?:args|config|cfg|opts?|options|hparams)\.([a-z]\w*(?:\.[a-z]\w*)*)(?![\w.(])")
 _EMPTY = re.compile(
     r"[Ii]nvalid (\w[\w ]*): (?:None|''|\"\")(?:, |\. ?)(?:[Ee]xpected|[Mm]ust be|[Ss]hould be) (.+)"
 )
@@ -659,8 +679,14 @@ def _without_name(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
     of_package = f" (pip show {place.package})" if place.package else ""
     return (
         f"the installed {_dated(top, lines)} has no {name}, which {importer} imports from {module}: they are of different releases. Install the {top} that "
-        f"{importer} was made for{of_package}, or the {place.package or 'code'} for this {top}"
+        f"{importer} was made for{of_package}{_since(name, top)}, or the {place.package or 'code'} for this {top}"
     )
+
+
+def _since(name: str, package: str) -> str:
+    """Return the command that installs a release of a package which has a name, after a comma; "" if it is not known."""
+    bounds = next((bounds for of, names, bounds in _RELEASES if of == package and names.fullmatch(name)), "")
+    return f", pip install '{_named(package)}{bounds}'" if bounds else ""
 
 
 def _called(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
@@ -1022,12 +1048,18 @@ def _without_release(raised: Raised, place: _Place) -> str:
 
 def _unset(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
     """Return advice on a setting that the job leaves empty."""
-    names = unset_settings(raised, lines)
-    return (
-        f"set {' and '.join(names)}, which is empty (null) although {place.at} computes with it"
-        if names
-        else ""
-    )
+    if names := unset_settings(raised, lines):
+        return f"set {' and '.join(names)}, which is empty (null) although {place.at} computes with it"
+    if raised.name != "TypeError" or _OPERAND.search(raised.message) is None or not place.code:
+        return ""
+    used = dict.fromkeys(found[1] for found in _ARGUMENTS.finditer(place.code))
+    given = " ".join(line.text for line in lines if "--" in line.text).replace("-", "_")
+    unset = [name for name in used if f"__{name}" not in given][:_MOST_FIELDS]
+    if not unset:
+        return ""
+    options = ", ".join(f"--{name.replace('_', '-')}" for name in unset)
+    which = f"one of {', '.join(unset)}" if len(unset) > 1 else unset[0]
+    return f"{which} is None although {place.at} computes with it: set it ({options}, or its key in the configuration), or install a release of {place.package or 'the code'} that has a default for it"
 
 
 def _demanded(raised: Raised) -> str:

@@ -60,7 +60,7 @@ _ANNOUNCED = re.compile(
     r"not (?:be )?(?:installed|found|available|import)|[Pp]lease install|pip3? install|No module named"
 )
 _KEY = re.compile(
-    r"(?<![\w/.-])(?:actor_rollout_ref|data|trainer|algorithm|critic|reward|reward_model|custom_reward_function|ray_kwargs|model|optim|engine|checkpoint|profiler|global_profiler)(?:\.[A-Za-z_]\w*)+(?![\w(/]|\.\d)"
+    r"(?<![\w/.-])(?:actor_rollout_ref|data|trainer|algorithm|critic|reward|reward_model|custom_reward_function|ray_kwargs|model|optim|engine|checkpoint|profiler|global_profiler)(?!\.(?:batch|non_tensor_batch|meta_info)\b)(?:\.[A-Za-z_]\w*)+(?![\w(/[]|\.\d)"
 )
 _OF_CONFIG = re.compile(r"\bconfig\.([a-z_]\w*(?:\.[a-z_]\w*)*)(?![\w.(])")
 _IN_CODE = re.compile(
@@ -72,6 +72,9 @@ _FULL_KEY = re.compile(
 _PATH = re.compile(r"(?<![\w/.:])(/[\w.+@%=-]+(?:/[\w.+@%=-]+)+)")
 _OF_CPP = re.compile(r"\.(?:cpp|cc|cuh?|hpp|h)$")  # source files, whose place a message states
 _WORD = re.compile(r"[A-Za-z_]\w{4,}")
+# Places in libraries that only look up what the place before them asks for.
+_LOOKS_UP = re.compile(r"__getitem__$|_?get_(?:tuple|str|loc|indexer\w*)$|_default_get$|_raise_if_missing$")
+_LOOKED_UP_IN = re.compile(r"/(?:tensordict|pandas)/")
 _UNDEFINED = re.compile(r"name '(\w+)' is not defined")
 _OF_STORES = frozenset({"DistStoreError", "KeyError"})  # exceptions that name keys, which may look like paths
 # A list item as Python prints it, and a command as the shell prints it.
@@ -245,11 +248,16 @@ def package_of(frame: Frame) -> str:
 
 
 def own_frames(frames: Sequence[Frame]) -> list[Frame]:
-    """Return the places outside the standard library, without those that only look up an attribute for the place before them."""
+    """Return the places outside the standard library, without those that only look up an attribute, a key or a column for the place before them."""
     own = [frame for frame in frames if not STANDARD.search(frame.path)]
-    while len(own) > 1 and own[-1].function == "__getattr__":
+    while len(own) > 1 and (own[-1].function == "__getattr__" or _looks_up(own[-1])):
         own.pop()
     return own
+
+
+def _looks_up(frame: Frame) -> bool:
+    """Return whether a place in a library of tables looks up a key or a column for its caller."""
+    return _LOOKED_UP_IN.search(frame.path) is not None and _LOOKS_UP.match(frame.function) is not None
 
 
 def _refuses(raised: Raised, deepest: Frame) -> bool:

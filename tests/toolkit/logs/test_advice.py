@@ -149,6 +149,8 @@ def remedy(error: str, *places: str, before: str = "") -> str:
         ("AssertionError: compilation of both is not supported", [f"{PACKAGES}/sglang/args.py"], ["do without what is not supported, as the message states (compilation of both is not supported)", "install a newer sglang"]),
         ("ValueError: max_num_seqs (7) is odd", [f"{PACKAGES}/verl/a.py", f"{PACKAGES}/vllm/config.py"], ["correct actor_rollout_ref.rollout.max_num_seqs, which sets max_num_seqs in verl"]),
         ("ImportError: the package for FlashAttention2 doesn't seem to be installed.", [f"{PACKAGES}/transformers/modeling_utils.py"], ["pip install flash-attn"]),
+        ("ImportError: cannot import name 'GRPOConfig' from 'trl' (/x/trl/__init__.py)", ["/job/a.py"], ["Install the trl that a.py:12 was made for, pip install 'trl>=0.14'"]),
+        ("ModuleNotFoundError: No module named 'cupy'", [f"{PACKAGES}/verl/a.py"], ["pip install cupy-cuda12x"]),
         ("ImportError: Apex was not found. Please see the README.", [f"{PACKAGES}/nemo/a.py"], ["install the package that provides the module apex", "nemo requests it"]),
     ],
 )  # fmt: skip
@@ -378,3 +380,14 @@ def test_indispensable_part_is_not_suggested_for_removal() -> None:
     assert "do without" not in remedy(
         "ModuleNotFoundError: No module named 'flashinfer.x'", f"{PACKAGES}/vllm/a.py"
     )
+
+
+def test_empty_argument_of_a_computation_is_named() -> None:
+    code = "limit = args.concurrency * args.rollout_num_gpus // args.per_engine"
+    log = f"+ train.py --per-engine 2\nTraceback (most recent call last):\n  File \"{PACKAGES}/slime/http_utils.py\", line 9, in start\n    {code}\nTypeError: unsupported operand type(s) for *: 'int' and 'NoneType'\n"
+    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
+    assert first is not None
+    advice = remedy_of(first)
+    assert "one of concurrency, rollout_num_gpus is None although http_utils.py:9 computes with it" in advice
+    assert "--rollout-num-gpus" in advice
+    assert "do without what is not supported" not in advice

@@ -216,3 +216,16 @@ def test_store_key_is_not_a_file() -> None:
     assert first is not None
     assert first.blame is not None
     assert not first.blame.file
+
+
+def test_missing_key_belongs_to_the_place_that_reads_it() -> None:
+    reads = f"{SITE}/verl/trainer/ppo/ray_trainer.py apply_kl_penalty"
+    looks_up = (f"{SITE}/tensordict/base.py __getitem__", f"{SITE}/tensordict/_td.py _default_get")
+    log = raised(
+        "KeyError: 'key \"response_mask\" not found in TensorDict with keys []'",
+        reads,
+        *looks_up,
+        code='mask = data.batch["response_mask"]',
+    )
+    assert blamed(log) == ("program", (), "verl/trainer/ppo/ray_trainer.py:7, in apply_kl_penalty")
+    assert blamed(log.replace(reads.split(maxsplit=1)[0], "/home/u/reward.py"))[0] == "code"
