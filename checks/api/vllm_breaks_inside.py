@@ -54,7 +54,7 @@ _RENAMED = ApiUse(
         Example(
             "a fork of vLLM renamed a class, but one module still imports it",
             seen(_RENAMED),
-            expect="vLLM 0.12.0 cannot be imported: its own modules lack ModelConfig",
+            expect="vLLM 0.12.0 cannot be imported: its modules import ModelConfig from another of its modules",
         ),
     ],
 )
@@ -80,8 +80,8 @@ def vllm_breaks_inside(uses: VllmUses) -> Iterator[Finding]:
         if third == uses.library.module:
             yield finding(
                 group,
-                f"vLLM {uses.library.version} cannot be imported: its own modules lack {listed(names, _SHOWN)}, "
-                "which others of them import",
+                f"vLLM {uses.library.version} cannot be imported: its modules import "
+                f"{listed(names, _SHOWN)} from another of its modules, which does not define {'it' if len(names) == 1 else 'them'}",
                 found=group[0].reason,
                 wanted="a vLLM whose modules all come from one release",
                 remedy="reinstall vLLM; in a fork, change the modules that import them too",

@@ -32,7 +32,7 @@ def _missing(version: MissingVersion, **changes: object) -> Extensions:
     examples=lambda: [
         Example("all versions exist", (Extensions((FLASH,), 1),)),
         Example("another file of the package is loaded instead", (_missing(_GLIBC, instead="/env/b.so"),)),
-        Example("an older libstdc++ comes first", (_missing(_TOO_OLD),), "GLIBCXX_3.4.32, but the loaded libstdc++.so.6 has none after GLIBCXX_3.4.29"),
+        Example("an older libstdc++ comes first", (_missing(_TOO_OLD),), "GLIBCXX_3.4.32, but the loaded libstdc++.so.6 ends at GLIBCXX_3.4.29"),
         Example("glibc is too old", (_missing(_GLIBC),), "GLIBC_2.38"),
     ],
 )  # fmt: skip
@@ -69,7 +69,7 @@ def symbol_version_missing(extensions: Extensions, packages: Packages | Unknown)
         severities = [severity(extension.package, packages) for _, extension in pairs]
         yield Finding(
             f"{listed(names, _SHOWN)} {'needs' if len(names) == 1 else 'need'} {listed(versions, _SHOWN)}, but the loaded "
-            f"{library} has none after {missing.newest or 'another name'}",
+            f"{library} {f'ends at {missing.newest}' if missing.newest else 'has another name'}",
             Evidence(
                 found=f"{path} defines up to {missing.newest}",
                 wanted=f"{listed(versions, _SHOWN)}, for {file_name(extension.path)}",

@@ -31,8 +31,8 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("64 rows of each process", (*configured(tree=_TREE), _FOUR)),
         Example("dynamic batches", (*configured(f"{_MICRO}=7", f"{_DYNAMIC}=True", tree=_TREE), _FOUR)),
         Example("the number of processes is unknown", (*configured(f"{_BATCH}=1", tree=_TREE), JobProcesses(True, "torchrun", undetermined=True))),
-        Example("fewer rows than processes", (*configured(f"{_BATCH}=2", tree=_TREE), _FOUR), "a batch of 2 rows gives none to each of 4 processes"),
-        Example("micro batches that do not divide the rows", (*configured(f"{_MICRO}=7", tree=_TREE), _FOUR), "64 rows of a process are not a multiple of 7"),
+        Example("fewer rows than processes", (*configured(f"{_BATCH}=2", tree=_TREE), _FOUR), "a batch of 2 rows is too small for 4 processes: each needs at least one"),
+        Example("micro batches that do not divide the rows", (*configured(f"{_MICRO}=7", tree=_TREE), _FOUR), "the 64 rows of each process cannot be divided into micro batches of 7"),
     ],
     since="0.2",
 )  # fmt: skip
@@ -59,10 +59,10 @@ def fine_tuning_batch_does_not_divide(
         return
     rows = batch // ranks
     if rows < 1:
-        message = f"a batch of {batch} rows gives none to each of {counted(ranks, 'process', 'processes')}"
+        message = f"a batch of {batch} rows is too small for {counted(ranks, 'process', 'processes')}: each needs at least one"
         yield _finding(configuration, message, _BATCH, {_BATCH: ranks}, "workers")
     elif configuration.get(_DYNAMIC) is False and type(micro) is int and micro > 0 and rows % micro:
-        message = f"{rows} rows of a process are not a multiple of {micro}"
+        message = f"the {rows} rows of each process cannot be divided into micro batches of {micro}"
         nearest = max(size for size in range(1, micro) if rows % size == 0)
         yield _finding(configuration, message, _MICRO, {_MICRO: nearest}, "first update")
 

@@ -36,7 +36,7 @@ _WORDS: Mapping[Trouble, tuple[str, str]] = {
         Example("all of them exist", (*configured(), OwnFiles())),
         Example("a file of tools", (*configured(f"+{_TOOLS}=/home/me/tools.yaml"), OwnFiles((OwnFile(_TOOLS, "/home/me/tools.yaml", "missing", "first batch"),))), "/home/me/tools.yaml does not exist"),
         Example("a syntax error", (*configured(), OwnFiles((OwnFile("data.custom_cls.path", _FILE, "no Python", "workers", error="cannot be parsed: SyntaxError"),))), "cannot be parsed"),
-        Example("a reward without a score", (*configured(f"+{_REWARD}={_FILE}"), OwnFiles((OwnFile(_REWARD, _FILE, "contents", "first batch", error="has a f that returns nothing"),))), "/home/me/mine.py has a f that returns nothing"),
+        Example("a reward without a score", (*configured(f"+{_REWARD}={_FILE}"), OwnFiles((OwnFile(_REWARD, _FILE, "contents", "first batch", error="defines f, which returns nothing"),))), "/home/me/mine.py defines f, which returns nothing"),
         Example("a truth value", (*configured(f"+{_TOOLS}=True"), OwnFiles((OwnFile(_TOOLS, "True", "no path", "first batch"),))), "multi_turn.tool_config_path is True, not a path"),
         Example("another class", (*configured(f"+{_CLASS}=Mine"), OwnFiles((OwnFile(_CLASS, _FILE, "no such name", "workers", "Mine"),))), "has no Mine"),
         Example("a class without a base", (*configured(f"+{_CLASS}=Mine"), OwnFiles((OwnFile(_CLASS, _FILE, "no data set", "workers", "Mine"),))), "Mine in /home/me/mine.py is not a Dataset"),

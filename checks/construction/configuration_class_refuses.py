@@ -11,7 +11,7 @@ from verl_doctor.toolkit.rule import Example, Finding, check
 _STAGES = {
     "composition": "composing the configuration",
     "resolution": "resolving the configuration",
-    "configuration classes": "making verl's classes of the configuration",
+    "configuration classes": "creating verl's configuration classes",
 }
 
 

@@ -8,7 +8,7 @@ from verl_doctor.checks.shared.construction import SOUND, broken, findings, reac
 from verl_doctor.toolkit.collectors.construction.construction import Construction
 from verl_doctor.toolkit.rule import Example, Finding, check
 
-_TRAINER = {"world": "laying the job over its GPUs"}
+_TRAINER = {"world": "distributing the job over its GPUs"}
 _ENGINE = {"engine's world": "dividing the model among the GPUs of an engine"}
 _HEADS = "Total number of attention heads (14) must be divisible by tensor parallel size (4)."
 

@@ -94,7 +94,7 @@ def data_source_not_scored(
         kind = table.kind(scored.column)
         if _NUMBER.fullmatch(kind):
             yield Finding(
-                f"{table.file.path}: {scored.column} is {kind}, but verl's reward functions are chosen by a text",
+                f"{table.file.path}: {scored.column} is {kind}, but verl chooses the reward function by a string",
                 Evidence(
                     f"{scored.column}: {kind}", f"one of {listed(scored.names, _SHOWN)}", scored.read_from
                 ),

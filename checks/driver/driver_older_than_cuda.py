@@ -61,7 +61,7 @@ def driver_older_than_cuda(
     for wanted in sorted(number for number in users if number > serves):
         names = users[wanted]
         yield Finding(
-            f"{listed(names, _SHOWN)} {'needs' if len(names) == 1 else 'need'} CUDA {wanted}, the driver supports CUDA up to {gpus.cuda}",
+            f"{listed(names, _SHOWN)} {'needs' if len(names) == 1 else 'need'} CUDA {wanted}, but the driver supports only CUDA up to {gpus.cuda}",
             Evidence(
                 found=f"driver {gpus.driver}, CUDA {gpus.cuda}",
                 wanted=f"driver {MINIMUM_DRIVER.get(wanted, 'for')} or newer for CUDA {wanted} (NVIDIA's table, as of 2026-11)"

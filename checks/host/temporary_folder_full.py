@@ -91,10 +91,10 @@ def temporary_folder_full(
         elif folder.full > threshold and folder.use != "temporary files":
             enough = min(0.999, 1 - max(spilled, GIB) / folder.size)
             yield Finding(
-                f"Ray will not spill into {named(folder)}, which is {folder.full:.0%} full: harmless unless it has to",
+                f"Ray will not spill into {named(folder)}, which is {folder.full:.0%} full: harmless unless objects must be spilled",
                 evidence,
                 subject=Subject("folder", folder.path),
-                remedy=f"if it has to, set {_VARIABLE}={enough:.3f} before Ray starts, which leaves {in_bytes(spilled)}",
+                remedy=f"if objects must be spilled, set {_VARIABLE}={enough:.3f} before Ray starts, which leaves {in_bytes(spilled)}",
                 severity="info",
             )
         few = (

@@ -65,7 +65,7 @@ def bytecode_missing(bytecode: Bytecode, variables: Variables) -> Iterator[Findi
     lacking = [package for package in bytecode.packages if package.missing]
     why, remedy, severity, fix = _consequence(bytecode, variables)
     yield Finding(
-        f"{bytecode.missing} of {counted(bytecode.sources, 'source')} have no bytecode cache, and {why}",
+        f"{bytecode.missing:,} of {counted(bytecode.sources, 'source')} have no bytecode cache, and {why}",
         Evidence(
             found=", ".join(
                 f"{package.name} lacks {package.missing} of {package.sources}" for package in lacking

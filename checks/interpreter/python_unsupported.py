@@ -74,7 +74,7 @@ def python_unsupported(interpreter: Interpreter, packages: Packages, wheels: Whe
         if distribution is not None and not _accepts(distribution.requires_python, interpreter.version):
             wanted = distribution.requires_python
             yield Finding(
-                f"{name} {distribution.version} needs Python {wanted}, this is {interpreter.version}",
+                f"{name} {distribution.version} needs Python {wanted}, but this is {interpreter.version}",
                 Evidence(f"Python {interpreter.version}", f"Python {wanted}", distribution.location),
                 location=Location(distribution.location),
                 remedy=f"build the environment with a Python that satisfies {wanted}",
@@ -86,7 +86,7 @@ def python_unsupported(interpreter: Interpreter, packages: Packages, wheels: Whe
         if wheel.built_for and not stable and interpreter.cache_tag not in wheel.built_for:
             made_for = ", ".join(wheel.built_for)
             yield Finding(
-                f"the compiled modules of {wheel.name} {wheel.version} are for {made_for}, this is {interpreter.cache_tag}",
+                f"the compiled modules of {wheel.name} {wheel.version} are for {made_for}, but this is {interpreter.cache_tag}",
                 Evidence(made_for, interpreter.cache_tag, f"{wheel.location}/RECORD"),
                 location=Location(wheel.location),
                 remedy=f"install {wheel.name} with this environment's own installer, so that it picks the right wheel",

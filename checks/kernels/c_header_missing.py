@@ -46,7 +46,7 @@ def c_header_missing(build: TritonBuild) -> Iterator[Finding]:
         return
     remedy = "apt install libc6-dev"
     if _ATOMIC in lacking:
-        remedy = "gcc 4.9 or newer, named in CC"
+        remedy = "install gcc 4.9 or newer, and name it in CC"
     elif "cuda.h" in lacking:
         remedy = "reinstall Triton, which brings cuda.h"
     yield Finding(

@@ -60,7 +60,7 @@ def cuda_home_malformed(
             + (": FlashInfer compiles a kernel when the engine starts" if needed else ""),
             toolkit.given_by,
         ),
-        remedy=f"set {toolkit.given_by} to one folder that holds bin/nvcc, or unset it",
+        remedy=f"set {toolkit.given_by} to one folder that contains bin/nvcc, or unset it",
         severity="error" if needed else "warning" if is_list else "info",
         fix="cuda-home" if toolkit.candidate else None,
         stops=(EVERY_JOB,) if needed else (),

@@ -42,7 +42,7 @@ def python_headers_missing(build: TritonBuild, interpreter: Interpreter) -> Iter
     if HEADER in build.missing_headers:
         version = ".".join(interpreter.version.split(".")[:2])
         yield Finding(
-            f"{build.compiler} finds no Python.h for Python {version}, and Triton's launchers include it",
+            f"{build.compiler} finds no Python.h for Python {version}, which Triton's launchers include",
             Evidence(f"no Python.h in the include folder of {interpreter.executable}", f"the headers of Python {version}", build.compiler),
             remedy=f"apt install python{version}-dev, or put the folder that holds it into CPATH",
             stops=(EVERY_JOB,),

@@ -41,9 +41,9 @@ def _derived(*, ends: bool) -> RolloutServers:
         Example("both exist", (_tree(manager=True, trainer=True),)),
         Example("released verl 0.4.0 to 0.5.0", (_tree(manager=False, trainer=False),), "AsyncLLMServerManager has no cleanup()"),
         Example("a job that has no such servers", (_tree(manager=False, trainer=False, mode="sync"),)),
-        Example("the trainer does not call the clean-up", (_tree(manager=True, trainer=False),), "RayPPOTrainer does not call it"),
+        Example("the trainer does not call the clean-up", (_tree(manager=True, trainer=False),), "RayPPOTrainer calls none"),
         Example("the trainer calls what does not exist", (_tree(manager=False, trainer=True),), "AsyncLLMServerManager has no cleanup()"),
-        Example("copies in the user's own project", (_derived(ends=False),), "AsyncLLMServerManager has no cleanup(), RayPPOTrainer has no cleanup()"),
+        Example("copies in the user's own project", (_derived(ends=False),), "AsyncLLMServerManager has no cleanup(), and RayPPOTrainer has no cleanup()"),
         Example("the same, repaired", (_derived(ends=True),)),
     ],
 )  # fmt: skip
@@ -69,10 +69,10 @@ def servers_outlive_training(servers: RolloutServers) -> Iterator[Finding]:
     if servers.mode not in ("", "async") or not (lacking or careless):
         return
     lacks = [f"{part.name} has no {END}()" for part in lacking]
-    lacks += [f"{trainer.name} does not call it" for trainer in careless]
+    lacks += [f"{trainer.name} calls none" for trainer in careless]
     places = [Location(serving_class.path, serving_class.line) for serving_class in (*lacking, *careless)]
     yield Finding(
-        f"nothing stops the servers of an asynchronous rollout: {', '.join(lacks)}",
+        f"nothing stops the servers of an asynchronous rollout: {', and '.join(lacks)}",
         Evidence(
             found=f"{MANAGER} is only put to sleep",
             wanted=f"{MANAGER}.{END}() when fit ends",

@@ -44,7 +44,7 @@ def model_architecture_unknown(model: Model, support: VllmSupport) -> Iterator[F
         return
     names = ", ".join(model.architectures)
     if support.removed_after:
-        what = f"had {names} until {support.removed_after}, and removed it"
+        what = f"no longer has {names}, which it had until {support.removed_after}"
     elif support.falls_back:
         what = f"has no {names} of its own; it falls back to that of transformers if possible"
     else:

@@ -19,7 +19,7 @@ from verl_doctor.toolkit.rule import Example, Finding, Severity, check
         Example("all alike", (fleet_of(1000),)),
         Example("not mounted on one node",
             (fleet_of(8, ("file", "/models/qwen", {"there": 7, "missing": (1, "node5")})),),
-            "node5 has /models/qwen missing, the other 7 have /models/qwen there"),
+            "node5 has no /models/qwen, the other 7 have /models/qwen"),
         Example("an interrupted download",
             (fleet_of(8, ("content", "/models/qwen", {"12 files, 15,231,233,024 bytes (list 3f9c01d2aa17)": 7,
                 "9 files, 11,002,310,656 bytes (list 77ab01d2aa17)": (1, "node5")})),),
@@ -46,7 +46,9 @@ def job_files_differ_between_nodes(fleet: Fleet) -> Iterator[Finding]:
 def _phrase(subject: Subject, value: str) -> str:
     if subject.kind == "content":
         return f"{value} in {subject.name}"
-    return f"{subject.name} {value}" if value else f"no {subject.name}"
+    if value == "there":
+        return subject.name
+    return f"{subject.name} {value}" if value and value != "missing" else f"no {subject.name}"
 
 
 def _severity(subject: Subject) -> Severity:

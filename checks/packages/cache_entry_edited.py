@@ -66,7 +66,7 @@ def _finding(drifts: list[Drift]) -> Finding:
     cache = cache_of(first)
     names = f"a link to {first.leads_to}" if first.leads_to else f"a file with {first.links} names"
     return Finding(
-        f"{counted(len(drifts), 'file')} of {first.package} {first.version} edited in {cache}'s cache, so every "
+        f"{counted(len(drifts), 'file')} of {first.package} {first.version} {'was' if len(drifts) == 1 else 'were'} edited in {cache}'s cache, so every "
         "other environment built from it has the edit too: "
         + listed((below_site(drift.path) for drift in drifts), _SHOWN),
         Evidence(

@@ -49,7 +49,9 @@ def _without_record(problem: str, installer: str = "pip") -> tuple[Records, Jour
         Example("type stubs removed to make an image smaller", _facts(_STUB_GONE)),
         Example("the installer's cache was edited, which another rule reports", _facts(_IN_CACHE)),
         Example(
-            "a backup has the same file under another name", _facts(_IN_BACKUP), "hard links show 1 of these"
+            "a backup has the same file under another name",
+            _facts(_IN_BACKUP),
+            "1 of these is hard-linked elsewhere",
         ),
         Example("a file was edited by hand", _facts(_EDITED), "without a marker"),
         Example("a file was edited and marked", _facts(_MARKED), "marked 'Uky'"),
@@ -176,4 +178,5 @@ def _sharing(drifts: list[Drift]) -> str:
     names = sum(drift.links > 1 for drift in drifts)
     if not names:
         return ""
-    return f" (hard links show {names} of these elsewhere too, perhaps in a backup; the edit appears there as well)"
+    is_are = "is" if names == 1 else "are"
+    return f" ({names} of these {is_are} hard-linked elsewhere, perhaps in a backup, where the edit appears as well)"

@@ -68,7 +68,7 @@ def _facts(*unmet: Unmet) -> tuple[Requirements]:
     examples=lambda: [
         Example("all requirements are met", _facts()),
         Example("transformers refuses the installed tokenizers", _facts(_TOKENIZERS), "transformers 5.9.0"),
-        Example("opentelemetry pins are noise", _facts(_TRACING), "are harmless"),
+        Example("opentelemetry pins are noise", _facts(_TRACING), "is harmless"),
         Example("verl names an older vLLM than the installed one", _facts(_OTHER_VLLM), "vllm<=0.11.0"),
         Example(
             "packages were installed without their requirements",
@@ -240,7 +240,7 @@ def _noise(harmless: Iterable[Unmet]) -> Iterator[Finding]:
     reasons = {unmet.name: _harmless(unmet) for unmet in harmless}
     if reasons:
         yield Finding(
-            f"{counted(len(reasons), 'conflict')} in the metadata are harmless here: {listed(sorted(reasons), _SHOWN)}",
+            f"{counted(len(reasons), 'conflict')} in the metadata {'is' if len(reasons) == 1 else 'are'} harmless here: {listed(sorted(reasons), _SHOWN)}",
             Evidence(
                 found=listed((f"{name}: {reason}" for name, reason in sorted(reasons.items())), _SHOWN),
                 read_from="the metadata of what is installed",

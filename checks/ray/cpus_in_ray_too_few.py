@@ -66,7 +66,7 @@ def cpus_in_ray_too_few(
     yield Finding(
         f"the job requests {need} CPUs, but the Ray at {cluster.address} has {have:g}"
         if have < need
-        else f"the job requests {need} CPUs, but {idle:g} of {have:g} are free in the Ray at {cluster.address}",
+        else f"the job requests {need} CPUs, but only {idle:g} of {have:g} are free in the Ray at {cluster.address}",
         Evidence(
             in_words(found, "CPU") or f"{idle:g} of {have:g} CPUs on {counted(len(cluster.alive), 'node')}",
             f"{need}: {tickets.of_each_gpu} with each of {nodes * each} GPUs ({NODES}={nodes}, {GPUS}={each}), plus the driver's actors",

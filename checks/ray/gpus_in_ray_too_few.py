@@ -98,7 +98,7 @@ def gpus_in_ray_too_few(
         left = [holder for holder in found if holder.left]
         severity: Severity | None = None if left or not found else "warning"
         yield Finding(
-            f"{beginning} {idle:g} of {have:g} are free in the Ray at {cluster.address}",
+            f"{beginning} only {idle:g} of {have:g} are free in the Ray at {cluster.address}",
             Evidence(in_words(found, "GPU") or "Ray does not report who holds them", wanted, at),
             subject=Subject("resource", "GPU"),
             remedy="run verl-doctor clean to see what finished jobs left behind"

@@ -65,7 +65,7 @@ def no_raylet_of_cluster_here(
         return
     here = [node for node in cluster.alive if network.owner_of(node.address) is not None]
     what = (
-        "reports a node on this machine, but its processes are not visible from here: it runs in another container"
+        "reports a node on this machine, but its processes are not visible from here, because it runs in another container"
         if here
         else "has no node on this machine"
     )

@@ -68,7 +68,7 @@ def object_store_too_large(
     whose = f"the configured object store ({store.given_by}: {size})"
     left = limits.shell.groups.memory
     fits = int(min(shm.free * 0.9, left.memory_left * _PART if left else store.memory * _PART))
-    remedy = f"--object-store-memory={fits} fits here" if fits > store.least else ""
+    remedy = f"set --object-store-memory={fits}, which fits here" if fits > store.least else ""
     evidence = Evidence(
         found=f"{size}{', by ' + store.given_by if store.given_by else ', as Ray computes it'}",
         wanted=f"at least {in_bytes(store.least)}, at most {in_bytes(shm.free)} free in /dev/shm",

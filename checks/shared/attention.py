@@ -56,8 +56,8 @@ def remedy(place: RequestedBackend, backends: AttentionBackends) -> str:
     away = f"unset {VARIABLE}" if place.by == VARIABLE else f"remove {place.written}"
     names = choices(backends)
     one_of = "one of " if len(names) > 1 else ""
-    named = f". Or use {one_of}{listed(names, _SHOWN)}" if names else ""
-    return f"{away}: vLLM then chooses a backend itself{named}"
+    named = f", or use {one_of}{listed(names, _SHOWN)}" if names else ""
+    return f"{away}, so that vLLM chooses a backend itself{named}"
 
 
 def choices(backends: AttentionBackends) -> list[str]:

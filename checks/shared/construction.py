@@ -44,7 +44,7 @@ def finding(built: Built, doing: str, phase: Phase, remedy: str) -> Finding:
     verls = built.frame("user") or built.frame("verl") or built.frame("vllm") or raised
     certain = built.ended == "breaks"
     if certain and built.kind not in _IMPORTS:
-        remedy = f"{remedy}; verl-doctor fix --deep tries others until verl accepts the job"
+        remedy = f"{remedy}; verl-doctor fix --deep tries other settings until verl accepts the job"
     subject = Subject("setting", built.key) if built.key else Subject("symbol", built.kind, built.stage)
     return Finding(
         f"{doing} {_how(built)}",

@@ -16,7 +16,7 @@ from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Subje
         Example("a path", (sites(MODEL),)),
         Example("an address", (sites(SitePlace("data", "s3://bucket/data", elsewhere=True)),)),
         Example("left as it was", (sites(SitePlace("model", "/path/to/model", set=False)),),
-            "model is not set yet: '/path/to/model' is what an example holds"),
+            "model is not set yet: '/path/to/model' is a placeholder"),
         Example("empty", (sites(SitePlace("data", "", set=False)),), "data is not set yet: it is empty"),
         Example("an unset variable", (sites(SitePlace("data", "$SCRATCH/data", set=False)),), "$SCRATCH/data needs a variable"),
     ],
@@ -47,4 +47,4 @@ def site_not_set(places: SitePlaces) -> Iterator[Finding]:
 def _why(path: str) -> str:
     if not path.strip():
         return "it is empty"
-    return f"{path} needs a variable that is not set" if "$" in path else f"'{path}' is what an example holds"
+    return f"{path} needs a variable that is not set" if "$" in path else f"'{path}' is a placeholder"

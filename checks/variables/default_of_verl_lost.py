@@ -35,9 +35,9 @@ _DEFAULT = Assigned(Value("1"), "training workers", CONSTANTS, 93)
         Example("verl's default is given", (standing(row(_NAME, None, None, "1", "verl")), *script()[:2])),
         Example("the job starts its own Ray", (own(row(_NAME, "0", "0", "0", "the driver", dropped=_DEFAULT)), *script(_NAME)[:2])),
         Example("the raylet has the same value", (standing(row(_NAME, "0", "0", "0", dropped=_DEFAULT)), *script(_NAME)[:2])),
-        Example("the workers get neither", (standing(row(_NAME, "0", None, None, "nobody", dropped=_DEFAULT)), *script(_NAME)[:2]), "get neither"),
-        Example("the raylet has a third one", (standing(row(_NAME, "0", "2", "2", dropped=_DEFAULT)), *script(_NAME)[:2]), "get neither"),
-        Example("the raylet happens to have the default", (standing(row(_NAME, "0", "1", "1", dropped=_DEFAULT)), *script(_NAME)[:2]), "get 1, not 0"),
+        Example("the workers get neither", (standing(row(_NAME, "0", None, None, "nobody", dropped=_DEFAULT)), *script(_NAME)[:2]), "does not reach the workers either"),
+        Example("the raylet has a third one", (standing(row(_NAME, "0", "2", "2", dropped=_DEFAULT)), *script(_NAME)[:2]), "does not reach the workers either"),
+        Example("the raylet happens to have the default", (standing(row(_NAME, "0", "1", "1", dropped=_DEFAULT)), *script(_NAME)[:2]), "but the workers get 1"),
     ],
 )  # fmt: skip
 def default_of_verl_lost(
@@ -64,12 +64,12 @@ def default_of_verl_lost(
         default = Location(variable.dropped.path, variable.dropped.line)
         seen = value_text(variable.worker)
         gets = (
-            f"so the workers get {seen}, not {value_text(variable.driver)}"
+            f"but the workers get {seen}"
             if variable.worker == variable.dropped.value
-            else f"and the workers get neither that nor {value_text(variable.driver)}, but {seen}"
+            else f"but the driver's value does not reach the workers either ({seen} there)"
         )
         yield Finding(
-            f"{variable.name}: verl omits its default {value_text(variable.dropped.value)} because the driver sets the variable, {gets}",
+            f"{variable.name}: verl omits its default {value_text(variable.dropped.value)} because the driver has {value_text(variable.driver)}, {gets}",
             Evidence(
                 f"driver {value_text(variable.driver)} ({where}), workers {seen}",
                 f"{value_text(variable.driver)} in the environment of {raylet_names(environment)}",

@@ -42,7 +42,7 @@ def hub_cache_on_network(caches: Caches) -> Iterator[Finding]:
     for folder in caches.folders:
         if folder.variable == "HF_HOME" and folder.shared and not folder.is_root:
             yield Finding(
-                f"HF_HOME is on {folder.kind} ({folder.mounted_on}): each worker reads its weights over the network",
+                f"HF_HOME is on {folder.kind} ({folder.mounted_on}): each worker reads the weights over the network",
                 Evidence(folder.path, _COST, folder.set_by or "the default of huggingface_hub"),
                 subject=Subject("variable", folder.variable),
                 remedy="run verl-doctor warmup before the job, or use a copy of the model on a local disk",

@@ -30,7 +30,7 @@ _SET = Launch(((SCRIPT, "shell script"),), (Setting(_NAME, "1", SCRIPT, 3),))
         Example("a newer torch", (CompileCache("2.8.0"), Variables(), _SET)),
         Example("nothing is compiled", (CompileCache("2.7.1"), Variables(), _SET, with_rollout(enforce_eager=True))),
         Example("it is set to 0", (CompileCache("2.7.1"), Variables({_NAME: "0"}))),
-        Example("an older torch", (CompileCache("2.7.1+cu126"), Variables(), _SET), "vLLM cannot compile a model with torch 2.7.1"),
+        Example("an older torch", (CompileCache("2.7.1+cu126"), Variables(), _SET), "with torch 2.7.1+cu126, vLLM cannot compile a model"),
         Example("in this shell", (CompileCache("2.6.0"), Variables({_NAME: "1"}), with_rollout(enforce_eager=False)), "cannot compile"),
     ],
 )  # fmt: skip
@@ -59,7 +59,7 @@ def inductor_caches_forced_off(
     for place in places(_NAME, variables, launch):
         if (place.value or "0") != "0":
             yield Finding(
-                f"{place.assignment}: vLLM cannot compile a model with torch {cache.torch} and without its caches",
+                f"{place.assignment}: with torch {cache.torch}, vLLM cannot compile a model without its caches",
                 Evidence(
                     f"torch {cache.torch}", "torch 2.8, or the variable not set", "vllm-project/vllm#21858"
                 ),

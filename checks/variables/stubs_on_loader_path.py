@@ -21,7 +21,7 @@ _LOADED = LibCuda(candidates=(Library(f"{_FOLDER}/libcuda.so.1", stub=True),))
     severity="warning",
     examples=lambda: [
         Example("no stubs on the path", (LibraryPath(), _NO_GPU)),
-        Example("in a launch script", (LibraryPath((StubFolder(_FOLDER, "/home/me/run.sh", 9),)), _NO_GPU), "is the loader's path"),
+        Example("in a launch script", (LibraryPath((StubFolder(_FOLDER, "/home/me/run.sh", 9),)), _NO_GPU), "the loader's path"),
         Example("with the name that the loader searches for", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _NO_GPU), "instead of the driver"),
         Example("after the driver's", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _BEHIND), "only /drv before it"),
         Example("it is loaded, which CUDA102 reports", (LibraryPath((StubFolder(_FOLDER, loadable=True),)), _LOADED)),
@@ -50,7 +50,7 @@ def stubs_on_loader_path(library_path: LibraryPath, libcuda: LibCuda | Unknown) 
             continue  # CUDA102 reports the consequences
         harmful = stub.loadable and (loaded is None or loaded.stub)
         yield Finding(
-            f"LD_LIBRARY_PATH is the loader's path, and {stub.folder} holds stubs for the linker: {_effect(stub, loaded)}",
+            f"{stub.folder} is in LD_LIBRARY_PATH, the loader's path, but contains stubs for the linker: {_effect(stub, loaded)}",
             Evidence(
                 found=f"{stub.folder} in LD_LIBRARY_PATH" + ("" if stub.path else " of this shell"),
                 wanted="LIBRARY_PATH for the linker",
@@ -73,7 +73,7 @@ def _fix(path: str) -> str | None:
 def _effect(stub: StubFolder, loaded: Library | None) -> str:
     """The effect of the folder on the path."""
     if not stub.loadable:
-        return "it does not help against 'cannot find -lcuda'"
+        return "this does not help against 'cannot find -lcuda'"
     if loaded is None or loaded.stub:
         return "its libcuda.so.1 is loaded instead of the driver"
     return f"only {loaded.folder} before it keeps its libcuda.so.1 from being loaded"

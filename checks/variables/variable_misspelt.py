@@ -26,8 +26,12 @@ _TYPO = Reading("VLLM_ATENTION_BACKEND", "vllm", near="VLLM_ATTENTION_BACKEND")
             setting(Reading("VLLM_LOG_LEVEL", "vllm", near="VLLM_LOGGING_LEVEL")),
         ),
         Example("it has a history of its own", setting(Reading("VLLM_USE_V1", "vllm", near="VLLM_USE_V2"))),
-        Example("a letter is missing", setting(_TYPO, "FLASH_ATTN"), expect="VLLM_ATTENTION_BACKEND is"),
-        Example("and in the shell", in_shell(_TYPO, "FLASH_ATTN"), expect="VLLM_ATTENTION_BACKEND is"),
+        Example(
+            "a letter is missing", setting(_TYPO, "FLASH_ATTN"), expect="did you mean VLLM_ATTENTION_BACKEND"
+        ),
+        Example(
+            "and in the shell", in_shell(_TYPO, "FLASH_ATTN"), expect="did you mean VLLM_ATTENTION_BACKEND"
+        ),
     ],
 )
 def variable_misspelt(
@@ -52,7 +56,7 @@ def variable_misspelt(
             readers,
             reading,
             found,
-            f"nothing reads {reading.name}; {reading.near} is read",
+            f"nothing reads {reading.name}; did you mean {reading.near}, which is read?",
             wanted=reading.near,
             remedy=f"write {reading.near} if that is what you meant",
             fix="variable-misspelt",

@@ -95,4 +95,5 @@ def _remedy(dead: tuple[Member, ...], cluster: RayCluster) -> str:
             if pid
             else ""
         )
-    return "; ".join(filter(None, (why, "then end the job, and start it from its last checkpoint")))
+    again = "end the job, and start it from its last checkpoint"
+    return f"{why}; then {again}" if why else again

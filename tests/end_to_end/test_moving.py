@@ -202,9 +202,7 @@ def test_step_by_step_until_all_are_done(move: Move, tmp_path: Path) -> None:
 
     move.does(steps["sites"])
     steps = move.steps()
-    assert "MODEL is not set yet: '/path/to/base/model' is what an example holds" in str(
-        steps["sites"]["evidence"]
-    )
+    assert "MODEL is not set yet: '/path/to/base/model' is a placeholder" in str(steps["sites"]["evidence"])
     base = tmp_path / "base"
     (base / "model").mkdir(parents=True)
     (base / "output").mkdir()

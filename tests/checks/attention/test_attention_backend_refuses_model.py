@@ -23,7 +23,7 @@ def test_backend_that_rejects_the_model_is_not_suggested() -> None:
     backends = replace(BY_OPTION, head_size=80, backends=(FLASH, refusing, TRITON_MLA))
     model = Model("/models/phi-2", "--model", head_size=80)
     (found,) = run_check(attention_backend_refuses_model, option("FLASHINFER"), backends, model).findings
-    assert found.remedy.endswith("Or use FLASH_ATTN")
+    assert found.remedy.endswith("or use FLASH_ATTN")
 
 
 def test_missing_model_is_not_judged() -> None:

@@ -157,7 +157,8 @@ def test_every_package_built_for_a_newer_cuda_is_named() -> None:
     )
     (finding,) = result.findings
     assert (
-        finding.message == "torch 2.11.0+cu130, vllm 0.33.0 need CUDA 13, the driver supports CUDA up to 12.8"
+        finding.message
+        == "torch 2.11.0+cu130, vllm 0.33.0 need CUDA 13, but the driver supports only CUDA up to 12.8"
     )
     assert "580.65.06" in finding.remedy
     assert (

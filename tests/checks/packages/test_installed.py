@@ -56,7 +56,7 @@ def test_cache_is_named_only_if_its_installer_is_known(one: Drift, cache: str) -
 
 def test_shared_edit_reports_only_proven_sharing() -> None:
     _, finding = reported(drift(installer="pip", links=2))
-    assert "hard links show 1 of these elsewhere too" in finding.message
+    assert "1 of these is hard-linked elsewhere" in finding.message
     _, finding = reported(drift(installer="pip", leads_to="/home/me/a.py"))
     assert finding.message.endswith("(a link to /home/me/a.py)")
 

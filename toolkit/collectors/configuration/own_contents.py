@@ -118,10 +118,10 @@ def _result(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
         return
     if all(node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None) for node in returned):  # fmt: skip
         if not any(isinstance(node, ast.Raise) for node in own):
-            yield f"has a {function.name} that returns nothing"
+            yield f"defines {function.name}, which returns nothing"
         return
     if test := _nothing_unless(function):
-        yield f"has a {function.name} that returns None unless `{test}` holds, as for an answer in another form"
+        yield f"defines {function.name}, which returns None unless `{test}` holds, as for an answer in another form"
         return
     kinds = [_no_score(node.value) for node in returned]
     if returned and all(kinds):
