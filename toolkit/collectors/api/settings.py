@@ -97,6 +97,13 @@ class Settings:
         found = lookup(self.tree, key) if key else self.tree
         return UNCLEAR if found is UNDETERMINED or found == "???" else found
 
+    def is_equal(self, key: str, constant: Any) -> bool:
+        """Return whether a key has this value, and note only that."""
+        with self.apart():
+            found = self.at(key)
+        self.note([compares(key, ast.Eq, constant, key_is_left=True)])
+        return bool(found == constant)
+
     def note(self, names: Iterable[str]) -> None:
         """Note what was consulted."""
         (self.consulted if self._aside is None else self._aside).extend(names)

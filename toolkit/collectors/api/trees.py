@@ -271,9 +271,9 @@ class _Reading:
 
     @property
     def strategy(self) -> str:
-        """The training strategy of the actors."""
-        found = self.around.settings.at(_STRATEGY) if self.around.settings is not None else None
-        return found if isinstance(found, str) else "fsdp"
+        """The training strategy of the actors, as far as it selects modules: the rest of them use those of FSDP."""
+        settings = self.around.settings
+        return "megatron" if settings is not None and settings.is_equal(_STRATEGY, "megatron") else "fsdp"
 
     def rollouts(self, library: str) -> dict[str, tuple[str, ...]] | Unknown:
         """Return the modules with which the paths of this library's rollout begin. Absent if verl has no such rollout."""

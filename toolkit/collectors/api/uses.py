@@ -99,9 +99,9 @@ class ApiUses:
 
 @dataclass(frozen=True)
 class ConsultedSettings:
-    """The settings and variables on which the results for two trees have depended so far."""
+    """What was consulted for each of the latest results for two trees, the newest first."""
 
-    names: tuple[str, ...] = ()
+    names: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)

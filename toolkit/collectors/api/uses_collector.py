@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -37,6 +38,9 @@ _VLLM_SECONDS = 45
 
 
 _LIBRARIES_SECONDS = 60  # three of them on a cold, slow file system
+
+
+_KEPT = 16  # jobs that consulted different settings
 
 
 _FEW = 200  # fewer sources are read faster than a process starts
@@ -112,24 +116,22 @@ def _remembered(
     listings: Listings,
     settings: Settings,
 ) -> VllmUses | Unknown:
-    """Like `remembered`, for the current values of the settings on which earlier results for the two trees depended.
-
-    Two jobs that agree in them take the same paths, so the second looks up nothing that the first did not.
-    """
-    first = key_of(("settings", about), places, listings)
-    known = recall(ConsultedSettings, first) or ConsultedSettings()
+    """Like `remembered`, for a job with the same answers to what was consulted when an earlier result for the two trees was read."""
+    trees = key_of((about, settings.chosen, settings.program, settings.features), places, listings)
+    known = recall(ConsultedSettings, trees) or ConsultedSettings()
 
     def key(names: Iterable[str]) -> str:
-        values = [(name, settings.answer(name)) for name in sorted(names)]
-        return key_of((about, settings.chosen, settings.program, settings.features, values), places, listings)
+        answers = [(name, settings.answer(name)) for name in names]
+        return hashlib.sha256(repr((trees, answers)).encode("utf-8", "surrogateescape")).hexdigest()
 
-    if (found := recall(VllmUses, key(known.names))) is not None:
-        return found
+    for names in known.names:
+        if (found := recall(VllmUses, key(names))) is not None:
+            return found
     answer = read()
     if isinstance(answer, VllmUses):
-        names = {*known.names, *answer.consulted}
-        keep(ConsultedSettings(tuple(sorted(names))), first)
-        keep(answer, key(names))
+        newest = [answer.consulted, *(names for names in known.names if names != answer.consulted)]
+        keep(ConsultedSettings(tuple(newest[:_KEPT])), trees)
+        keep(answer, key(answer.consulted))
     return answer
 
 
