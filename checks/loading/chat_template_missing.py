@@ -95,7 +95,7 @@ def chat_template_missing(
     if is_set and not template.text:
         return
     if isinstance(error, ChatTemplateError):
-        own = configuration.override_of(template.found_in) if template.text else None
+        own = configuration.override_of(error.file) if template.text else None
         yield Finding(
             f"Jinja refuses the chat template in {error.file}: {error.message} (line {error.line} of the template)",
             Evidence(error.message, "a template that Jinja compiles", error.file),
