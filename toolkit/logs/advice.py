@@ -237,7 +237,7 @@ _NOT_INSTALLED = re.compile(
 )
 _BOUNDS = r"(?:>=|<=|==|~=|<|>) ?\d[\w.]*(?: ?, ?(?:>=|<=|!=|<|>) ?\d[\w.]*)*"
 _REQUIRED = re.compile(
-    rf"(?<![\w.-])([A-Za-z][\w-]*) ?({_BOUNDS}) is required|[Rr]equires? ([A-Za-z][\w-]*) ?({_BOUNDS})|"
+    rf"(?<![\w.-])([A-Za-z][\w-]*) ?({_BOUNDS}) is required|[Rr]equires? (?:[A-Za-z]\w* version )?`?([A-Za-z][\w-]*)`? ?({_BOUNDS})|"
     r"(?<![\w.-])([A-Za-z][\w-]*) with minimum required version (\d[\w.]*)"
 )
 _ASSERT = re.compile(r"assert (.+?)(?:, *[fr]{0,2}[\"'(].*)?$")

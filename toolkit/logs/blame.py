@@ -75,6 +75,7 @@ _WORD = re.compile(r"[A-Za-z_]\w{4,}")
 # Places in libraries that only look up what the place before them asks for.
 _LOOKS_UP = re.compile(r"__getitem__$|_?get_(?:tuple|str|loc|indexer\w*)$|_default_get$|_raise_if_missing$")
 _LOOKED_UP_IN = re.compile(r"/(?:tensordict|pandas)/")
+_ABSENT_COMMAND = re.compile(r"(?<![\w/.-])([\w.+-]+): (?:command )?not found\b")
 _UNDEFINED = re.compile(r"name '(\w+)' is not defined")
 _OF_STORES = frozenset({"DistStoreError", "KeyError"})  # exceptions that name keys, which may look like paths
 # A list item as Python prints it, and a command as the shell prints it.
@@ -129,7 +130,7 @@ class Blame:
     place: str = ""
     raised_by: str = ""
     missing: str = ""
-    """The package that an earlier line reports as not installed, and whose name is undefined here."""
+    """The package that an earlier line reports as not installed, and whose name is undefined here; the command that the shell does not find."""
     announced: Line | None = None
     """That line."""
 
@@ -169,6 +170,8 @@ class Blame:
         """What to look at next."""
         if self.fault == "code":
             return f"correct {self.place.partition(', in ')[0]}"
+        if self.fault == "launch" and self.missing:
+            return f"install {self.missing} where the script runs, or activate the environment that has it before (which {self.missing}); a command of a Python package also runs as python -m, with the job's Python"
         if self.fault == "launch":
             return "correct this line of the script"
         if self.settings:
@@ -301,7 +304,8 @@ def settings_in(message: str, code: str, lines: Sequence[Line]) -> tuple[str, ..
 def blamed_complaint(words: str, phase: Phase | None) -> Blame:
     """Return where the fault lies if a shell, an argument parser or Hydra complains without a traceback."""
     if phase == "shell":
-        return Blame("launch")
+        absent = _ABSENT_COMMAND.search(words)
+        return Blame("launch", missing=absent[1] if absent else "")
     return Blame("configuration", _settings(words, "", ()))
 
 

@@ -39,6 +39,7 @@ _DEEPEST = 50  # nested processes whose errors quote each other; deeper errors a
 LOOKUPS = frozenset(
     {
         "Empty",
+        "JSONDecodeError",
         "KeyError",
         "IndexError",
         "StopIteration",

@@ -211,6 +211,7 @@ def test_package_logged_as_missing_is_to_be_installed() -> None:
             "ragged>=0.21,<0.22",
         ),
         ("RuntimeError: This requires ragged >= 1.2.", "ragged>=1.2"),
+        ("NotImplementedError: seed requires Ragged version `ragged` >= 1.1.0.", "ragged>=1.1.0"),
     ],
 )
 def test_release_required_by_a_message_is_to_be_installed(message: str, requirement: str) -> None:

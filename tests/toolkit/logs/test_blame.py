@@ -229,3 +229,23 @@ def test_missing_key_belongs_to_the_place_that_reads_it() -> None:
     )
     assert blamed(log) == ("program", (), "verl/trainer/ppo/ray_trainer.py:7, in apply_kl_penalty")
     assert blamed(log.replace(reads.split(maxsplit=1)[0], "/home/u/reward.py"))[0] == "code"
+
+
+def test_command_that_the_shell_does_not_find_is_named() -> None:
+    first = first_of("step 1\nrun.sh: line 3: swift: command not found\n")
+    assert first is not None
+    assert first.blame is not None
+    assert first.blame.remedy.startswith("install swift where the script runs")
+
+
+def test_failed_parse_gives_way_to_the_exception_that_reports_it() -> None:
+    parsed = raised(
+        "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
+        f"{SITE}/accelerate/utils/deepspeed.py __init__",
+    )
+    reported = raised("ValueError: no such file: a.json", f"{SITE}/accelerate/utils/deepspeed.py __init__")
+    first = first_of(
+        f"{parsed}\nDuring handling of the above exception, another exception occurred:\n\n{reported}"
+    )
+    assert first is not None
+    assert first.words == "ValueError: no such file: a.json"
