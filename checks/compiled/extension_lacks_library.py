@@ -19,11 +19,12 @@ from verl_doctor.toolkit.collectors.compiled.extensions import Extension, Extens
 from verl_doctor.toolkit.collectors.compiled.torch_build import TorchBuild
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.packages import Packages
-from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Location, Severity, Subject, check
 from verl_doctor.toolkit.text import listed
 
 _SHOWN = 4
+_OF_TORCH = ("libtorch", "libc10")
 # Libraries with CUDA's own version number.
 _OF_CUDA = re.compile(r"lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink|cupti|nvrtc-builtins)\.so\.(\d+)")
 _ANY_CUDA = re.compile(r"lib(?:cu[a-z]|nvrtc|nvJitLink|nvshmem|nccl|nvToolsExt|nvjpeg|cudnn)")
@@ -58,6 +59,8 @@ _OPENCV = re.compile(r"opencv-(?:contrib-)?python$")
         Example("another file of the package is loaded instead", (PYTHON, TORCH, without("libcudart.so.13", instead="/env/b.so"))),
         Example("the runtime of another CUDA", (PYTHON, TORCH, without("libcudart.so.13")), "built for CUDA 13, torch 2.8.0+cu128 for CUDA 12.8"),
         Example("torch without CUDA", (PYTHON, TorchBuild("/env/torch", "2.8.0+cpu"), without("libtorch_cuda.so", "libcudart.so.12")), "torch 2.8.0+cpu is built without CUDA"),
+        Example("torch is not installed", (PYTHON, (TorchBuild, Absent("torch is not installed")), without("libc10.so", "libtorch.so"))),
+        Example("a file of torch is missing", (PYTHON, TORCH, without("libc10.so")), "needs libc10.so, which this torch does not have"),
         Example("a truncated file", (PYTHON, TORCH, without(problem="/env/flash_attn_2_cuda.so: it ends too early")), "it ends too early"),
         Example("no FFmpeg", (PYTHON, TORCH, without("libavutil.so.58", "libswscale.so.7", package="torchaudio", version="2.6.0")), "needs libavutil.so.58"),
         Example("OpenCV on a server", (PYTHON, TORCH, without("libGL.so.1", package="opencv-python", version="4.12.0.88")), "needs libGL.so.1"),
@@ -92,6 +95,8 @@ def extension_lacks_library(
             continue
         worst = max(lacking, key=lambda extension: len(extension.missing_libraries))
         names = tuple(dict.fromkeys(missing.name for missing in worst.missing_libraries))
+        if isinstance(torch, Absent) and all(name.startswith(_OF_TORCH) for name in names):
+            continue  # PKG101 reports that torch is not installed
         message, remedy = _words(worst, names, torch, interpreter)
         yield Finding(
             f"{package} {version} {message}",
@@ -126,7 +131,7 @@ def _severity(package: str, names: tuple[str, ...], packages: Packages | Unknown
     if all(map(_FFMPEG.match, names)):
         return "info"
     found = severity(package, packages)
-    of_torch = any(_ANY_CUDA.match(name) or name.startswith(("libtorch", "libc10")) for name in names)
+    of_torch = any(_ANY_CUDA.match(name) or name.startswith(_OF_TORCH) for name in names)
     return found if found == "error" or of_torch or _OPENCV.match(package) else "info"
 
 
@@ -152,7 +157,7 @@ def _words(
             f"needs {listed(names, _SHOWN)} of CUDA, which cannot be found",
             f"install the wheel that provides it (`pip check` names it), or reinstall {package} with its dependencies",
         )
-    if any(name.startswith(("libtorch", "libc10")) for name in names):
+    if any(name.startswith(_OF_TORCH) for name in names):
         return (
             f"needs {names[0]}, which this torch does not have",
             what_fits(package, version, extension, torch, interpreter),

@@ -146,10 +146,14 @@ def next_steps(report: Report, *, short: Callable[[str], str] = str) -> Sequence
     steps = [("verl-doctor fix", "show the repairs as a diff; change nothing")] if fixes else []
     if "safe" in fixes.values():
         steps.append(("verl-doctor fix --apply", "apply the safe repairs; verl-doctor undo reverts them"))
+    first = next((pair for pair in found if pair[1].severity == "error"), None)
+    if first is not None and fixes.get(first[1].fix or "") == "unsafe":
+        steps.append(
+            ("verl-doctor fix --apply --unsafe", "apply the unsafe repairs too: the first fault needs one")
+        )
     commands = for_target(steps, report)
     if report.unexamined:
         commands.insert(0, step_without_verl(report))
-    first = next((pair for pair in found if pair[1].severity == "error"), None)
     if first is None:
         return commands
     result, finding = first

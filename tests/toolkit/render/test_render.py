@@ -96,6 +96,14 @@ def test_next_command_examines_the_same_target() -> None:
     )
 
 
+def test_unsafe_repair_of_the_first_fault_is_a_next_step() -> None:
+    step = "verl-doctor fix --apply --unsafe --python /env/bin/python"
+    content = report(finding(), replace(finding(), fix="other-fix"))
+    unsafe = replace(content, fix_safety={"the-fix": "unsafe", "other-fix": "safe"})
+    assert [command for command, _ in next_steps(unsafe)][2] == step
+    assert step not in [command for command, _ in next_steps(content)]
+
+
 def test_step_after_a_missing_verl_names_one_interpreter() -> None:
     target = {**TARGET, "verl": None, "arguments": ["--python", "/env/my python", "--verl", "/a b", "run.sh"]}
     (command, _), *_ = next_steps(replace(report(), target=target, unexamined="no verl was found"))
