@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 from support import environment, isolation
+from support.folders import Folders
 from support.running import ran
 
 SET_BY_TESTS = {"RAY_TMPDIR"}
@@ -53,3 +56,21 @@ def test_shared_memory_of_the_tests_is_private() -> None:
     if not isolation.is_isolated():
         pytest.skip("this needs a user who may mount")
     assert os.access("/dev/shm", os.W_OK)
+
+
+def test_folder_of_a_failed_test_is_kept_even_with_a_socket(tmp_path: Path) -> None:
+    """The socket cannot be copied from memory to the disk, and the reason of the failure must not be lost for that."""
+    memory = Path("/dev/shm") / f"verl-doctor-test-{os.getpid()}"
+    memory.mkdir()
+    try:
+        kept = Folders(tmp_path, memory, tmp_path)
+        kept._top, kept.name, kept.failed = memory, "test_x", True
+        folder = kept.new()
+        (folder / "log").write_text("x")
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(str(folder / "s"))
+            kept.end(folder)
+        assert (tmp_path / "test_x-0" / "log").read_text() == "x"
+        assert not folder.exists()
+    finally:
+        shutil.rmtree(memory)

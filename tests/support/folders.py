@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 import shutil
+import stat
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ class Folders:
         """Remove a folder, but move that of a failed test to the disk, where it stays."""
         if self.failed:
             name = re.sub(r"\W", "_", self.name)[:30]
-            shutil.move(folder, self._disk / f"{name}-{folder.name}")
+            _move(folder, self._disk / f"{name}-{folder.name}")
             return
         try:
             folder.rmdir()  # most of them are empty
@@ -58,6 +59,22 @@ class Folders:
         if home is None or not _is_empty(home):
             home = self._homes[top] = self.new(top)
         return home
+
+
+def _move(folder: Path, to: Path) -> None:
+    """Move a folder. On another disk its sockets, pipes and devices are left out: they cannot be copied."""
+    try:
+        folder.rename(to)
+    except OSError:
+        shutil.copytree(folder, to, symlinks=True, ignore=_special)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _special(folder: str, names: list[str]) -> list[str]:
+    modes = ((name, Path(folder, name).lstat().st_mode) for name in names)
+    return [
+        name for name, mode in modes if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
+    ]
 
 
 def _is_empty(folder: Path) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from verl_doctor.toolkit.collectors.host.spilling import Spilling
@@ -21,6 +22,7 @@ from verl_doctor.toolkit.collectors.leftovers.files import LeftFiles, left_files
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.leftover import Kept, Leftover
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system.unix_sockets import unix_diagnoses
 
 NOBODY = 4_000_000  # a number that no process has: above the largest that the kernel gives (pid_max)
 _UNKNOWN = Unknown("not asked in this test")
@@ -47,8 +49,32 @@ def two_minutes_later() -> Iterator[None]:
     """Return the context in which new files are old, and all processes of the machine are visible."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(process_signs, "sees_all", lambda _: True)
+        patch.setattr(process_signs, "unix_diagnoses", _of_this_test)
         patch.setattr(files.time, "time", lambda: time.time_ns() / 1e9 + 120)
         yield
+
+
+def _of_this_test() -> list[Any] | None:
+    """What the kernel reports about sockets, without those of the machine's other processes, to which messages come at any time."""
+    before = _held_by_others()
+    found = unix_diagnoses()
+    if found is None:
+        return None
+    others = before | _held_by_others()
+    return [socket for socket in found if socket.inode not in others]
+
+
+def _held_by_others() -> set[int]:
+    held: set[int] = set()
+    own = {str(os.getpid()), *(str(child.pid) for child in psutil.Process().children(recursive=True))}
+    for process in set(filter(str.isdecimal, os.listdir("/proc"))) - own:  # noqa: PTH208 - names are enough
+        with contextlib.suppress(OSError):
+            for name in os.listdir(f"/proc/{process}/fd"):  # noqa: PTH208 - names are enough
+                with contextlib.suppress(OSError):
+                    link = os.readlink(f"/proc/{process}/fd/{name}")  # noqa: PTH115 - "socket:[1]" is no path
+                    if link.startswith("socket:["):
+                        held.add(int(link[len("socket:[") : -1]))
+    return held
 
 
 @pytest.fixture

@@ -25,10 +25,8 @@ def exclusive(home: Path, patience: float = TIMEOUT) -> Iterator[int]:
     Yields the lock's file descriptor: a child process that inherits it also holds the lock. Raises Refused, naming
     the holder, if the wait was in vain, and OSError if the file system has no locks.
     """
-    file = home / _NAME
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    descriptor = _locked(home, patience)
     try:
-        _wait_for(descriptor, home, patience)
         if os.fstat(descriptor).st_uid == os.geteuid():
             os.fchmod(
                 descriptor, 0o600
@@ -37,11 +35,22 @@ def exclusive(home: Path, patience: float = TIMEOUT) -> Iterator[int]:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()} on {platform.node()}\n".encode(), 0)
         except OSError as error:  # the system calls name no file
-            error.filename = str(file)
+            error.filename = str(home / _NAME)
             raise
         yield descriptor
+    except BaseException:
+        _remove_empty(home)
+        raise
     finally:
         os.close(descriptor)
+
+
+def _remove_empty(home: Path) -> None:
+    """Remove a journal in which nothing but the lock is, as after the first attempt on a full disk."""
+    with contextlib.suppress(OSError):
+        if os.listdir(home) == [_NAME]:  # noqa: PTH208 - names are enough
+            (home / _NAME).unlink()
+            home.rmdir()
 
 
 def holder(home: Path) -> str | None:
@@ -60,8 +69,30 @@ def holder(home: Path) -> str | None:
         os.close(descriptor)
 
 
-def _wait_for(descriptor: int, home: Path, patience: float) -> None:
+def _locked(home: Path, patience: float) -> int:
+    """Return a descriptor of the locked file. Another doctor may have removed it with its empty journal: then it is made again."""
     until = time.monotonic() + patience
+    while True:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(home / _NAME, flags, 0o600)
+        try:
+            _wait_for(descriptor, home, until)
+            if _is_in_place(descriptor, home):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _is_in_place(descriptor: int, home: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(home / _NAME))
+    except FileNotFoundError:
+        return False
+
+
+def _wait_for(descriptor: int, home: Path, until: float) -> None:
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -35,6 +35,7 @@ _PACKAGE = "verl_doctor.toolkit"
 _PROGRAM = f"{_PACKAGE}.cluster.node_program"
 _REPAIR, _UNDO, _WARM = (f"{_PACKAGE}.cluster.node_{name}" for name in ("repair", "undo", "warm"))
 _IN_FEW = frozenset({_REPAIR, _UNDO, _WARM})
+_NOT_SENT = frozenset({"verl_doctor.toolkit.system.secret_forms"})  # what nodes send is masked here
 _MAIN = f"import sys\nfrom {_PROGRAM} import main\nmain(*sys.argv[1:])\n"
 
 # Collected only once: the cluster's control store, which every node would query in full, and whole source trees,
@@ -156,7 +157,7 @@ def packed(modules: Iterable[str], beside: Iterable[Path] = (), given: Iterable[
             uncalled=frozenset(
                 f"{collector.collect.__module__}.{collector.collect.__name__}" for collector in given
             ),
-            unused=_IN_FEW.difference(modules),
+            unused=_IN_FEW.difference(modules) | _NOT_SENT,
         )
     )
 

@@ -6,8 +6,8 @@ All other modules rely on this one. `console.masked` applies it to everything th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import cache, lru_cache
 
 from verl_doctor.toolkit.system.token_shapes import without_tokens
 
@@ -19,11 +19,13 @@ _SECRET_WORD = re.compile(
     r"SECRET|PASSW|PASWD|PSWD|PASSPHRASE|PASSCODE|CREDENTIAL|BEARER|JWT|COOKIE|TOKEN(?!I[SZ]|S$)"
     r"|AUTH(?!OR(S|ITY|ED)?$|ORING)|(?<!MON)(?<!TUR)(?<!DON)(?<!HOC)(?<!WHIS)(?<!JOC)KEYS?$|(?<!COM)PATS?$|SAS$|PWD?$"
     r"|^(CREDS?|PINS?|PINCODE|PSK|SIG|SIGNATURE|OTP|TOTP|MFA)$"
-    r"|^(?!BY|COM|TRES|SUR|OVER|UNDER|ENCOM)[A-Z]*PASS$"
+    r"|^(?!BY|COM|TRES|SUR|OVER|UNDER|ENCOM)[A-Z]*PASS$|^(SENHA|KENNWORT|CONTRASENA|PASSE)$"
 )
-# password, passphrase, key and token in Chinese; password in Japanese and Korean.
+# password, passphrase, key and token in Chinese; password in Japanese, Korean, Spanish and Russian.
 _ELSEWHERE = re.compile(
     "\u5bc6\u7801|\u53e3\u4ee4|[\u5bc6\u79d8]\u94a5|\u4ee4\u724c|\u30d1\u30b9\u30ef\u30fc\u30c9|\ube44\ubc00\ubc88\ud638"
+    "|contrase\u00f1a|\u043f\u0430\u0440\u043e\u043b\u044c",
+    re.IGNORECASE,
 )
 _PLURAL_TOKENS = re.compile(r"(API|ACCESS|REFRESH|USER|HF)_?TOKENS(_|$)|^TOKENS$")  # numbers of tokens
 # Names that resemble a secret's but are none: a partition of the fabric, the keys and tokens of attention, columns of the data, threads
@@ -49,7 +51,7 @@ _WORD_OF_KEY = re.compile(r"[\w-]+")
 # Values that are never a secret, and those that are none under a name with "token": a number of tokens.
 _NOTHING = re.compile(
     r"none|null|true|false|yes|no|on|off|ok|(un)?set|not|missing|invalid|required|failed|expired|disabled|enabled"
-    r"|SIG[A-Z]+|\d{1,2}|[\[({][\])}]?|~?",
+    r"|SIG[A-Z]+|\d{1,2}|[\[({][\])}]?|[-|>][-+]?|~?",
     re.IGNORECASE,
 )
 _NUMBERS = re.compile(r"[\s\d.,e+()\[\]-]*")
@@ -82,7 +84,7 @@ _BEFORE_A_VALUE = re.compile(
 )
 # Programs that take a secret as a short option or a word, and what precedes it.
 _LOGIN = re.compile(
-    r"(\b(?:wandb|swanlab|comet|vault|heroku)\s+login(?:\s+--?[\w-]+=\S+|\s+--[\w-]+)*\s+(?:-k\s+)?)"
+    r"(\b(?:wandb|swanlab|comet|vault|heroku|modelscope|huggingface-cli)\s+login(?:\s+--?[\w-]+=\S+|\s+--[\w-]+)*\s+(?:-k\s+)?)"
     r"(?=\S*\d|\S{20})(?!-)[^\s\"'`]+"
 )
 _USER_OPTION = re.compile(
@@ -93,7 +95,7 @@ _USER_OPTION = re.compile(
     |\b(?:mysql|mariadb|mysqldump|mysqladmin|mongo|mongosh|mongodump|rsync|smbclient)\b[^\n]{0,200}?\s-p[\s=]*(?=[^\s-])
     |\b(?:zip|unzip|7za?|rar|unrar)\b[^\n]{0,200}?\s-[pP]\s?(?=[^\s-])
     |\b(?:twine|huggingface-cli|hf|az|oc|helm|podman|docker|skopeo|ngc)\b[^\n]{0,200}?\s-p\s+(?=[^\s-])(?![\d.]+:\d)
-    |\bredis-cli\b[^\n]{0,200}?\s-a\s+
+    |\bredis-cli\b[^\n]{0,200}?\s-a\s*
     |\bipmi\w*\b[^\n]{0,200}?\s-P\s+
     |\b(?i:identified)\s+(?:(?i:with)\s+\S+\s+)?(?i:by)\s+
     |\bldap\w+\b[^\n]{0,200}?\s-w\s+
@@ -103,7 +105,7 @@ _USER_OPTION = re.compile(
     |\banaconda\s+(?:-t|--token)\s+
     |\bpass(?:in|out)?\s+pass:
     |\bPassword\ for\ '[^'\n]{1,200}':\s*
-    |\bmachine\s+\S+\s+login\s+\S+\s+password\s+
+    |\b(?:machine\s+\S+|default)\s+login\s+\S+\s+password\s+
     )(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s"']+)""",
     re.VERBOSE,
 )
@@ -125,8 +127,9 @@ _USER_AT_HOST = re.compile(r"(?<![\w./:@+-])([\w.+-]+:)[^\s@/:\"'=,]+@(?!sha\d+:
 # The value of a header contains blanks: Authorization: Token abc. Others end at a blank or at the closing quote.
 _HEADER = re.compile(r"(?:proxy-)?authorization|(?:set-)?cookie", re.IGNORECASE)
 _OF_HEADER = re.compile(r"[^\"'\n]+")
-_QUOTED = re.compile(r"b?(?P<quote>\\*[\"'])(?P<value>.*?)(?:(?P=quote)|$)", re.MULTILINE)
-_IN_A_CALL = re.compile(r"[\w.]+\(b?(?P<quote>\\*[\"'])(?P<value>.*?)(?P=quote)")  # SecretStr("...")
+_STRING = r"[bBfFrRuU]{0,2}(?P<quote>\"{3}|'{3}|\\*[\"'])(?P<value>.*?)"
+_QUOTED = re.compile(rf"{_STRING}(?:(?P=quote)|$)", re.MULTILINE)
+_IN_A_CALL = re.compile(rf"[\w.]+\(\s*{_STRING}(?P=quote)")  # SecretStr("...")
 _CONTENT = re.compile(r"[^<\n]+")  # of an XML element
 _IN_BRACKETS = re.compile(r"[\[({][^\])}\n]*[\])}]?")
 _BARE = re.compile(r"[^\s\"'&]*?(?=[,;:)}\]>\\`]{0,8}(?:[\s\"'&]|$))")
@@ -142,7 +145,7 @@ _PROSE = re.compile(
     r"(?<=\w )(?:(?i:pass|pin|auth):\s+(?![^\s]*\d)|secrets?:\s+[A-Z]+(?:_[A-Z0-9]+)+(?=,|;|\s|$))"
 )
 # A line of a file, or a port: cookies.py:33, auth:80.
-_NUMBERED = re.compile(r"(?!\S*(?:pass|pwd))\S+:\d{1,5}(?!\w)", re.IGNORECASE)
+_NUMBERED = re.compile(r"(?!\S*(?:pass|pwd))[^\s:]+:\d{1,5}(?!\w)", re.IGNORECASE)
 # A reference to a variable is not a secret: HF_TOKEN=$HF_TOKEN.
 _VARIABLE = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Z_][A-Z0-9_]*(?::?[-=?+])?\}?)")
 _LOOKS_LIKE_A_PATH = re.compile(r"[/\\~]|^\.|\.\w{1,6}$|^\$")
@@ -246,7 +249,19 @@ def without_secrets(text: str) -> str:
     for pattern in (_LOGIN, _PIPED, _HERE_STRING):
         text = pattern.sub(rf"\1{MASK}", text)
     text = _QUOTED_IN_PROSE.sub(rf"\1\2{MASK}\2", text)
+    if (named := _named_values()) is not None:
+        text = named(text, MASK, suggests_secret)
     return _values_blanked(_USER_OPTION.sub(_option_blanked, text))
+
+
+@cache
+def _named_values() -> Callable[[str, str, Callable[[str], bool]], str] | None:
+    """Return what masks the rarer forms; None on a node, which does not get it: what it sends is masked where it arrives."""
+    try:
+        from verl_doctor.toolkit.system.secret_forms import named_values_masked  # noqa: PLC0415 - see above
+    except ImportError:
+        return None
+    return named_values_masked
 
 
 def secrets_in(text: str) -> Iterator[str]:

@@ -166,10 +166,11 @@ _SCHEME = re.compile(
 # Addresses to which anyone who knows them can post.
 _WEBHOOK = re.compile(
     r"(hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/|/open-apis/bot/v2/hook/"
-    r"|webhook\.office\.com/|api\.telegram\.org/bot|hooks\.zapier\.com/hooks/catch/|maker\.ifttt\.com/trigger/\w+/with/key/)"
+    r"|webhook\.office\.com/|api\.telegram\.org/bot|hooks\.zapier\.com/hooks/catch/|maker\.ifttt\.com/trigger/\w+/with/key/"
+    r"|sctapi\.ftqq\.com/|api\.day\.app/|hc-ping\.com/)"
     r"[^\s\"'<>]+"
 )
-_WEBHOOKS = ("hook", "api.telegram.org/bot", "maker.ifttt.com")
+_WEBHOOKS = ("hook", "api.telegram.org/bot", "maker.ifttt.com", "ftqq.com", "day.app", "hc-ping.com")
 _MARKED = tuple((mark, shape.pattern) for shape in SHAPES for mark in shape.marks)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import platform
 import signal
 import time
 from collections.abc import Callable
@@ -94,3 +96,37 @@ def test_parallel_doctors_change_every_file_once(tmp_path: Path) -> None:
     undo(home, everything=True)
     assert shared.read_bytes() == b"old\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "shared.py"]
+
+
+def test_failed_first_attempt_leaves_no_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk an empty file can be made, but nothing can be written into it."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    file, home = tmp_path / "a", tmp_path / ".verl-doctor"
+    file.write_text("a")
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(Refused, match="No space left"):
+        apply([ReplaceFile(file, b"a", b"b")], home, fix="f", code="X1")
+    assert list(tmp_path.iterdir()) == [file]
+    monkeypatch.undo()
+    apply([ReplaceFile(file, b"a", b"b")], home, fix="f", code="X1")
+    assert file.read_text() == "b"
+
+
+def test_lock_that_was_removed_with_an_empty_journal_is_made_again(tmp_path: Path) -> None:
+    """The second waits for a file that the first removes: a third would lock a new one beside it."""
+
+    def first() -> None:
+        with lock.exclusive(tmp_path, 60):
+            while not (tmp_path / "seen").exists():
+                time.sleep(0.01)
+            time.sleep(0.3)
+            (tmp_path / "lock").unlink()
+
+    process = child(first)
+    wait_until_held(tmp_path)
+    with lock.exclusive(tmp_path, 60):
+        assert lock.holder(tmp_path) == f"{os.getpid()} on {platform.node()}"
+    assert ended_well(process)

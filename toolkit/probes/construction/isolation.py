@@ -1,8 +1,7 @@
-"""Keeps the construction from any effect outside its private folder: no network, no file elsewhere, no Ray, no log.
+"""Keeps the construction from any effect outside its private folder: no network, no file elsewhere, no signal, no Ray, no log.
 
-Three layers: the kernel's, if users may use them (Landlock forbids writing, a private network namespace has no
-peers); Python's audit hooks, which also report what was refused; and variables that redirect caches to the private
-folder.
+Three layers: the kernel's, if users may use them (`namespaces`; Landlock forbids writing and signals); Python's audit hooks,
+which also report what was refused; and variables that redirect caches to the private folder.
 """
 
 from __future__ import annotations
@@ -10,25 +9,45 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import fcntl
 import os
 import socket
+import stat
 import struct
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-_NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000  # unshare(2)
+from verl_doctor.toolkit.probes.construction.namespaces import drop_capabilities, enter
+
 _NO_NEW_PRIVILEGES = 38  # prctl(2)
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # system calls, the same on all architectures
 _PATH_BENEATH = 1
 # landlock.h: writing a file, removing and making entries (bits 1, 4 to 12), from ABI 2 on moving (13), from ABI 3 truncating (14).
 _WRITES = {1: 0x1FF2, 2: 0x3FF2}
 _WRITES_NOW = 0x7FF2
+_OF_FILES = 0x4002  # those of these that concern a file
+_SIGNALS_AND_SOCKETS, _SCOPES_SINCE = (
+    0x3,
+    6,
+)  # neither signals nor abstract sockets beyond this process and its children
+_FOLDERS_OF_DEVICES = ("/dev/shm", "/dev/pts", "/dev/mqueue")  # noqa: S108
+_OF_THE_MACHINE = frozenset({"mem", "kmem", "port", "kmsg", "rtc", "rtc0", "nvram", "watchdog", "watchdog0"})
+_access = os.access  # the real one
 _MOVES = frozenset({"os.rename", "os.link", "os.symlink", "shutil.move"})
 _REMOVES = frozenset(
-    {"os.mkdir", "os.remove", "os.rmdir", "os.truncate", "os.chmod", "os.chown", "shutil.rmtree"}
+    {
+        "os.mkdir",
+        "os.remove",
+        "os.rmdir",
+        "os.truncate",
+        "os.chmod",
+        "os.chown",
+        "os.utime",
+        "os.setxattr",
+        "os.removexattr",
+        "shutil.rmtree",
+    }
 )
 
 
@@ -47,14 +66,18 @@ class Isolation:
         self.private = os.path.realpath(private)
         self.refused: list[str] = []
         self.executed: set[str] = set()
-        self._allowed = (self.private, "/dev", "/proc/self")
+        self._allowed = (self.private, *_devices(), "/proc/self")
+        self._mounts: dict[str, bool] = {}
 
     def begin(self) -> None:
-        """Set up all layers. Those that the kernel does not support are left out."""
+        """Set up all layers. Those that the kernel does not support are left out. It may continue in a child process."""
         with contextlib.suppress(OSError, AttributeError, ValueError):
-            _own_network()
+            self._mounts = enter(self.private)
+            os.access = self._access
         with contextlib.suppress(OSError, AttributeError, ValueError):
             _write_below(self._allowed)
+        with contextlib.suppress(OSError, AttributeError, ValueError):
+            drop_capabilities()
         sys.addaudithook(self._audit)
 
     def taken(self) -> list[str]:
@@ -68,7 +91,27 @@ class Isolation:
             return True
         real = os.path.realpath(os.fsdecode(path))
         own = f"/proc/{os.getpid()}"  # that of a fork is another one
-        return any(real == folder or real.startswith(folder + os.sep) for folder in (*self._allowed, own))
+        return any(_is_below(real, folder) for folder in (*self._allowed, own))
+
+    def _access(self, path: Any, mode: int, **more: Any) -> bool:
+        """Do what os.access does, as if nothing had been made read-only: code that asks first would fail in its own way."""
+        if _access(path, mode, **more):
+            return True
+        return bool(mode & os.W_OK) and _access(path, mode & ~os.W_OK, **more) and self._was_writable(path)
+
+    def _was_writable(self, path: Any) -> bool:
+        if isinstance(path, int):
+            return False
+        real = os.path.realpath(os.fsdecode(path))
+        mount = max((folder for folder in self._mounts if _is_below(real, folder)), key=len, default="/")
+        if self._mounts.get(mount):
+            return False
+        found = os.stat(real)  # noqa: PTH116
+        user = os.geteuid()
+        if user == found.st_uid or user == 0:  # noqa: PLR1714
+            return user == 0 or bool(found.st_mode & stat.S_IWUSR)
+        groups = {os.getegid(), *os.getgroups()}
+        return bool(found.st_mode & (stat.S_IWGRP if found.st_gid in groups else stat.S_IWOTH))
 
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
         if event == "open":
@@ -79,9 +122,11 @@ class Isolation:
             if writes:
                 self._demand(path)
         elif event in _REMOVES:
-            self._demand(args[0])
+            self._demand(args[0] if not isinstance(args[0], int) else f"/proc/self/fd/{args[0]}")
         elif event in _MOVES:
             self._demand(args[1])
+        elif event in ("os.kill", "os.killpg"):
+            self._demand_own(args[0], args[1])
         elif event == "exec":
             self.executed.add(getattr(args[0], "co_filename", ""))
         elif event == "socket.connect":
@@ -94,7 +139,20 @@ class Isolation:
             self.refused.append(f"it writes {os.fsdecode(path)}")
             raise RefusedError(errno.EACCES, "verl-doctor forbids writing here", os.fsdecode(path))
 
+    def _demand_own(self, pid: int, number: int) -> None:
+        """Permit signals to this process, its group and its children."""
+        if number == 0 or pid == 0 or abs(pid) in (os.getpid(), os.getpgrp()) or _is_descendant(abs(pid)):
+            return
+        self.refused.append(f"it sends a signal to process {pid}")
+        raise RefusedError(errno.EPERM, "verl-doctor forbids signals to other processes")
+
     def _demand_near(self, sock: Any, address: Any) -> None:
+        if isinstance(address, (str, bytes)):
+            path = os.fsdecode(address)
+            if path and not path.startswith("\0") and not self.is_ours(path):
+                self.refused.append(f"it connects to {path}")
+                raise NoNetworkError(errno.ENETUNREACH, "verl-doctor forbids connections to other processes")
+            return
         datagram = getattr(sock, "type", 0) & 0xF == socket.SOCK_DGRAM  # connecting sends nothing
         if datagram or not isinstance(address, tuple) or _is_near(str(address[0])):
             return
@@ -110,6 +168,33 @@ class Isolation:
             return
         self.refused.append(f"it looks up {name}")
         raise socket.gaierror(socket.EAI_AGAIN, "verl-doctor has no network here")
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def _is_descendant(pid: int) -> bool:
+    """Return whether a process descends from this one."""
+    own = os.getpid()
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        while pid > 1:
+            pid = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+            if pid == own:
+                return True
+    return False
+
+
+def _devices() -> Iterator[str]:
+    """Yield what may be written in /dev: terminals, GPUs, null; not disks, memory or the kernel's log."""
+    yield from filter(os.path.isdir, _FOLDERS_OF_DEVICES)
+    for folder, folders, names in os.walk("/dev"):
+        folders[:] = [name for name in folders if f"{folder}/{name}" not in _FOLDERS_OF_DEVICES]
+        for name in names:
+            path = f"{folder}/{name}"
+            with contextlib.suppress(OSError):
+                if name not in _OF_THE_MACHINE and stat.S_ISCHR(os.lstat(path).st_mode):
+                    yield path
 
 
 def _is_near(host: str) -> bool:
@@ -178,34 +263,20 @@ def no_ray() -> None:
     ray.init = init
 
 
-def _own_network() -> None:
-    """Enter a private network with a loopback and no peers. Raises OSError if the kernel does not permit it."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    user, group = os.geteuid(), os.getegid()
-    # Root would lose access to other users' files in a user namespace, and does not need one.
-    flags = _NEW_NETWORK if user == 0 else _NEW_NETWORK | _NEW_USER
-    if libc.unshare(flags) != 0:
-        raise OSError(ctypes.get_errno(), "unshare")
-    if flags & _NEW_USER:
-        Path("/proc/self/setgroups").write_text("deny")
-        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
-        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as up:
-        fcntl.ioctl(
-            up, 0x8914, struct.pack("16sH14s", b"lo", 0x1 | 0x40, b"")
-        )  # SIOCSIFFLAGS: up and running
-
-
 def _write_below(folders: Iterable[str]) -> None:
-    """Restrict writing by this process and its children to these folders. Raises OSError if the kernel has no Landlock."""
+    """Restrict writing by this process and its children to these folders and devices, and signals to each other.
+
+    Raises OSError if the kernel has no Landlock.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
     abi = libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)
     if abi < 1:
         raise OSError(ctypes.get_errno(), "landlock")
     writes = _WRITES.get(abi, _WRITES_NOW)
-    handled = ctypes.c_uint64(writes)
-    rules = libc.syscall(_CREATE_RULESET, ctypes.byref(handled), ctypes.c_size_t(8), 0)
+    scopes = _SIGNALS_AND_SOCKETS if abi >= _SCOPES_SINCE else 0
+    handled = struct.pack("<3Q", writes, 0, scopes)[: 24 if scopes else 8]
+    rules = libc.syscall(_CREATE_RULESET, handled, ctypes.c_size_t(len(handled)), 0)
     if rules < 0:
         raise OSError(ctypes.get_errno(), "landlock")
     try:
@@ -225,7 +296,8 @@ def _allow(libc: Any, rules: int, folder: str, writes: int) -> None:
 
     place = os.open(folder, os.O_PATH | os.O_CLOEXEC)
     try:
-        rule = Beneath(writes, place)
+        is_folder = stat.S_ISDIR(os.fstat(place).st_mode)
+        rule = Beneath(writes if is_folder else writes & _OF_FILES, place)
         if libc.syscall(_ADD_RULE, rules, _PATH_BENEATH, ctypes.byref(rule), 0) != 0:
             raise OSError(ctypes.get_errno(), "landlock")
     finally:

@@ -1,0 +1,89 @@
+"""Masks values next to a secret's name that are not written as assignments: pairs, blocks of YAML, XML, percent-encoded text, prose."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+# What is probably a secret where only prose or a list is around it: letters and digits, and no name of a variable.
+_LIKELY = (
+    r"(?!(?:[A-Z][A-Z0-9]*|[a-z][a-z0-9]*)(?:[_-][A-Za-z0-9]+)+(?![\w+=~@!#%^&*-]))"
+    r"(?=[\w+=~@!#%^&*-]*\d)(?=[\w+=~@!#%^&*-]*[A-Za-z])[\w+=~@!#%^&*-]{12,}(?![\w/:(\[]|\.\w)"
+)
+_HINT = r"(?i:key|token|secret|pass|pw|cred|auth|psk|pin|sas|jwt|cookie)"
+_NAME = rf"(?<![\w.-])(?P<name>[\w.-]*{_HINT}[\w.-]*)"
+_WORD = r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'|]+)"
+_PERCENT = r"%22|\\+u0022"
+_FORMS = tuple(
+    re.compile(rf"(?P<before>{before})(?P<value>{value})")
+    for before, value in (
+        # ("HF_TOKEN", "..."), HF_TOKEN => ..., read HF_TOKEN <<< ..., setx HF_TOKEN ...
+        (rf"{_NAME}[\"']\s*,\s*[bfru]?[\"']", rf"{_LIKELY}(?=[\"'])"),
+        (rf"{_NAME}[\"']?\s*(?:=>|->|\||<<<|\s+to\s)\s*[\"']?", _LIKELY),
+        (rf"(?<![\w.-])(?P<name>(?=[\w.-]*[_.-])[\w.-]*{_HINT}\w*)\s+[\"']?", _LIKELY),
+        # <add key="Password" value="..."/>, <entry key="password">...</entry>
+        (r"<\w+\s[^<>\n]*?\b(?:key|name)=[\"'](?P<name>[\w.:-]+)[\"'](?:[^<>\n]*?\bvalue=[\"']|[^<>\n]*>)", r"[^\"'<>\n]+"),
+        (r"(?<![\w.-])-{0,2}(?:\w+_)?(?P<pair>ak|sk|AK|SK)[\"']?\s*[=: ]\s*[\"']?", _LIKELY),
+        (r"(?<!\w)login\(\s*[\"'](?P<call>)", r"[^\"'\n]{8,}(?=[\"'])"),
+        (r"(?m:^)\s*(?P<line>password|passwd)\s+", r"(?=\S*[\d!-/:-@])\S{6,}(?=\s*(?m:$))"),
+        (
+            r"(?i:\b(?P<prose>(?:api|access|secret|private)[ _-]?key|apikey|token|password|passwd|passphrase|secret)\s+(?:(?:provided|given|used)\s*:?\s+)?)[\"'`]?",
+            _LIKELY,
+        ),
+        # API_KEY=$(echo ...), API_KEY=$(cat <<EOF, api_key = ("...")
+        (rf"{_NAME}\s*=\s*[\"']?(?:\$\(|`)\s*(?:(?:echo|printf)\s+|cat\s*<<-?\s*\S+\n)", r"[^)`\n]+"),
+        (rf"{_NAME}\s*=\s*\(\s*[bfru]?[\"'](?=[^\"'\n]*[\"']\s*\))", r"[^\"'\n]+"),
+        # Options of programs, and what is piped into them.
+        (r"\bcurl\b[^\n]{0,200}?\s(?:-b|--cookie)[\s=]*(?=[\"']?[\w.-]+=)", _WORD),
+        (r"\bcurl\b[^\n]{0,200}?\s(?:-E|--cert)[\s=]*[^\s:]+:", _WORD),
+        (r"\b(?:ossutil(?:64)?|openssl)\b[^\n]{0,200}?\s-[kK]\s+", _WORD),
+        (r"\b(?:coscmd\b[^\n]{0,200}?\s-s|useradd\b[^\n]{0,200}?\s-p|htpasswd\s+-\w*n\w*\s+\S+)\s+", _WORD),
+        (r"--from-literal[\s=][\"']?[\w.-]+=", r"[^\s\"']+"),
+        (r"\bmount\b[^\n]{0,200}?\buser(?:name)?=[\w.\\-]+%", r"[^\s,\"']+"),
+        (r"\bxfreerdp\b[^\n]{0,200}?\s/p:", _WORD),
+        (r"\b(?:echo|printf)\s+(?:-n\s+)?(?!-)", rf"{_WORD}(?=\s*\|\s*[^\n|]*(?:\b(?:chpasswd|kinit|vncpasswd)\b|-pass\s+stdin\b))"),
+        (r"\b(?:chpasswd|kinit|vncpasswd|passwd\s+--stdin)[^\n|<]*<<<\s*", _WORD),
+        (r"(?i:\b(?P<key>key)\s+\([^()]*key\)=\()", r"[^()\n]+"),
+    )
+)  # fmt: skip
+# api_key%3D..., %22token%22%3A%22...
+_PERCENT_ENCODED = re.compile(
+    rf"(?P<before>(?<![A-Za-z])(?P<name>[A-Za-z][A-Za-z_-]*)(?:{_PERCENT})?(?:%3[AaDd]|\\+u003[AaDd]|(?<=0022):)(?:{_PERCENT})?)"
+    r"(?P<value>[^\s%&\"'\\<>]+)"
+)
+_HINTS = re.compile(
+    rf"{_HINT}|ak\b|sk\b|AK\b|SK\b|login\(|kinit|\s-b|\s-E|--cert|ossutil|coscmd|useradd|openssl|from-literal|mount|freerdp"
+)
+_BLOCK = re.compile(
+    r"(?m)^(?P<indent>[ \t]*)(?P<list>(?:-[ \t]+)?)(?P<quote>[\"']?)(?P<name>[\w.-]+)(?P=quote):[ \t]*(?P<style>[|>][-+\d]*)?[ \t]*\n"
+    r"(?P<lines>(?:(?P=indent)[ \t]+[^\s#][^\n]*(?:\n|\Z))+)"
+)
+_ITEM = re.compile(r"(?m)^([ \t]*(?:-[ \t]+)?)[^\s-][^\n]*")
+_KEY_OF_MAP = re.compile(r"[ \t]*(?:-[ \t]+)?[\"']?[\w.-]+[\"']?:(?:[ \t]|$)", re.MULTILINE)
+
+
+def named_values_masked(text: str, mask: str, suggests_secret: Callable[[str], bool]) -> str:
+    """Return the text with the mask in place of values that follow a name for which `suggests_secret` is true."""
+    if _HINTS.search(text) is None:
+        return text
+
+    def masked(found: re.Match[str]) -> str:
+        name = found.groupdict().get("name")
+        if name is not None and not suggests_secret(name):
+            return found[0]
+        quote = found["value"][0] if found["value"][0] in "\"'" else ""
+        return f"{found['before']}{quote}{mask}{quote}"
+
+    for form in _FORMS:
+        text = form.sub(masked, text)
+    if "%3" in text or "u00" in text:
+        text = _PERCENT_ENCODED.sub(masked, text)
+
+    def block_masked(found: re.Match[str]) -> str:
+        is_map = not found["style"] and _KEY_OF_MAP.match(found["lines"])
+        if is_map or not suggests_secret(found["name"]):
+            return found[0]
+        head = found[0][: found.start("lines") - found.start()]
+        return head + _ITEM.sub(rf"\1{mask}", found["lines"])
+
+    return _BLOCK.sub(block_masked, text) if "\n" in text else text
