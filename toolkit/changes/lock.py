@@ -73,8 +73,7 @@ def _locked(home: Path, patience: float) -> int:
     """Return a descriptor of the locked file. Another doctor may have removed it with its empty journal: then it is made again."""
     until = time.monotonic() + patience
     while True:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(home / _NAME, flags, 0o600)
+        descriptor = os.open(home / _NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             _wait_for(descriptor, home, until)
             if _is_in_place(descriptor, home):

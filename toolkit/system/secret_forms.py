@@ -33,6 +33,7 @@ _FORMS = tuple(
         # API_KEY=$(echo ...), API_KEY=$(cat <<EOF, api_key = ("...")
         (rf"{_NAME}\s*=\s*[\"']?(?:\$\(|`)\s*(?:(?:echo|printf)\s+|cat\s*<<-?\s*\S+\n)", r"[^)`\n]+"),
         (rf"{_NAME}\s*=\s*\(\s*[bfru]?[\"'](?=[^\"'\n]*[\"']\s*\))", r"[^\"'\n]+"),
+        (r"\b(?:sctapi\.ftqq\.com|api\.day\.app|hc-ping\.com)/", r"[^\s\"'<>]+"),
         # Options of programs, and what is piped into them.
         (r"\bcurl\b[^\n]{0,200}?\s(?:-b|--cookie)[\s=]*(?=[\"']?[\w.-]+=)", _WORD),
         (r"\bcurl\b[^\n]{0,200}?\s(?:-E|--cert)[\s=]*[^\s:]+:", _WORD),
@@ -52,7 +53,7 @@ _PERCENT_ENCODED = re.compile(
     r"(?P<value>[^\s%&\"'\\<>]+)"
 )
 _HINTS = re.compile(
-    rf"{_HINT}|ak\b|sk\b|AK\b|SK\b|login\(|kinit|\s-b|\s-E|--cert|ossutil|coscmd|useradd|openssl|from-literal|mount|freerdp"
+    rf"{_HINT}|ak\b|sk\b|AK\b|SK\b|login\(|kinit|\s-b|\s-E|--cert|ossutil|coscmd|useradd|openssl|from-literal|mount|freerdp|ftqq|day\.app|hc-ping"
 )
 _BLOCK = re.compile(
     r"(?m)^(?P<indent>[ \t]*)(?P<list>(?:-[ \t]+)?)(?P<quote>[\"']?)(?P<name>[\w.-]+)(?P=quote):[ \t]*(?P<style>[|>][-+\d]*)?[ \t]*\n"
