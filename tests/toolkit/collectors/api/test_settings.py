@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,10 @@ from verl_doctor.checks.api.vllm_attribute_missing import vllm_attribute_missing
 from verl_doctor.toolkit.collectors.api.settings import Settings, switched_on
 from verl_doctor.toolkit.collectors.api.trees import read_trees
 from verl_doctor.toolkit.collectors.api.uses import ApiUse, VllmUses
+from verl_doctor.toolkit.collectors.api.uses_collector import _remembered
 from verl_doctor.toolkit.collectors.api.value import Surroundings
+from verl_doctor.toolkit.collectors.installed.listings import Listings
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.testing import run_check
 
 VLLM = {"a.py": "class A:\n    there = 1"}
@@ -244,3 +248,24 @@ def test_order_of_none_depends_on_nothing_else(tmp_path):
     found = read_trees(VllmUses, *pair, "", Surroundings(settings=Settings(DEFAULTS)))
     assert isinstance(found, VllmUses)
     assert not [name for name in found.consulted if "tensor_model_parallel_size" in name]
+
+
+def test_result_is_found_again_after_a_job_that_consulted_more(tmp_path):
+    trees = (
+        verl(tmp_path, START.replace("{}", "quantization == 'fp8' and self.config.seed > 1")),
+        vllm(tmp_path, VLLM),
+    )
+    places = [Path(tree.folder) for tree in trees]
+    read: list[Settings] = []
+
+    def result(job: Settings) -> object:
+        def anew() -> VllmUses | Unknown:
+            read.append(job)
+            return read_trees(VllmUses, *trees, "", Surroundings(settings=job))
+
+        return _remembered("these trees", places, anew, Listings(), job)
+
+    plain, eight = (Settings(changed(**{QUANTIZATION: value}), chosen=True) for value in (None, "fp8"))
+    first = [result(plain), result(eight)]
+    assert [result(job) for job in (eight, plain, eight)] == [first[1], first[0], first[1]]
+    assert read == [plain, eight]
