@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
 from verl_doctor.toolkit.collectors.api.guards import exits, handler_of, judge_by_trees, suppressing
-from verl_doctor.toolkit.collectors.api.settings import Settings, SettingsSection, compares, is_true
+from verl_doctor.toolkit.collectors.api.operand import (
+    THERE,
+    Operand,
+    is_plain,
+    is_unclear,
+    note,
+    note_comparison,
+    note_truth,
+)
+from verl_doctor.toolkit.collectors.api.settings import Settings, SettingsSection
 from verl_doctor.toolkit.collectors.api.value import LocalClass, Scope, SelfOf
 from verl_doctor.toolkit.collectors.api.values import ValueReader, annotation_text
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING
@@ -19,11 +27,8 @@ from verl_doctor.toolkit.sources.python.evaluate import ARITHMETIC, COMPARE, UNC
 from verl_doctor.toolkit.sources.python.source import dotted, walk
 from verl_doctor.toolkit.sources.python.summary import absolute
 
-THERE: Final = ("there",)
-"""A value that exists, so is not None, but is otherwise unknown."""
 _END = 1 << 30
 _DEEPEST = 40
-_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _Functions = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN = {"bool": bool, "float": float, "int": int, "len": len, "str": str}
 _OF_VERSIONS = frozenset({"base_version", "major", "micro", "minor", "release"})
@@ -35,22 +40,6 @@ _ENVIRONMENT = frozenset({"os.environ", "environ"})
 # verl's names for the mesh dimension across which a rollout is sharded.
 _TENSOR_PARALLEL = ("infer_tp", "tensor_model_parallel_size")
 _IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError")
-
-
-@dataclass(frozen=True, slots=True)
-class Operand:
-    """The value of an expression, what was consulted for it, and the key whose value it is, "" if it is not just that."""
-
-    value: Any
-    consulted: Sequence[str]
-    key: str = ""
-
-    @property
-    def consulted_besides_key(self) -> list[str]:
-        """What was consulted, but for one look-up of the key."""
-        others = list(self.consulted)
-        others.remove(self.key)
-        return others
 
 
 class Decisions:
@@ -176,9 +165,9 @@ class Decisions:
                 return self._compared([left, *comparators], ops, scope, line)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in ARITHMETIC:
                 operands = [self._operand(side, scope, line) for side in (left, right)]
-                if self._is_unclear(operands):
+                if is_unclear(operands, self._notes):
                     return UNCLEAR
-                self._note(operands)
+                note(operands, self._notes)
                 return applied(ARITHMETIC[type(op)], *(operand.value for operand in operands))
         return UNCLEAR
 
@@ -210,10 +199,7 @@ class Decisions:
         if isinstance(node, ast.BoolOp):
             return self._all_or_any(isinstance(node.op, ast.And), node.values, scope, line)
         operand = self._operand(node, scope, line)
-        if operand.key:
-            self._notes.note([*operand.consulted_besides_key, is_true(operand.key)])
-        else:
-            self._notes.note(operand.consulted)
+        note_truth(operand, self._notes)
         value = operand.value
         return None if value is UNCLEAR or isinstance(value, SettingsSection) else bool(value)
 
@@ -246,7 +232,7 @@ class Decisions:
         operands = [self._operand(node, scope, line) for node in nodes]
         values = [operand.value for operand in operands]
         if len(ops) == 1 and isinstance(ops[0], (ast.In, ast.NotIn)) and dotted(nodes[1]) in _ENVIRONMENT:
-            self._note(operands)
+            note(operands, self._notes)
             variable = (
                 self.settings.variable(values[0], None)
                 if self.settings and isinstance(values[0], str)
@@ -255,28 +241,26 @@ class Decisions:
             return UNCLEAR if variable is UNCLEAR else (variable is not None) is isinstance(ops[0], ast.In)
         by_identity = len(ops) == 1 and isinstance(ops[0], (ast.Is, ast.IsNot))
         if by_identity and not isinstance(nodes[1], ast.Constant):
-            self._note(operands)  # a right side of None decides although the left side is unclear
-        elif not self._is_unclear(operands):
-            self._note_comparison(operands, ops)
+            note(operands, self._notes)  # a right side of None decides although the left side is unclear
+        elif not is_unclear(operands, self._notes):
+            note_comparison(operands, ops, self._notes)
         if (
             by_identity
             and values[1] is None
             and (values[0] is THERE or isinstance(values[0], SettingsSection))
         ):
             return isinstance(ops[0], ast.IsNot)
-        if not all(map(_is_plain, values)):
+        if not all(map(is_plain, values)):
             return UNCLEAR
         found = [applied(COMPARE[type(op)], values[place], values[place + 1]) for place, op in enumerate(ops)]
         return UNCLEAR if UNCLEAR in found else all(found)
-
-    # --- what was consulted
 
     def _operand(self, node: ast.expr, scope: Scope, line: int) -> Operand:
         """Return the value of an expression. What was consulted for it counts only once it is noted."""
         self._found = None
         with self._notes.apart() as consulted:
             value = self.value(node, scope, line)
-        if self._found is None or not _is_plain(value):
+        if self._found is None or not is_plain(value):
             return Operand(value, consulted)
         looked_up, key = self._found
         if isinstance(node, ast.Name):
@@ -287,33 +271,6 @@ class Decisions:
         else:
             is_key = node is looked_up
         return Operand(value, consulted, key if is_key else "")
-
-    def _note(self, operands: Iterable[Operand]) -> None:
-        for operand in operands:
-            self._notes.note(operand.consulted)
-
-    def _is_unclear(self, operands: Iterable[Operand]) -> bool:
-        """Return whether an operand is not plain, and note only what was consulted for that one: whatever the others are, the result is unclear."""
-        unclear = [operand for operand in operands if not _is_plain(operand.value)]
-        self._note(unclear[:1])
-        return bool(unclear)
-
-    def _note_comparison(self, operands: Sequence[Operand], ops: Sequence[ast.cmpop]) -> None:
-        """Note the comparison itself if one operand is the value of a key and nothing was consulted for the other.
-
-        An operand that is None makes an order unclear, whatever the other one is.
-        """
-        nothing = [operand for operand in operands if operand.value is None]
-        if len(operands) == 2 and nothing and isinstance(ops[0], _ORDERS):
-            self._note_comparison([nothing[0], Operand(None, ())], [ast.Is()])
-            return
-        if len(operands) == 2:
-            for place, (operand, other) in enumerate((operands, operands[::-1])):
-                name = operand.key and compares(operand.key, type(ops[0]), other.value, key_is_left=not place)
-                if name and not other.consulted:
-                    self._notes.note([*operand.consulted_besides_key, name])
-                    return
-        self._note(operands)
 
     def answer(self, body: Iterable[ast.stmt], scope: Scope) -> Any:
         """Return what a function returns with this body; UNCLEAR if undecided."""
@@ -600,7 +557,7 @@ class Decisions:
             return UNCLEAR if self.settings is None else self.settings.variable(first.value, default)
         if called in _PLAIN and len(node.args) == 1 and not node.keywords and first is not None:
             value = self.value(first, scope, line)
-            return _made(_PLAIN[called], value) if _is_plain(value) else UNCLEAR
+            return _made(_PLAIN[called], value) if is_plain(value) else UNCLEAR
         if called.rpartition(".")[2] in _SAME and first is not None:
             value = self.value(first, scope, line)
             return value if isinstance(value, SettingsSection) or value is None else UNCLEAR
@@ -664,16 +621,6 @@ def _cut(value: Any, part: ast.expr) -> Any:
         case ast.Slice(lower=None, upper=ast.Constant(value=int(end)), step=None):
             return value[:end]
     return UNCLEAR
-
-
-def _is_plain(value: Any) -> bool:
-    """Return whether Python can compare the value: not if it is only known to exist."""
-    return (
-        value is not UNCLEAR
-        and value is not THERE
-        and value is not MISSING
-        and not isinstance(value, SettingsSection)
-    )
 
 
 def _made(kind: Any, value: Any) -> Any:
