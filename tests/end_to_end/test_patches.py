@@ -156,8 +156,9 @@ def test_patches_are_applied_to_moved_lines_and_undone(run, exported, tmp_path):
         "    # x = old(Parser)  # Uky\n    x = new(Parser)  # Uky\n", "    x = old(  # why\n        Parser)\n"
     )
     other = Path(verl(tmp_path / "other", server).folder)
-    code, out, _ = run("patches", "apply", "--verl", other, exported)
+    code, out, errors = run("patches", "apply", "--verl", other, exported)
     assert (code, states(out)) == (0, {CODE: "would be applied", "Uky": "would be applied"})
+    assert f"to write these lines: verl-doctor patches apply {exported} --apply --verl {other}" in errors
     assert "+    x = new(  # why  # Uky" in out
     assert (other / SERVER).read_text() == server
     code, out, errors = run("patches", "apply", "--verl", other, exported, "--apply")

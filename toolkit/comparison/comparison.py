@@ -271,7 +271,9 @@ def _markers(old: Snapshot, new: Snapshot) -> Iterator[Difference]:
         was, now = counts[0].get(key, 0), counts[1].get(key, 0)
         if was != now:
             why = "what it repaired is broken again" if now < was else "the old tree did without it"
-            step = "verl-doctor patches export FILE there, patches apply FILE here" if now < was else ""
+            step = (
+                "verl-doctor patches export FILE there, patches apply FILE --apply here" if now < was else ""
+            )
             yield Difference(
                 "patch",
                 f"{key[1]} in {key[0]}",

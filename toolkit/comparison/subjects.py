@@ -353,7 +353,7 @@ READERS: tuple[Reader, ...] = (
     Reader(_packages, "the job imports it", step=meaning.install),
     Reader(
         fleet_subjects.read_edited_files, "it is not as its package brought it", meaning.edited,
-        step=meaning.fixed_step("verl-doctor patches export FILE there, patches apply FILE here"),
+        step=meaning.fixed_step("verl-doctor patches export FILE there, patches apply FILE --apply here"),
     ),
     Reader(_python, "compiled packages are built for it", step=meaning.fixed_step("an environment with {name} {old}")),
     Reader(_torch, "other compiled packages must be built for the same", step=meaning.fixed_step("the {name} {old}")),

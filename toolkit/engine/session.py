@@ -93,8 +93,13 @@ class Session:
     def _described(self, collection: Facts) -> Mapping[str, Any]:
         """Return what was examined, with the options that examine the same again."""
         fields = describe(self.target, collection, self.facts_file)
-        is_deep = self.facts_file is None and self.selection.costs >= DEEP
-        return {**fields, "arguments": ["--deep", *fields["arguments"]]} if is_deep else fields
+        if self.facts_file is not None:
+            return fields
+        chosen = self.selection
+        options = ["--deep"] if chosen.costs >= DEEP else []
+        options += ["--select", ",".join(chosen.select)] if chosen.select != self.config.select else []
+        options += ["--ignore", ",".join(chosen.ignore)] if chosen.ignore else []
+        return {**fields, "arguments": [*options, *fields["arguments"]]}
 
     def _unchanged(self, collection: Collection, results: Iterable[CheckResult]) -> Unchanged | None:
         """Return the results that an earlier run had found, None where there are none."""

@@ -164,9 +164,7 @@ def next_steps(report: Report, *, short: Callable[[str], str] = str) -> Sequence
 
 def step_without_verl(report: Report) -> tuple[str, str]:
     """Return the command that checks the same job in an environment still to be named, and its reason."""
-    words = list(report.target["arguments"])
-    if words[:1] == ["--python"]:
-        words = words[2:]
+    words = _without("--python", report.target["arguments"])
     command = " ".join(["verl-doctor check --python PATH/TO/bin/python", *map(shlex.quote, words)])
     return command, "no verl was found: name the interpreter of the job's environment"
 
@@ -183,9 +181,18 @@ def for_target(steps: Iterable[tuple[str, str]], report: Report) -> list[tuple[s
     return [(command + options_of(report), why) for command, why in steps]
 
 
-def options_of(report: Report) -> str:
-    """Return the options that name the target, each after a blank."""
-    return "".join(f" {shlex.quote(word)}" for word in report.target["arguments"])
+def options_of(report: Report, *, for_rule: bool = False) -> str:
+    """Return the options that name the target and the selected rules, each after a blank. `for_rule`: the command selects one."""
+    words = report.target["arguments"]
+    return "".join(f" {shlex.quote(word)}" for word in (_without("--select", words) if for_rule else words))
+
+
+def _without(option: str, words: Sequence[str]) -> list[str]:
+    """Return arguments without an option and its value."""
+    if option not in words:
+        return list(words)
+    at = words.index(option)
+    return [*words[:at], *words[at + 2 :]]
 
 
 def from_facts_file(report: Report) -> bool:

@@ -161,7 +161,9 @@ def _repair_of(code: str, safety: Safety, report: Report, *, verbose: bool) -> s
     """Return that a finding has a repair; with -v the command that shows it."""
     if not verbose:
         return _REPAIRS[safety]
-    ((command, _),) = _from_here([(f"verl-doctor fix --select {code}{options_of(report)}", "")], report)
+    ((command, _),) = _from_here(
+        [(f"verl-doctor fix --select {code}{options_of(report, for_rule=True)}", "")], report
+    )
     return f"{command} ({safety})"
 
 
@@ -217,8 +219,8 @@ def _rest(report: Report, *, verbose: bool, width: int | None) -> Iterator[Text]
         yield from lines(row, width, indent=_LABEL, first="", style="dim")
     yield from _unjudged(report, width) if verbose else ()
     summary = report.summary
-    parts = [counts(report)] if report.verdict == "failures" else []
-    parts += [f"{summary['pass']} passed"]
+    parts = [counts(report)] if counts(report) else []
+    parts += [f"{summary['pass']} passed"] if summary["pass"] or not parts else []
     parts += [f"{summary['not_applicable']} not applicable"] if summary["not_applicable"] else []
     parts += [f"{summary['skipped']} skipped"] if summary["skipped"] else []
     hints = sum(finding.severity == "info" for _, finding in report.findings())

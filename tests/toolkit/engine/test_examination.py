@@ -14,7 +14,7 @@ from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees, Vllm
 from verl_doctor.toolkit.engine.check_each import EachLaunchFile
 from verl_doctor.toolkit.engine.config import Config
 from verl_doctor.toolkit.engine.examination import Request, examine, observe
-from verl_doctor.toolkit.engine.judge import Selection
+from verl_doctor.toolkit.engine.judge import DEEP, Selection
 from verl_doctor.toolkit.engine.registry import Registry
 from verl_doctor.toolkit.engine.session import Session, open_session
 from verl_doctor.toolkit.facts import Collector, collector
@@ -96,6 +96,15 @@ def test_facts_file_is_examined_instead_of_the_machine(session: Session, tmp_pat
     file.write_text("{}")
     with pytest.raises(UsageError, match=r"facts\.json is no facts file"):
         examine(Request(replace(session, facts_file=file)))
+
+
+def test_next_command_selects_the_rules_that_the_user_selected(session: Session) -> None:
+    (code,) = {check.code for check in session.registry.checks}
+    chosen = replace(session, selection=Selection(select=(code,), ignore=("XYZ",), costs=DEEP | {"instant"}))
+    options = ["--deep", "--select", code, "--ignore", "XYZ"]
+    assert examine(Request(chosen)).report.target["arguments"][:5] == options
+    by_file = replace(chosen, config=replace(session.config, select=(code,)), selection=Selection((code,)))
+    assert "--select" not in examine(Request(by_file)).report.target["arguments"]
 
 
 def test_launch_files_are_examined_one_by_one(session: Session, tmp_path: Path) -> None:

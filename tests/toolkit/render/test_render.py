@@ -105,9 +105,23 @@ def test_unsafe_repair_of_the_first_fault_is_a_next_step() -> None:
 
 
 def test_step_after_a_missing_verl_names_one_interpreter() -> None:
-    target = {**TARGET, "verl": None, "arguments": ["--python", "/env/my python", "--verl", "/a b", "run.sh"]}
+    target: dict[str, Any] = {
+        **TARGET,
+        "verl": None,
+        "arguments": ["--python", "/env/my python", "--verl", "/a b", "run.sh"],
+    }
     (command, _), *_ = next_steps(replace(report(), target=target, unexamined="no verl was found"))
     assert command == "verl-doctor check --python PATH/TO/bin/python --verl '/a b' run.sh"
+    target["arguments"].insert(0, "--deep")
+    (command, _), *_ = next_steps(replace(report(), target=target, unexamined="no verl was found"))
+    assert command == "verl-doctor check --python PATH/TO/bin/python --deep --verl '/a b' run.sh"
+
+
+def test_command_for_a_finding_selects_its_rule_alone() -> None:
+    target = {**TARGET, "arguments": ["--select", "VLLM", "--verl", "/v"]}
+    lines = text(replace(report(finding()), target=target), verbose=True)
+    assert "verl-doctor fix --select VLLM101 --verl /v (safe)" in lines
+    assert "\n  verl-doctor fix --apply --select VLLM --verl /v\n" in lines
 
 
 def skipped(code: str, reason: str, kind: ReasonKind, **more: Any) -> CheckResult:

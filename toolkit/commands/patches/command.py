@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -98,7 +99,12 @@ def verify(*, options: Options, words: tuple[str, ...], file: Path | None) -> in
         state = (
             _in_place(present[patch.identity])
             if patch.identity in present
-            else missing(patch, found.top(patch), found_needs, "verl-doctor patches apply FILE")
+            else missing(
+                patch,
+                found.top(patch),
+                found_needs,
+                f"verl-doctor patches apply {shlex.quote(str(file))} --apply",
+            )
         )
         lost += patch.identity not in present
         print(harmless(f"{patch.marker}  {patch.place}  {state}"))
@@ -168,6 +174,9 @@ def apply_patches(*, options: Options, file: Path, apply_them: bool) -> int:
         print(harmless(f"{patch.marker}  {patch.place}  {state}"))
     if not wanted:
         print(harmless(f"no patches in {file}"))
+    if changes and not apply_them:
+        command = ["verl-doctor", "patches", "apply", str(file), "--apply", *found.session.target.arguments]
+        print(harmless(f"nothing was changed; to write these lines: {shlex.join(command)}"), file=sys.stderr)
     return ExitCode.FAILED if any(state.startswith("refused") for state in states.values()) else ExitCode.OK
 
 
