@@ -1049,7 +1049,7 @@ def _without_release(raised: Raised, place: _Place) -> str:
 def _unset(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
     """Return advice on a setting that the job leaves empty."""
     if names := unset_settings(raised, lines):
-        return f"set {' and '.join(names)}, which is empty (null) although {place.at} computes with it"
+        return f"set {' and '.join(names)}, which is empty (null) although {place.at} computes with it; if the script passes a variable there, export it first"
     if raised.name != "TypeError" or _OPERAND.search(raised.message) is None or not place.code:
         return ""
     used = dict.fromkeys(found[1] for found in _ARGUMENTS.finditer(place.code))

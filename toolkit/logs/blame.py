@@ -76,6 +76,11 @@ _WORD = re.compile(r"[A-Za-z_]\w{4,}")
 _LOOKS_UP = re.compile(r"__getitem__$|_?get_(?:tuple|str|loc|indexer\w*)$|_default_get$|_raise_if_missing$")
 _LOOKED_UP_IN = re.compile(r"/(?:tensordict|pandas)/")
 _ABSENT_COMMAND = re.compile(r"(?<![\w/.-])([\w.+-]+): (?:command )?not found\b")
+_OF_EMPTY = re.compile(
+    r"unsupported operand type\(s\) for .*'str'|not supported between instances of .*'str'|invalid literal for int\(\) with base 10: ''|could not convert string to float: ''"
+)
+# The source of a model that a project has copied from transformers.
+_COPIED = re.compile(r"(?:^|/)modeling_\w+\.py$")
 _UNDEFINED = re.compile(r"name '(\w+)' is not defined")
 _OF_STORES = frozenset({"DistStoreError", "KeyError"})  # exceptions that name keys, which may look like paths
 # A list item as Python prints it, and a command as the shell prints it.
@@ -218,7 +223,9 @@ def blamed(raised: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame 
 
 
 def unset_settings(raised: Raised, lines: Sequence[Line]) -> tuple[str, ...]:
-    """Return the settings that the job leaves empty and verl computes with: None in an operation on its configuration."""
+    """Return the settings that the job leaves empty and verl computes with: an empty value that it gives, or None in an operation on its configuration."""
+    if raised.name in {"TypeError", "ValueError"} and _OF_EMPTY.search(raised.message):
+        return tuple(key for key, value in _overrides(lines) if not value)[:_MOST]
     if raised.name != "TypeError" or "'NoneType'" not in raised.message or not raised.frames:
         return ()
     deepest = next(reversed(own_frames(raised.frames)), raised.frames[-1])
@@ -312,6 +319,8 @@ def blamed_complaint(words: str, phase: Phase | None) -> Blame:
 def is_of_the_job(frame: Frame) -> bool:
     """Return whether a file belongs neither to an installed package nor to the source tree of a known project."""
     path = frame.path.replace("\\", "/")
+    if _COPIED.search(path):
+        return False
     before, found, inside = path.rpartition("/verl/")
     if found and not _INSTALLED.search(f"{before}/"):
         return not (_OF_VERL.match(inside) or _INSTALLED.search(f"/{inside}"))

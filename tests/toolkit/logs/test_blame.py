@@ -249,3 +249,15 @@ def test_failed_parse_gives_way_to_the_exception_that_reports_it() -> None:
     )
     assert first is not None
     assert first.words == "ValueError: no such file: a.json"
+
+
+def test_setting_with_an_empty_value_is_named() -> None:
+    log = "Error executing job with overrides: ['trainer.nnodes=1', 'trainer.n_gpus_per_node=']\n" + raised(
+        "TypeError: unsupported operand type(s) for //: 'int' and 'str'", f"{SITE}/verl/workers/a.py __init__"
+    )
+    assert blamed(log)[:2] == ("configuration", ("trainer.n_gpus_per_node",))
+
+
+def test_copy_of_a_model_is_not_the_code_of_the_job() -> None:
+    error = "ValueError: Image features and image tokens do not match: tokens: 4096, features 36864"
+    assert blamed(raised(error, "/home/u/src/qwen2_vl/modeling_qwen2_vl.py forward"))[0] == "program"
