@@ -59,7 +59,7 @@ def fine_tuning_batch_does_not_divide(
         return
     rows = batch // ranks
     if rows < 1:
-        message = f"a batch of {batch} rows is too small for {counted(ranks, 'process', 'processes')}: each needs at least one"
+        message = f"a batch of {counted(batch, 'row')} is too small for {counted(ranks, 'process', 'processes')}: each needs at least one"
         yield _finding(configuration, message, _BATCH, {_BATCH: ranks}, "workers")
     elif configuration.get(_DYNAMIC) is False and type(micro) is int and micro > 0 and rows % micro:
         message = f"the {rows} rows of each process cannot be divided into micro batches of {micro}"

@@ -13,6 +13,7 @@ from verl_doctor.toolkit.collectors.model.data_demands import DataDemands
 from verl_doctor.toolkit.collectors.model.data_tables import DataTables
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import counted
 
 _BATCH = "data.train_batch_size"
 _MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
@@ -25,6 +26,9 @@ _MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
         Example("enough rows", (tables(), DEMANDS)),
         Example("as many as one step needs", (tables(rows=1024), DEMANDS)),
         Example("the size of a step is not known", (tables(rows=2), replace(DEMANDS, batch=0))),
+        Example(
+            "a single row", (tables(rows=1), DEMANDS), "the training data have 1 row, but one step takes 1024"
+        ),
         Example("too few", (tables(rows=2), DEMANDS), "2 rows, but one step takes 1024"),
         Example(
             "the job takes fewer rows than there are", (tables(), replace(DEMANDS, most_rows=8)), "8 rows"
@@ -62,8 +66,8 @@ def data_rows_too_few(
     rows = min(sum(counts), demands.most_rows or sum(counts))
     if complete and 0 < rows < demands.batch:
         yield Finding(
-            f"the training data have {rows} rows, but one step takes {demands.batch}",
-            Evidence(f"{rows} rows", f"{demands.batch} rows or more", demands.batch_from),
+            f"the training data have {counted(rows, 'row')}, but one step takes {demands.batch}",
+            Evidence(counted(rows, "row"), f"{demands.batch} rows or more", demands.batch_from),
             location=location(train[0].file),
             remedy=f"set data.train_batch_size={rows} or less, and ppo_mini_batch_size to at most that",
             subject=Subject("setting", "data.train_batch_size"),
@@ -79,4 +83,6 @@ def _correction(configuration: Configuration | Unknown, rows: int) -> Correction
     batch = next((size for size in range(rows, 0, -1) if size % gpus == 0), rows)
     mini = configuration.number(_MINI)
     values = {_BATCH: batch, **({_MINI: batch} if mini and mini > batch else {})}
-    return settings(configuration, values, f"{rows} rows make a batch of {batch}")
+    return settings(
+        configuration, values, f"{counted(rows, 'row')} {'makes' if rows == 1 else 'make'} a batch of {batch}"
+    )

@@ -129,7 +129,7 @@ def script(
         print(harmless(f"{path}: the {kind} variant of {named.name}"))
     width = width_of(stream)
     verdict = "  ".join(headline(as_check))
-    for sentence in (*_change_lines(made, deep=deep), f"verl-doctor check of it: {verdict}"):
+    for sentence in (*_change_lines(made, deep=deep), f"verl-doctor check of the variant: {verdict}"):
         print("\n".join(wrapped(harmless(sentence), width, indent="  ", hanging="    ")), file=stream)
     if diff:
         rows = unified(named.read_bytes(), made.content, (str(named), str(path)))

@@ -55,7 +55,7 @@ def shrink(changes: RecipeBuilder, rows: int | None = None, gpus: int | None = N
     small = _smallest(sizes, replicas, gpus, _whole_micro_batch(changes), rows)
     if small is None:
         return
-    why = f"{small.all_samples} samples a step are the fewest that verl divides among {gpus} GPUs"
+    why = f"{counted(small.all_samples, 'sample')} a step {'is' if small.all_samples == 1 else 'are'} the fewest that verl divides among {counted(gpus, 'GPU')}"
     changes.lower(_BATCH, small.batch, why)
     changes.lower("data.gen_batch_size", small.batch, "a step does not generate more than it trains on")
     changes.lower(_SAMPLES, small.samples, "two samples of a prompt can be compared with each other")
@@ -172,5 +172,5 @@ def _agents(changes: RecipeBuilder, small: Sizes) -> None:
     if now and changes.value(f"{_ROLLOUT}.mode") != "sync":
         shares = math.gcd(now, small.all_samples)
         changes.lower(
-            key, shares, f"verl gives each worker an equal share of the {small.all_samples} samples"
+            key, shares, f"verl gives each worker an equal share of {counted(small.all_samples, 'sample')}"
         )

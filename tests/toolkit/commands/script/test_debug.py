@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,13 @@ def test_reduced_values(words: list[str], key: str, value: object) -> None:
 )
 def test_unchanged_values(words: list[str], key: str) -> None:
     assert key not in changed(*words)
+
+
+def test_reasons_count_a_single_sample_and_gpu() -> None:
+    recipe = debug(composed("trainer.n_gpus_per_node=1", f"{ROLLOUT}.n=1"))
+    reasons = [change.why for change in recipe.changes]
+    assert "1 sample a step is the fewest that verl divides among 1 GPU" in reasons
+    assert not [reason for reason in reasons if re.search(r"\b1 [a-zA-Z]+s\b", reason)]
 
 
 def test_undetermined_sizes_are_mentioned() -> None:
