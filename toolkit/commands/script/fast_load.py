@@ -72,7 +72,7 @@ def fast_load(configuration: Configuration, around: Surroundings | None = None) 
     changes.give(
         f"{_ROLLOUT}.enforce_eager",
         True,
-        "no graphs are compiled and captured at the start; every step samples more slowly, so not for long runs",
+        "no graphs are compiled and captured at the start; every step samples more slowly, so do not use it for long runs",
     )
     _engine(changes, around)
     _copy(changes, around)
