@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from support.running import doctor
 
+from verl_doctor.toolkit.commands.demo import demo
+from verl_doctor.toolkit.console.streams import NO_READER
+
 pytestmark = pytest.mark.slow
 CHECK = f"{sys.executable} -m verl_doctor.toolkit check --select PY100 --format json"
 
@@ -50,3 +53,19 @@ def test_facts_can_be_written_to_stdout_before_the_report(tmp_path: Path) -> Non
     facts, end = json.JSONDecoder().raw_decode(done.stdout)
     assert facts["facts"]
     assert json.loads(done.stdout[end:])["verdict"] == "ok"
+
+
+def test_demo_stops_quietly_when_its_reader_is_gone(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ended: list[object] = []
+
+    def run(*arguments: object, **_: object) -> subprocess.CompletedProcess[bytes]:
+        ended.append(arguments)
+        return subprocess.CompletedProcess([], NO_READER)
+
+    monkeypatch.setattr(demo, "build", lambda prefix: prefix)
+    monkeypatch.setattr(subprocess, "run", run)
+    with pytest.raises(BrokenPipeError):
+        demo.run(keep=False)
+    assert (len(ended), capfd.readouterr().err) == (1, "")

@@ -15,6 +15,7 @@ import venv
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from verl_doctor.toolkit.console.streams import NO_READER
 from verl_doctor.toolkit.system import toml
 
 _STORY = (
@@ -88,6 +89,8 @@ def _step(environment: Path, folder: Path, arguments: tuple[str, ...], expected:
     code = subprocess.run(
         command, env=dict(_environ(environment, folder)), cwd=folder, check=False
     ).returncode
+    if code == NO_READER:
+        raise BrokenPipeError
     if code != expected:
         print(
             f"verl-doctor: this step should have exited with {expected}, but exited with {code}",
