@@ -43,9 +43,11 @@ def check_example(check: Check, example: Example) -> None:
     messages = [finding.message for finding in result.findings]
     if example.expect is None:
         if messages:
-            raise AssertionError(f"{label}: should be silent, said {messages}")
+            raise AssertionError(f"{label}: expected no finding, but it reports {messages}")
     elif len(messages) != 1 or example.expect not in messages[0]:
-        raise AssertionError(f"{label}: should say {example.expect!r} once, said {messages}")
+        raise AssertionError(
+            f"{label}: expected one finding with {example.expect!r}, but it reports {messages}"
+        )
 
 
 def check_examples(check: Check) -> None:

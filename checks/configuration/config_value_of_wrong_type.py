@@ -60,7 +60,7 @@ _COUNTS = re.compile(
         Example("a number for a list", configured("trainer.logger=0.9"), "must be a list"),
         Example("a text, which the class allows", (*configured("actor_rollout_ref.actor.entropy_coeff=low_high"), ConfigClasses(declared={"actor_rollout_ref.actor.entropy_coeff": ("str", "float")}))),
         Example(
-            "a text where the class wants an integer or nothing",
+            "a text where the class accepts an integer or nothing",
             (*configured("critic.enable=some"), ConfigClasses(declared={"critic.enable": ("int", "None")})),
             "must be an integer or null, not some",
         ),

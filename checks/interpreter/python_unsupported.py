@@ -35,7 +35,7 @@ def _facts(
     examples=lambda: [
         Example("everything was made for this Python", _facts("3.11.7", "cpython-311", ">=3.10")),
         Example(
-            "modules of the stable ABI load everywhere, whatever the tag says", _facts("3.11.7", "", ">=3.10")
+            "modules of the stable ABI load everywhere, whatever their tag", _facts("3.11.7", "", ">=3.10")
         ),
         Example(
             "a stray module for one Python in a wheel of the stable ABI",

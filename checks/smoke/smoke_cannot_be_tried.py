@@ -20,7 +20,7 @@ def smoke_cannot_be_tried(run: SmokeRun) -> Iterator[Finding]:
     ## Why it matters
 
     The test itself could not be set up: no process could be started, or no tiny model and data could be
-    written. That says little about the job.
+    written. That shows little about the job.
 
     ## How to fix
 

@@ -163,7 +163,7 @@ class Sources:
         source = read(file.path)
         tree = self.tree_of(name)
         if tree is not None and not isinstance(source, Unreadable) and not tree.concerns(source):
-            return Opaque(f"{name} says nothing about {', '.join(tree.about)}")
+            return Opaque(f"{name} contains nothing about {', '.join(tree.about)}")
         parsed = source if isinstance(source, Unreadable) else parse(source, file.path)
         return self._unread(name, file, parsed) if isinstance(parsed, Unreadable) else _summary(parsed, file)
 
