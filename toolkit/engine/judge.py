@@ -98,7 +98,7 @@ def judge(
     collection.start(_references_of(unknown))
     results: dict[str, CheckResult] = {}
     for number, check in enumerate(order, 1):
-        watch(f"{check.code} ({number} of {len(order)})")
+        watch(f"rule {number} of {len(order)}: {check.code}")
         results[check.code] = judge_one(check, collection, selection, results, today)
     return tuple(results[code] for code in sorted(c.code for c in checks if selection.selects(c)))
 

@@ -61,7 +61,7 @@ def test_machine_is_observed_once_and_judged(session: Session, tmp_path: Path) -
     assert found.facts.get(Word) == Word("bad")
     assert found.facts is found.facts
     assert (tmp_path / "looks").read_text() == "one\n"
-    assert watched == ["HOST901 (1 of 1)"]
+    assert watched == ["rule 1 of 1: HOST901"]
     assert (found.session, found.facts_of) == (session, "")
 
 
