@@ -277,13 +277,23 @@ def document(answer: Answer) -> LogsDocument:
     }
 
 
-def confirming(signature: Signature) -> str:
-    """Return the command that confirms the fault on this machine, "" if there is none."""
+def confirming(signature: Signature, arguments: Sequence[str] = ()) -> str:
+    """Return the command that confirms the fault on this machine, "" if there is none. `arguments` name the target."""
     if not signature.rules:
         return ""
-    family = family_of(signature.rules[0])
+    subject = _not_named(signature.rules[0], arguments)
     deep = " --deep" if signature.deep else ""
-    return f"verl-doctor check {_SUBJECTS.get(family, '')}--select {','.join(signature.rules)}{deep}"
+    named = "".join(f" {shlex.quote(word)}" for word in arguments)
+    return f"verl-doctor check {subject}--select {','.join(signature.rules)}{deep}{named}"
+
+
+def _not_named(code: str, arguments: Sequence[str]) -> str:
+    """Return the placeholder of the input that a rule requires and the arguments do not name, "" if there is none."""
+    subject = _SUBJECTS.get(family_of(code), "")
+    launch = list(arguments)
+    while launch and launch[0].startswith("--") and launch[0] != "--":
+        del launch[:2]
+    return "" if (launch if subject.startswith("LAUNCH") else "--model" in arguments) else subject
 
 
 def _result(error: LoggedError, answer: Answer) -> ResultDocument:
@@ -497,10 +507,13 @@ def next_steps(answer: Answer) -> Sequence[str]:
         if signature is None:
             continue
         named = "".join(f" {shlex.quote(word)}" for word in answer.arguments)
-        if confirm := confirming(signature):
-            steps.append(f"{confirm}{named}  # check whether this machine has the fault")
+        if confirm := confirming(signature, answer.arguments):
+            steps.append(f"{confirm}  # check whether this machine has the fault")
         if signature.code in answer.fixes:
-            steps.append(f"verl-doctor fix --select {signature.code}{named}  # the repair, as a diff")
+            subject = _not_named(signature.code, answer.arguments)
+            steps.append(
+                f"verl-doctor fix {subject}--select {signature.code}{named}  # the repair, as a diff"
+            )
         steps.append(f"verl-doctor explain {signature.code}")
     if not steps and answer.reading.first is not None:
         steps.append(f"verl-doctor explain {name_of(answer.reading.first)[0]}")

@@ -23,7 +23,7 @@ from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.logs import excerpt as logs_excerpt
 from verl_doctor.toolkit.logs import sources
 from verl_doctor.toolkit.logs.diagnosis import read
-from verl_doctor.toolkit.logs.document import Answer, Confirmation
+from verl_doctor.toolkit.logs.document import Answer, Confirmation, next_steps
 from verl_doctor.toolkit.logs.excerpt import excerpt
 from verl_doctor.toolkit.logs.lines import log_lines
 from verl_doctor.toolkit.logs.signature import read as signatures_in
@@ -334,6 +334,23 @@ def test_each_confirmed_finding_has_one_line() -> None:
     in_full = "\n".join(line.plain for line in render.text_lines(answer, 100, verbose=True))
     assert in_full.count("GiB free") == in_full.count("; or wait") == 6
     assert "more (-v)" not in in_full
+
+
+@pytest.mark.parametrize(
+    ("arguments", "target"),
+    [
+        ((), "LAUNCH_SCRIPT --select CFG101"),
+        (("--python", "/e/bin/python"), "LAUNCH_SCRIPT --select CFG101 --python /e/bin/python"),
+        (("--verl", "/v", "/job/run.sh"), "--select CFG101 --verl /v /job/run.sh"),
+    ],
+)
+def test_next_commands_name_the_launch_script_once(arguments: tuple[str, ...], target: str) -> None:
+    text = b"Could not override 'trainer.nodes'.\nKey 'nodes' is not in struct\n"
+    reading = read(excerpt(io.BytesIO(text).read).lines, "a.log")
+    fixes = {"CFG101": ("script-word", "safe")}
+    check, fix, _ = next_steps(Answer(reading, ("a.log",), len(text), fixes=fixes, arguments=arguments))
+    assert check.startswith(f"verl-doctor check {target}  #")
+    assert fix.startswith(f"verl-doctor fix {target}  #")
 
 
 @pytest.mark.slow
