@@ -46,10 +46,10 @@ def _engine(*, installed: bool) -> ChosenEngines:
 def engine_not_installed(
     configuration: Configuration, engines: ChosenEngines, launch: Launch | Unknown
 ) -> Iterator[Finding]:
-    """The rollout, the trainer or the kernels that the job chooses are not installed.
+    """The rollout, the trainer, the kernels or the profiler that the job chooses are not installed.
 
     ## Why it matters
-    `rollout.name`, `actor.strategy` and `model.use_liger` choose packages that verl imports only when its
+    `rollout.name`, `actor.strategy`, `model.use_liger` and `global_profiler.tool` choose packages that verl imports only when its
     workers start: `No module named 'sglang'`, after Ray is up and the data are loaded. verl requires none of
     them, so no installer complains.
 

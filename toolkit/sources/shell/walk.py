@@ -73,6 +73,7 @@ def is_set_by_others(name: str) -> bool:
 
 _DEEPEST = 20
 _MOST_ROUNDS = 4
+_MOST_LOOPS = 4  # one in the other: each is followed several times
 _EVERY = (Text("@"),)  # the index in `${name[@]}`
 _MOST_COMMANDS = 20_000
 _ANYWHERE = "/"
@@ -170,7 +171,7 @@ class Walk:
     `made` are the paths that redirections and programs may have created, each with the number of calls until then,
     `outputs` those of redirections; `creates` yields those of a program, `texts` are what a command has certainly written to
     a file, each with the length of `made` then, `substituted` are the texts of command substitutions. `piped` is what the
-    next command reads from a pipe. `is_login`: bash has read the user's profile.
+    next command reads from a pipe, `loops` how many loops enclose it. `is_login`: bash has read the user's profile.
     """
 
     scope: Scope
@@ -196,6 +197,7 @@ class Walk:
     texts: dict[str, tuple[int, Lines]] = field(default_factory=dict)
     substituted: list[str] = field(default_factory=list)
     piped: Lines | None = None
+    loops: int = 0
 
     def __post_init__(self) -> None:
         self.scope.source = lambda: self.path
@@ -472,7 +474,9 @@ class Walk:
             start.variables[start.resolved(name) or name] = None
         before, value = self.state, values[0] if len(values) == 1 else None
         self.conditions += 1
-        for _ in range(_MOST_ROUNDS):
+        self.loops += 1
+        end = start
+        for _ in range(_MOST_ROUNDS if self.loops <= _MOST_LOOPS else 0):
             self.state = start.copy()
             if node.name:
                 self.store(node.name, value, node.line)
@@ -491,6 +495,7 @@ class Walk:
         known = set(self.state.changes)
         self.state.changes += [entry for entry in end.changes if entry not in known]  # of the condition
         self.conditions -= 1
+        self.loops -= 1
         self.state = before if self.state.ended else agreed([before, self.state])
         self.state.status = None
 

@@ -283,6 +283,14 @@ def test_conditional_words_of_a_string_are_conditional(
     assert [(word.text, word.conditional) for word in found.command.words] == [*words, ("b=2", False)]
 
 
+def test_a_command_in_twenty_loops_is_found(tmp_path: Path) -> None:
+    loops = "".join(f"for v{place} in a b; do\n" for place in range(20))
+    start = "python3 -m verl.trainer.main_ppo a.b=$v0 c=$v19 d=1\n"
+    found = read(tmp_path, f"{loops}{start}{'done; ' * 20}\n")
+    assert words_of(found) == [None, None, "d=1"]
+    assert not found.unread
+
+
 def test_value_assigned_under_a_condition_is_unknown(tmp_path: Path) -> None:
     found = read(
         tmp_path,
