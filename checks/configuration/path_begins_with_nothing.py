@@ -31,6 +31,11 @@ _FOUND = HollowPaths((HollowPath(_KEY, "/gsm8k/train.parquet", ("DATA_DIR",), _W
         Example("every variable has a value", (HollowPaths(),)),
         Example("an empty text", (HollowPaths(), *configured(), Launch(FILES, hollow=(replace(_NUMBER, text="trainer.project_name="),)))),
         Example("a number that is empty", (HollowPaths(), *configured(), Launch(FILES, hollow=(_NUMBER,))), "trainer.nnodes is empty, but must be a number: NNODES is set neither here nor in the script"),
+        Example(
+            "a key that is a variable, which braces have made longer",
+            (HollowPaths(), Launch(FILES, hollow=(Word("=1", SCRIPT, 8, "$T{epochs,steps}=1"),))),
+            "$T{epochs,steps}=1 becomes =1, which names no setting: T is set",
+        ),
         Example("an unset variable", (_FOUND,), "data.train_files is /gsm8k/train.parquet, which does not exist: DATA_DIR is set neither here nor in the script"),
     ],
     since="0.2",
@@ -59,26 +64,32 @@ def path_begins_with_nothing(
             subject=Subject("setting", path.key),
             stops=(EVERY_JOB,),
         )
-    if isinstance(launch, Launch) and isinstance(configuration, Configuration):
-        yield from _numbers(launch, configuration)
-
-
-def _numbers(launch: Launch, configuration: Configuration) -> Iterator[Finding]:
-    """Numbers that are empty."""
-    for word in launch.hollow:
-        match = re.fullmatch(r"\+{0,2}([\w.]+)=", word.text or "")
+    for word in launch.hollow if isinstance(launch, Launch) else ():
         names = tuple(dict.fromkeys(_VARIABLE.findall(word.written)))
-        default = configuration.default(match[1]) if match else None
-        if match is None or not names or isinstance(default, bool) or not isinstance(default, (int, float)):
-            continue
-        if not is_read(configuration, match[1]):
-            continue
-        are = "is" if len(names) == 1 else "are"
-        yield Finding(
-            f"{match[1]} is empty, but must be a number: {listed(names, 3)} {are} set neither here nor in the script",
-            Evidence(found=word.written, wanted=f"a value of {listed(names, 3)}", read_from=word.path),
-            location=Location(word.path, None if word.path == COMMAND_LINE else word.line),
-            remedy=f"set {listed(names, 3)} in the script, or export it before the job is started",
-            subject=Subject("setting", match[1]),
-            stops=(EVERY_JOB,),
-        )
+        problem = _problem(word, configuration) if names and not word.conditional else ""
+        if problem:
+            are = "is" if len(names) == 1 else "are"
+            yield Finding(
+                f"{problem}: {listed(names, 3)} {are} set neither here nor in the script",
+                Evidence(found=word.written, wanted=f"a value of {listed(names, 3)}", read_from=word.path),
+                location=Location(word.path, None if word.path == COMMAND_LINE else word.line),
+                remedy=f"set {listed(names, 3)} in the script, or export it before the job is started",
+                subject=Subject("setting", (word.text or "").partition("=")[0].lstrip("+") or word.written),
+                stops=(EVERY_JOB,),
+                phase="workers" if (word.text or "").endswith("=") else "composition",
+            )
+
+
+def _problem(word: Word, configuration: Configuration | Unknown) -> str:
+    """What is wrong with a word whose variables are empty; "" if it may be right."""
+    text = word.text or ""
+    if text.startswith("="):
+        return f"{word.written} becomes {text}, which names no setting"
+    match = re.fullmatch(r"\+{0,2}([\w.]+)=", text)
+    if match is None or isinstance(configuration, Unknown):
+        return ""
+    default = configuration.default(match[1])
+    is_number = isinstance(default, (int, float)) and not isinstance(default, bool)
+    return (
+        f"{match[1]} is empty, but must be a number" if is_number and is_read(configuration, match[1]) else ""
+    )

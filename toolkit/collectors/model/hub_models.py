@@ -10,13 +10,14 @@ from pathlib import Path
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.roles import has_critic
+from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder, folder_of
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
 _MODELS = ("actor_rollout_ref.model.path", "model.path", "model.partial_pretrain")
 _CRITIC = "critic.model.path"
-_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+_NAME = re.compile(r"(?:[\w-][\w.-]*/)?[\w-][\w.-]*")  # without an owner: one of the oldest, such as gpt2
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 _ON = frozenset({"1", "ON", "YES", "TRUE"})  # huggingface_hub/constants.py
 _CACHE = ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME")
@@ -44,7 +45,9 @@ class HubModels:
 
 
 @collector()
-def hub_models(configuration: Configuration, job: JobVariables, machine: Machine) -> HubModels | Unknown:
+def hub_models(
+    configuration: Configuration, job: JobVariables, machine: Machine, launch: Launch | Unknown
+) -> HubModels | Unknown:
     """Search the job's cache, whose location its variables may change."""
     offline = next((name for name in _OFFLINE if job.get(name).upper() in _ON), "")
     if not offline:
@@ -52,10 +55,12 @@ def hub_models(configuration: Configuration, job: JobVariables, machine: Machine
     if any(job.has(name) for name in _OTHER_HUBS) or any(name in job.undetermined for name in _CACHE):
         return Absent("the job's cache of models is not known")
     cache = _cache(machine, job)
+    here = isinstance(launch, Unknown) or not (launch.is_elsewhere or changes_folder(launch))
+    folder = folder_of(launch, machine.cwd)
     found = tuple(
         HubModel(key, name, cached=_is_cached(cache, name))
         for key, name in _named(configuration)
-        if not os.path.isdir(machine.cwd / name)
+        if not os.path.exists(folder / name) and ("/" in name or here)
     )
     path, line = job.places.get(offline, ("", 0))
     return HubModels(found, f"{offline}={job.get(offline)}", str(cache), path, line)
