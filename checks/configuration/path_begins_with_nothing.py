@@ -65,15 +65,15 @@ def path_begins_with_nothing(
             stops=(EVERY_JOB,),
         )
     for word in launch.hollow if isinstance(launch, Launch) else ():
-        names = tuple(dict.fromkeys(_VARIABLE.findall(word.written)))
-        problem = _problem(word, configuration) if names and not word.conditional else ""
+        unset = tuple(dict.fromkeys(_VARIABLE.findall(word.written)))
+        problem = _problem(word, configuration) if unset and not word.conditional else ""
         if problem:
-            are = "is" if len(names) == 1 else "are"
+            are = "is" if len(unset) == 1 else "are"
             yield Finding(
-                f"{problem}: {listed(names, 3)} {are} set neither here nor in the script",
-                Evidence(found=word.written, wanted=f"a value of {listed(names, 3)}", read_from=word.path),
+                f"{problem}: {listed(unset, 3)} {are} set neither here nor in the script",
+                Evidence(found=word.written, wanted=f"a value of {listed(unset, 3)}", read_from=word.path),
                 location=Location(word.path, None if word.path == COMMAND_LINE else word.line),
-                remedy=f"set {listed(names, 3)} in the script, or export it before the job is started",
+                remedy=f"set {listed(unset, 3)} in the script, or export it before the job is started",
                 subject=Subject("setting", (word.text or "").partition("=")[0].lstrip("+") or word.written),
                 stops=(EVERY_JOB,),
                 phase="workers" if (word.text or "").endswith("=") else "composition",
