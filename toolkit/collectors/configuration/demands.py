@@ -26,6 +26,7 @@ _FILES = (
     "experimental/agent_loop/agent_loop.py",
     "experimental/agent_loop/single_turn_agent_loop.py",
     "workers/rollout/chat_scheduler.py",
+    "trainer/sft_trainer.py",
 )
 _OLD_WORKERS = "workers/fsdp_workers.py"  # they divide a micro batch of all GPUs by their number
 _ROLLOUT_CONFIG = "workers/config/rollout.py"
@@ -61,6 +62,7 @@ _PATTERNS: Mapping[str, re.Pattern[bytes]] = {
     "position embeddings": re.compile(rb"should be less than or equal to \"\s*f\"max_position_embeddings"),
     "room to generate": re.compile(rb"leaves no room to generate within the"),
     "raw chat": re.compile(rb'\b(?:batch\.non_tensor_batch|kwargs)\["raw_prompt"\]'),
+    "steps of an epoch": re.compile(rb"// self\.steps_per_epoch"),
     "train in both directions": re.compile(rb"assert not self\.engine_config\.forward_only"),
     "optimizer of the reference": re.compile(rb"optimizer_config=ref_config\.optim\b"),
     "batched tokens": re.compile(rb"self\.config\.max_num_batched_tokens = self\.config\.max_model_len"),

@@ -1,0 +1,80 @@
+"""DATA111: the data of a fine-tuning job have fewer rows than one batch takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from verl_doctor.checks.datasets._data import TABLE, location
+from verl_doctor.checks.shared.configuration import configured
+from verl_doctor.checks.shared.corrections import healed, settings
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.collectors.configuration.demands import Demands
+from verl_doctor.toolkit.collectors.model.data_tables import DataTables
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
+
+_BATCH, _MOST, _OWN = "data.train_batch_size", "data.train_max_samples", "data.custom_cls.path"
+_DIVIDES = Demands({"steps of an epoch": "/env/verl/trainer/sft_trainer.py:340"})
+_FEW = DataTables((replace(TABLE, rows=100),))
+
+
+def _job(*words: str) -> tuple[Configuration]:
+    (found,) = configured(*words, tree={"data": {"train_batch_size": 256, "train_max_samples": -1}})
+    return (replace(found, program="/env/verl/trainer/sft_trainer.py"),)
+
+
+def _irrelevant(configuration: Configuration) -> str | None:
+    if not configuration.program.endswith("/sft_trainer.py"):
+        return "this is no fine-tuning job"
+    own = configuration.get(_OWN)
+    return None if own in (None, MISSING, "") else f"{_OWN} may make other rows of the data"
+
+
+@check(
+    "DATA111",
+    phase="first batch",
+    applies=_irrelevant,
+    requires=("CFG101", "CFG102", "CFG103"),
+    examples=lambda: [
+        Example("as many rows as a batch takes", (*_job(f"{_BATCH}=100"), _FEW, _DIVIDES)),
+        Example("two files together", (*_job(f"{_BATCH}=200"), DataTables(_FEW.tables * 2), _DIVIDES)),
+        Example("rows that were not counted", (*_job(), DataTables((replace(TABLE, rows=None),)), _DIVIDES)),
+        Example("a data set class of the job", (*_job(f"+{_OWN}=mine.py"), _FEW, _DIVIDES)),
+        Example("a release that trains nothing then", (*_job(), _FEW, Demands())),
+        Example("too few", (*_job(), _FEW, _DIVIDES), "100 rows, but one batch takes 256"),
+        Example("the job takes fewer rows than there are", (*_job(f"{_BATCH}=64", f"{_MOST}=8"), _FEW, _DIVIDES), "8 rows, but one batch takes 64"),
+    ],
+    since="0.2",
+)  # fmt: skip
+def fine_tuning_rows_too_few(
+    configuration: Configuration, tables: DataTables, demands: Demands
+) -> Iterator[Finding]:
+    """The data of a fine-tuning job have fewer rows than one batch takes.
+
+    ## Why it matters
+
+    The SFT trainer drops the last, incomplete batch. Without any other, an epoch has no step, and the trainer divides by their number
+    once the model is loaded: `integer division or modulo by zero`.
+
+    ## How to fix
+
+    Set `data.train_batch_size` to at most the number of rows. verl's default is 256.
+    """
+    batch, most = configuration.number(_BATCH), configuration.number(_MOST) or 0
+    train = tables.of("train")
+    counts = [table.rows for table in train if table.rows is not None]
+    is_whole = bool(train) and len(counts) == sum(table.file.role == "train" for table in tables.tables)
+    rows = min(sum(counts), int(most)) if most > 0 else sum(counts)
+    where = demands.place("steps of an epoch")
+    if where and is_whole and batch is not None and 0 < rows < batch:
+        yield Finding(
+            f"the training data have {rows} rows, but one batch takes {batch:g}",
+            Evidence(f"{rows} rows", f"{batch:g} rows or more", where),
+            location=location(train[0].file),
+            remedy=f"set {_BATCH}={rows} or less",
+            subject=Subject("setting", _BATCH),
+            stops=(EVERY_JOB,),
+            **healed(
+                "DATA111", settings(configuration, {_BATCH: rows}, f"{rows} rows make a batch of {rows}")
+            ),
+        )
