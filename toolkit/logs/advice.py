@@ -21,162 +21,20 @@ from verl_doctor.toolkit.logs.blame import (
     unset_settings,
 )
 from verl_doctor.toolkit.logs.lines import Line
+from verl_doctor.toolkit.logs.packages import (
+    bounds,
+    cuda_wheel,
+    distribution,
+    has_other_name,
+    has_same_name,
+    installed_as,
+    is_known,
+    is_served,
+    owner_of,
+    provider,
+)
 from verl_doctor.toolkit.logs.python_errors import Frame, Raised
 
-# Modules whose distribution has a different name.
-_DISTRIBUTIONS = {
-    "PIL": "pillow", "cv2": "opencv-python-headless", "yaml": "PyYAML", "sklearn": "scikit-learn", "flash_attn": "flash-attn",
-    "flash_attn_2_cuda": "flash-attn", "flashinfer": "flashinfer-python", "transformer_engine": "transformer-engine[pytorch]",
-    "sgl_kernel": "sgl-kernel", "torch_npu": "torch-npu", "transfer_queue": "TransferQueue", "dateutil": "python-dateutil",
-    "google.protobuf": "protobuf", "pkg_resources": "'setuptools<81'", "distutils": "'setuptools<81'", "megatron": "megatron-core",
-    "qwen_vl_utils": "qwen-vl-utils", "zmq": "pyzmq", "git": "GitPython", "pynvml": "nvidia-ml-py", "mbridge": "mbridge",
-    "cupy": "cupy-cuda12x", "FlashAttention2": "flash-attn", "apex": "", "amp_C": "", "fused_layer_norm_cuda": "", "verl": "", "tbe": "", "te": "", "vllm_ascend": "vllm-ascend",
-    "grouped_gemm": "", "deep_ep": "", "deep_gemm": "", "aiter": "", "mindspeed": "",
-}  # fmt: skip
-"""An empty name means that it must be built from source: the package index has an unrelated package of that name, or none that fits."""
-_PLAIN = frozenset(
-    [
-        "timm",
-        "peft",
-        "trl",
-        "wandb",
-        "swanlab",
-        "tensorboard",
-        "accelerate",
-        "datasets",
-        "transformers",
-        "vllm",
-        "sglang",
-        "ray",
-        "torch",
-        "numpy",
-        "pandas",
-        "scipy",
-        "einops",
-        "xformers",
-        "numba",
-        "sentencepiece",
-        "tiktoken",
-        "hydra",
-        "omegaconf",
-        "tensordict",
-        "torchdata",
-        "codetiming",
-        "pylatexenc",
-        "math_verify",
-        "liger_kernel",
-        "bitsandbytes",
-        "deepspeed",
-        "triton",
-        "uvloop",
-        "fastapi",
-        "uvicorn",
-        "aiohttp",
-        "openai",
-        "pyarrow",
-        "matplotlib",
-        "jieba",
-        "decord",
-        "av",
-        "librosa",
-        "soundfile",
-        "torchvision",
-        "torchaudio",
-        "cachetools",
-        "psutil",
-        "msgspec",
-        "partial_json_parser",
-        "outlines",
-        "xgrammar",
-        "gguf",
-        "compressed_tensors",
-        "blobfile",
-        "boto3",
-        "s3fs",
-        "mlflow",
-        "pytest",
-        "ninja",
-        "pybind11",
-        "nltk",
-        "rouge_score",
-        "word2number",
-        "sympy",
-        "antlr4",
-        "setuptools",
-        "packaging",
-        "setproctitle",
-        "torch_memory_saver",
-        "latex2sympy2_extended",
-        "orjson",
-        "mathruler",
-        "modelscope",
-        "evaluate",
-        "sacrebleu",
-        "hf_transfer",
-        "kernels",
-        "causal_conv1d",
-        "mamba_ssm",
-        "fla",
-    ]
-)
-# Modules of a namespace that another distribution provides.
-_SHIPPED = {
-    "megatron.bridge": "megatron-bridge --no-deps",
-    "megatron.energon": "megatron-energon",
-    "google.cloud": "google-cloud-storage",
-    "azure.storage": "azure-storage-blob",
-    "ruamel.yaml": "ruamel.yaml",
-}
-# The packages of classes with well-known names.
-_OF_CLASS = (
-    ("vllm", re.compile(r"(?:EngineArgs|AsyncEngineArgs|LLMEngine|AsyncLLM|SamplingParams|\w*SchedulerConfig|ParallelConfig|CacheConfig|VllmConfig|\w*ModelRunner|LLM)")),
-    ("trl", re.compile(r"(?:GRPO|SFT|DPO|PPO|RLOO|KTO|ORPO|CPO|Reward|OnlineDPO)(?:Config|Trainer)")),
-    ("transformers", re.compile(r"Trainer|TrainingArguments|Seq2Seq\w+|PreTrained\w+|PretrainedConfig|Auto\w+|\w+(?:RotaryEmbedding|DecoderLayer|ForCausalLM|ForConditionalGeneration|Tokenizer(?:Fast)?|Processor)|DynamicCache|\w+Cache|GenerationMixin|GenerationConfig")),
-    ("peft", re.compile(r"LoraConfig|Peft\w+|LoraModel")),
-    ("accelerate", re.compile(r"Accelerator\w*|\w+Plugin")),
-    ("qwen_vl_utils", re.compile(r"process_vision_info|fetch_(?:image|video)")),
-    ("megatron", re.compile(r"GPTModel|TransformerConfig|\w*TransformerConfig|DistributedDataParallel\w*|initialize_model_parallel|get_gpt_\w+")),
-    ("flash_attn", re.compile(r"flash_attn_\w+|(?:un)?pad_input|index_first_axis")),
-    ("sglang", re.compile(r"ServerArgs|ModelRunner|TokenizerManager|Scheduler")),
-    ("transformer_engine", re.compile(r"initialize_ub|TransformerLayer|LayerNorm(?:Linear|MLP)|DotProductAttention|GroupedLinear|fp8_autocast")),
-    ("tensordict", re.compile(r"TensorDict\w*|NonTensor\w+|LazyStackedTensorDict")),
-)  # fmt: skip
-# Releases that brought, or removed, names which recipes import: the package, the names, and its bounds.
-_RELEASES = (
-    ("transformers", re.compile(r"Qwen2VL\w+"), ">=4.45"),
-    ("transformers", re.compile(r"Qwen2_5_VL\w+"), ">=4.49"),
-    ("transformers", re.compile(r"Gemma3\w+"), ">=4.50"),
-    ("transformers", re.compile(r"(?:Qwen3(?:Moe)?(?!VL|Next|Omni|_5)|Llama4)[A-Z]\w+"), ">=4.51"),
-    ("transformers", re.compile(r"Qwen2_5Omni\w+"), ">=4.52"),
-    ("transformers", re.compile(r"TransformersKwargs"), ">=4.54"),
-    ("transformers", re.compile(r"LossKwargs"), "<4.54"),
-    ("transformers", re.compile(r"GptOss\w+"), ">=4.55"),
-    ("transformers", re.compile(r"Qwen3(?:VL|Next)\w+"), ">=4.57"),
-    ("trl", re.compile(r"GRPO(?:Config|Trainer)"), ">=0.14"),
-    ("trl", re.compile(r"DataCollatorForCompletionOnlyLM"), "<0.20"),
-    ("huggingface_hub", re.compile(r"cached_download"), "<0.26"),
-    ("huggingface_hub", re.compile(r"split_torch_state_dict_into_shards"), ">=0.23"),
-)
-# Packages after which others name the file that calls them.
-_SERVED = frozenset(
-    {
-        "flashinfer",
-        "flash_attn",
-        "aiter",
-        "deep_gemm",
-        "deep_ep",
-        "xgrammar",
-        "outlines",
-        "transformers",
-        "peft",
-        "mooncake",
-        "nixl",
-        "lmcache",
-        "sgl_kernel",
-        "torch_npu",
-        "torchtitan",
-    }
-)
 _MISSING = re.compile(r"No module named '?([A-Za-z_][\w.]*)'?")
 _NO_NAME = re.compile(
     r"cannot import name '([^']+)' from (partially initialized module )?'([\w.]+)'(?:.*\((/[^)]+)\))?"
@@ -207,14 +65,6 @@ _KEYS_OF = {
     "response_mask": "compute_response_mask must run before, as in this release's trainer; in a recipe whose trainer calls it after apply_kl_penalty, set algorithm.use_kl_in_reward=False (actor.use_kl_loss=True instead), or move the call up",
 }
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/(\w+)")
-# Libraries of CUDA's runtime whose release is that of CUDA, with the wheels that contain them.
-_OF_CUDA = {
-    "libnvrtc": "cuda-nvrtc",
-    "libcudart": "cuda-runtime",
-    "libcublas": "cublas",
-    "libcublasLt": "cublas",
-    "libnvJitLink": "nvjitlink",
-}
 _NEEDED = re.compile(r"^([A-Z][\w-]*) (?:is )?required (?:to use|for) \w")
 _MANDATORY = re.compile(r"Missing mandatory value: ([\w.]+)")
 _LIBRARY = re.compile(r"(?<![\w.+-])(\w[\w.+-]*\.so[\w.]*): cannot open shared object file")
@@ -493,7 +343,7 @@ def crashed(number: int, lines: Sequence[Line]) -> str:
         return ""
     switch = _switch(deepest.path) or (_OF_CRASHED if package == "vllm" else "")
     switch = f", or do without it ({switch})" if switch else ""
-    return f"it crashed in {package} ({_at(deepest)}, in {deepest.function}): install {_named(package)} again for this torch and this GPU, or a newer release{switch}"
+    return f"it crashed in {package} ({_at(deepest)}, in {deepest.function}): install {distribution(package)} again for this torch and this GPU, or a newer release{switch}"
 
 
 def _place(frames: Sequence[Frame]) -> _Place:
@@ -612,10 +462,10 @@ def _for_shell(command: str) -> str:
 
 def _installing(name: str, *, known: bool) -> str:
     """How to install a module or a package. `known` is whether an unfamiliar name is that of a package."""
-    top = name if name in _DISTRIBUTIONS else name.lower()
-    distribution = _DISTRIBUTIONS.get(top, name.replace("_", "-") if known or name in _PLAIN else "")
-    if distribution:
-        return f"pip install {distribution} with the job's Python, on every node"
+    top = name if has_other_name(name) else name.lower()
+    same = name.replace("_", "-") if known or has_same_name(name) else ""
+    if requirement := installed_as(top) if has_other_name(top) else same:
+        return f"pip install {requirement} with the job's Python, on every node"
     return f"install the package that provides the module {top} with the job's Python, from its project if the package index does not have it"
 
 
@@ -627,33 +477,28 @@ def _missing(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
         return ""
     module = found[1]
     top, dot, _ = module.partition(".")
-    if place.package == "ray" and top not in _PLAIN and top not in _DISTRIBUTIONS:
+    if place.package == "ray" and not is_known(top):
         return (
             f"Ray's worker does not find {top}, which an object or a function of the job comes from: install it on every node, or add its folder to PYTHONPATH before ray start on every "
             "node, or to working_dir or py_modules of the job's runtime_env (ray job submit --runtime-env)"
         )
-    if shipped := _SHIPPED.get(".".join(module.split(".")[:2])):
+    if shipped := provider(module):
         return f"pip install {shipped} with the job's Python, on every node: it provides {module}, which {place.words or 'the importer'} imports"
     if dot and top == place.package:
-        return f"the installation of {top} is incomplete or mixes two releases: its own module {module} is missing. pip install --force-reinstall --no-cache-dir {_named(top)} with the job's Python"
-    if dot and (top in _PLAIN or top in _DISTRIBUTIONS):
+        return f"the installation of {top} is incomplete or mixes two releases: its own module {module} is missing. pip install --force-reinstall --no-cache-dir {distribution(top)} with the job's Python"
+    if dot and is_known(top):
         return (
             f"the installed {_dated(top, lines)} has no module {module}, which {place.words or 'its importer'} imports: install the release of {top} that "
             f"{place.words or 'it'} was made for, or another release of {place.package or 'the importer'}"
         )
-    if place.package == "" and top not in _PLAIN and top not in _DISTRIBUTIONS:
+    if place.package == "" and not is_known(top):
         return (
             f"{place.words} imports {top}: if it is part of the job, add its folder to PYTHONPATH on every node, or to working_dir of the runtime_env"
             if place.words
             else ""
         )
-    how = _installing(top, known=top in _PLAIN)
-    if (
-        top not in _PLAIN
-        and top not in _DISTRIBUTIONS
-        and raised.frames
-        and "-packages/" not in raised.frames[-1].path
-    ):
+    how = _installing(top, known=has_same_name(top))
+    if not is_known(top) and raised.frames and "-packages/" not in raised.frames[-1].path:
         how += (
             " (a submodule of the source tree: git submodule update --init --recursive, or one of its extras)"
         )
@@ -671,11 +516,13 @@ def _without_name(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
     importer = place.words or "the importer"
     if _NAMESPACE in raised.message:
         return (
-            f"Python found only a folder called {top}, without the package: pip install --force-reinstall {_named(top)} (uv sync) with the job's Python, or, if a folder of that name "
+            f"Python found only a folder called {top}, without the package: pip install --force-reinstall {distribution(top)} (uv sync) with the job's Python, or, if a folder of that name "
             f"in the working directory hides it, start the job from another folder (python -c 'import {top}; print({top}.__path__)' shows which one is imported)"
         )
     if place.package == top:
-        return f"the installation of {top} mixes two releases: pip install --force-reinstall {_named(top)}"
+        return (
+            f"the installation of {top} mixes two releases: pip install --force-reinstall {distribution(top)}"
+        )
     of_package = f" (pip show {place.package})" if place.package else ""
     return (
         f"the installed {_dated(top, lines)} has no {name}, which {importer} imports from {module}: they are of different releases. Install the {top} that "
@@ -685,8 +532,8 @@ def _without_name(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
 
 def _since(name: str, package: str) -> str:
     """Return the command that installs a release of a package which has a name, after a comma; "" if it is not known."""
-    bounds = next((bounds for of, names, bounds in _RELEASES if of == package and names.fullmatch(name)), "")
-    return f", pip install '{_named(package)}{bounds}'" if bounds else ""
+    limits = bounds(name, package)
+    return f", pip install '{distribution(package)}{limits}'" if limits else ""
 
 
 def _called(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
@@ -701,7 +548,7 @@ def _called(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
         return ""
     function, what, keyword = found.groups()
     cls = function.rpartition(".")[0].rpartition(".")[2] or function
-    owner = next((package for package, names in _OF_CLASS if names.fullmatch(cls)), "")
+    owner = owner_of(cls)
     is_other = place.caller not in {"", "verl"} and function.endswith("__init__") and owner != "transformers"
     if owner and owner == place.package and is_other:
         if ":" in place.caller:
@@ -711,7 +558,7 @@ def _called(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
             f"{_dated(owner, lines)}: {place.caller} passes {function} {keyword or 'arguments'}, which it does not accept"
         )
     if owner and owner == place.package and keyword and re.search(rf"\b{keyword}\s*=", place.code):
-        return f"{_dated(owner, lines)} passes {keyword} to its own {function}, which does not accept it: a fault of this release, or files of two releases are mixed. Install a newer {_named(owner)} (pip install -U --force-reinstall {_named(owner)}), within what {place.caller or 'the job'} accepts"
+        return f"{_dated(owner, lines)} passes {keyword} to its own {function}, which does not accept it: a fault of this release, or files of two releases are mixed. Install a newer {distribution(owner)} (pip install -U --force-reinstall {distribution(owner)}), within what {place.caller or 'the job'} accepts"
     if owner and owner == place.package and len(raised.frames) > 1:
         return f"a class of the job or of another package no longer fits {function} of this {_dated(owner, lines)}: install the {owner} that it was made for"
     of = f" of {_dated(owner, lines)}" if owner else ""
@@ -730,7 +577,7 @@ def _called(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
         )
     if other := _served(raised.frames, place.package):
         return (
-            f"{place.package} calls {function} of {other} with arguments that it does not accept: they are of different releases. Install the {_named(other)} that "
+            f"{place.package} calls {function} of {other} with arguments that it does not accept: they are of different releases. Install the {distribution(other)} that "
             f"{place.package} requires (pip show {place.package}), or a newer {place.package}"
         )
     if "." not in function:
@@ -749,7 +596,7 @@ def _served(frames: Sequence[Frame], package: str) -> str:
     """Return the other package that a package calls in a file named after it, "" if the deepest place is in no such file."""
     own = own_frames(frames)
     words = re.findall(r"[a-z]\w*", own[-1].path.rpartition(f"/{package}/")[2]) if own else []
-    return next((word for word in words if word in _SERVED and word != package), "")
+    return next((word for word in words if is_served(word) and word != package), "")
 
 
 def _without_attribute(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
@@ -766,7 +613,7 @@ def _without_attribute(raised: Raised, place: _Place, lines: Sequence[Line]) -> 
             )
         user = place.words if place.package != top else "another package"
         release = (
-            f"install the {_named(top)} that {place.package} was made for (pip show {place.package}, its installation guide), or the {place.package} for this one"
+            f"install the {distribution(top)} that {place.package} was made for (pip show {place.package}, its installation guide), or the {place.package} for this one"
             if place.package not in {"", top, REMOTE_CODE}
             else f"install another release (pip show {top})"
         )
@@ -790,7 +637,7 @@ def _without_attribute(raised: Raised, place: _Place, lines: Sequence[Line]) -> 
                 f"{place.words} makes its arguments from those of {engine}, and the installed {_dated(engine, lines)} has no {name.removeprefix(f'{engine}_')}: they are of different releases. "
                 f"Install the {engine} that {place.words} names (its Dockerfile or image of a fixed tag, not latest), or a newer {place.words}"
             )
-        owner = next((package for package, names in _OF_CLASS if names.fullmatch(cls)), "")
+        owner = owner_of(cls)
         served = _served(raised.frames, place.package) if owner else ""
         if served and not any(package_of(frame) == owner for frame in raised.frames):
             owner = served  # several packages have a class of this name
@@ -808,7 +655,7 @@ def _unlinked(raised: Raised) -> str:
         path = ("", *raised.message[: found.start()].split())[-1]
         installed = _PACKAGE.search(path)
         package = installed[1] if installed else path.rpartition("/")[2].partition(".")[0]
-        named = _named(re.sub(r"_\d?_?cuda$|_2$", "", package)) if package else "the package"
+        named = distribution(re.sub(r"_\d?_?cuda$|_2$", "", package)) if package else "the package"
         if re.search(r"c10|torch|aten|_ZN2at", found[1]):
             return f"{package} was built for another torch: reinstall {named} for the installed torch (pip install --force-reinstall --no-cache-dir --no-build-isolation {named}), or rebuild it"
         return ""
@@ -817,7 +664,7 @@ def _unlinked(raised: Raised) -> str:
             f"it is compiled when it is first used, and that failed: remove {found[1]}, install ninja and a CUDA toolkit of torch's CUDA (nvcc, CUDA_HOME) with the job's Python on every node, and read the first "
             "error of the next run; or install a newer release of the package that compiles it, which may bring it compiled or do without"
         )
-    if (found := _LIBRARY.search(raised.message)) and (wheel := _wheel(found[1])):
+    if (found := _LIBRARY.search(raised.message)) and (wheel := cuda_wheel(found[1])):
         cuda = found[1].rpartition(".so.")[2].partition(".")[0]
         return (
             f"the package that was imported was built for the CUDA of {found[1]}, which this environment does not have: install its build for the CUDA of the installed torch (torch.version.cuda; "
@@ -826,14 +673,6 @@ def _unlinked(raised: Raised) -> str:
     if found := _LIBRARY.search(raised.message):
         return f"the loader does not find {found[1]}: add its folder to the process's LD_LIBRARY_PATH (find / -name '{found[1]}*'), or install the package that contains it"
     return ""
-
-
-def _wheel(library: str) -> str:
-    """Return the distribution that contains a library of CUDA's runtime, "" for others."""
-    name, found, release = library.partition(".so.")
-    major = release.partition(".")[0]
-    part = _OF_CUDA.get(name, "") if found and int(major or 0) >= 12 else ""
-    return f"nvidia-{part}-cu{major}" if part and major == "12" else f"nvidia-{part}" if part else ""
 
 
 def _of_file(raised: Raised) -> str:
@@ -852,7 +691,7 @@ def _of_file(raised: Raised) -> str:
     if raised.name == "PermissionError":
         return f"give the job's user permission for {path}{node} (ls -ld shows its owner)"
     if raised.name == "FileNotFoundError" and (package := _PACKAGE.search(path)):
-        return f"the installation of {package[1]} is incomplete: it lacks {path.rpartition('-packages/')[2]}. Reinstall {_named(package[1])}, or install a newer release{node}"
+        return f"the installation of {package[1]} is incomplete: it lacks {path.rpartition('-packages/')[2]}. Reinstall {distribution(package[1])}, or install a newer release{node}"
     if raised.name == "FileNotFoundError" and (saved := _SAVED.match(path)):
         return (
             f"the checkpoint {saved[1]} is incomplete, saved by a run with another number of ranks or another release, or not on this node: it lacks {path[saved.end() :]}. If saving was interrupted, remove that "
@@ -991,7 +830,7 @@ def _unpacked(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
     if found is None or call is None or call[1].startswith(("zip", "enumerate", "range")):
         return ""
     function = call[1].rpartition(".")[2]
-    owner = next((package for package, names in _OF_CLASS if names.fullmatch(function)), "")
+    owner = owner_of(function)
     of = f" of the installed {_dated(owner, lines)}" if owner else ""
     count = f"{'more' if found[1] == 'too many' else 'fewer'} than {found[2]} values"
     rest = (
@@ -1195,7 +1034,7 @@ def _of_releases(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
     if not package or (package in _PASSING and not is_check):
         return ""
     if raised.name not in _INTERNAL | _ON_INPUT and (
-        package not in KNOWN | _SERVED or raised.name in _OUTSIDE
+        (package not in KNOWN and not is_served(package)) or raised.name in _OUTSIDE
     ):
         return ""
     if is_check and raised.message.strip() and package not in _ENGINES:
@@ -1217,10 +1056,6 @@ def _of_releases(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
         shown = "verl-doctor matrix" if place.caller == "verl" else f"pip check, pip show {place.caller}"
         return f"{fact}{',' if fact.endswith('this') else ';'} install releases of {both} that work together ({shown}), or newer ones of both; search their trackers for these words"
     return f"{fact}{',' if fact.endswith('this') else ';'} install a newer release of {_dated(package, lines)}, or, if it came with an upgrade, the one before; search its tracker for these words"
-
-
-def _named(top: str) -> str:
-    return _DISTRIBUTIONS.get(top) or top.replace("_", "-")
 
 
 def _dated(package: str, lines: Sequence[Line]) -> str:
