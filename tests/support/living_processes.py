@@ -160,6 +160,8 @@ for _name, _family, _type, _address in (
     kind(f"an idle listener: {_name}")(listener(_family, _type, _address))
 kind("UDP-Lite")(listener(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0), 136))
 kind("SCTP")(listener(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0), 132))
+kind("MPTCP")(listener(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0), 262))
+kind("MPTCP of IPv6")(listener(socket.AF_INET6, socket.SOCK_STREAM, ("::1", 0), 262))
 kind("events of devices", roots=False)(listener(socket.AF_NETLINK, socket.SOCK_RAW, (0, 1), 15))
 kind("messages between processes")(listener(socket.AF_NETLINK, socket.SOCK_RAW, (0, 0), 2))
 
