@@ -19,6 +19,7 @@ from verl_doctor.toolkit.target import Target
 _ROLLOUT = "actor_rollout_ref.rollout.name"
 _STRATEGY = "actor_rollout_ref.actor.strategy"
 _TUNING = "engine.strategy"  # of the trainer that only fine-tunes
+_TUNED_LIGER = "model.use_liger"
 _PROFILER = "global_profiler.tool"  # imported whether or not any role is profiled
 _LIGER = "actor_rollout_ref.model.use_liger"
 # A setting, the value that selects a package, its module, and where verl imports it: a tree that does not
@@ -34,6 +35,7 @@ _ENGINES: tuple[tuple[str, str | bool, str, str, str], ...] = (
     (_STRATEGY, "automodel", "nemo_automodel", "NeMo AutoModel", "workers/engine/automodel"),
     (_LIGER, True, "liger_kernel", "Liger Kernel", "workers/engine/fsdp"),
     (_LIGER, True, "liger_kernel", "Liger Kernel", "workers/fsdp_workers.py"),
+    (_TUNED_LIGER, True, "liger_kernel", "Liger Kernel", "workers/engine/fsdp"),
     (_PROFILER, "nsys", "nvtx", "NVTX", "utils/profiler/nvtx_profile.py"),
 )
 

@@ -18,6 +18,7 @@ TOOL_FORMAT = "actor_rollout_ref.rollout.multi_turn.format"
 TRAINER = "trainer.v1.trainer_mode"
 QUANTIZATION = "actor_rollout_ref.rollout.quantization"
 OPTIMIZERS = ("actor_rollout_ref.actor.optim.optimizer", "critic.optim.optimizer", "optim.optimizer")
+TRANSPORT = "actor_rollout_ref.rollout.checkpoint_engine.backend"
 RESUME = "trainer.resume_mode"
 WEIGHTS = "algorithm.rollout_correction.rollout_is"
 REJECTION = "algorithm.rollout_correction.rollout_rs"
@@ -39,6 +40,7 @@ KEYS = (
     TOOL_FORMAT,
     TRAINER,
     QUANTIZATION,
+    TRANSPORT,
     RESUME,
     WEIGHTS,
     REJECTION,

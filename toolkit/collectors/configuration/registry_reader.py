@@ -26,6 +26,7 @@ from verl_doctor.toolkit.collectors.configuration.registries import (
     STRATEGY,
     TOOL_FORMAT,
     TRAINER,
+    TRANSPORT,
     WEIGHTS,
     Registry,
     VerlRegistries,
@@ -67,9 +68,10 @@ _REGISTERED_BY = {
     LOSS: re.compile(rb"register_policy_loss|POLICY_LOSS_REGISTRY"),
     **dict.fromkeys((AGENT_LOOP, TOOL_FORMAT), re.compile(rb"agent_loop|ToolParser")),
     TRAINER: re.compile(rb"register_trainer"),
+    TRANSPORT: re.compile(rb"CheckpointEngineRegistry"),
     **dict.fromkeys((REWARD_MANAGER, OLD_REWARD_MANAGER), re.compile(rb"reward_manager|reward_loop")),
 }
-_ANY = b"ROLLOUT_REGISTRY EngineRegistry register_adv_est register_policy_loss agent_loop register_trainer reward_manager"
+_ANY = b"ROLLOUT_REGISTRY EngineRegistry register_adv_est register_policy_loss CheckpointEngineRegistry agent_loop register_trainer reward_manager"
 _REGISTRATION = re.compile(rb"regist", re.IGNORECASE)
 
 
@@ -93,6 +95,7 @@ def read_registries(
         TOOL_FORMAT: _tool_formats(tree, configuration),
         TRAINER: _decorated(sorted(tree.glob("trainer/ppo/v1/*.py")), "register_trainer"),
         QUANTIZATION: _quantizations(tree, configuration),
+        TRANSPORT: _transports(tree, configuration),
         RESUME: _resume_modes(tree, configuration),
         WEIGHTS: _corrections(tree, configuration, "valid_is_levels"),
         REJECTION: _corrections(tree, configuration, "SUPPORTED_ROLLOUT_RS_OPTIONS"),
@@ -206,6 +209,14 @@ def _quantizations(tree: Path, configuration: Configuration) -> Registry | None:
     return None
 
 
+def _transports(tree: Path, configuration: Configuration) -> Registry | None:
+    """Return the ways in which weights get to the engine, unless a module of the job registers its own."""
+    section = TRANSPORT.rpartition(".")[0]
+    if configuration.get(f"{section}.custom_backend_module") not in (None, MISSING):
+        return None
+    return _decorated(sorted(tree.glob("checkpoint_engine/*.py")), "CheckpointEngineRegistry.register")
+
+
 def _resume_modes(tree: Path, configuration: Configuration) -> Registry | None:
     """Return the modes that the job's trainer compares; an earlier trainer takes any other for one of them."""
     is_ppo = configuration.program.endswith("/main_ppo.py")
@@ -296,7 +307,7 @@ def _decorated(files: Iterable[Path], decorator: str) -> Registry | None:
             if isinstance(node, ast.ClassDef):
                 members.update(_members(node))
             for mark in getattr(node, "decorator_list", ()):
-                if not isinstance(mark, ast.Call) or dotted(mark.func).rpartition(".")[2] != decorator:
+                if not isinstance(mark, ast.Call) or not f".{dotted(mark.func)}".endswith(f".{decorator}"):
                     continue
                 match mark.args[:1]:
                     case [ast.Constant(value=str(name))]:
