@@ -104,8 +104,8 @@ def test_kernel_setting_is_read() -> None:
     assert (Machine().read("/proc/sys/kernel/pid_max") or "").strip().isdigit()
 
 
-def test_machine_without_a_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/nowhere"])
+def test_machine_without_a_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "gone")])
     monkeypatch.setattr(tempfile, "tempdir", None)
     with pytest.raises(OSError, match="no folder for temporary files can be written"):
         Machine().run(["true"], timeout=1)
