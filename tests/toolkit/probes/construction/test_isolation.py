@@ -199,6 +199,7 @@ def test_end_of_the_process_is_passed_on(code: str, status: int, tmp_path: Path)
     assert run_group(words, os.environ, 60.0, str(tmp_path)).code == status
 
 
+@pytest.mark.slow
 def test_time_limit_ends_the_process_in_its_namespace(tmp_path: Path) -> None:
     private = tmp_path / "private"
     private.mkdir()
