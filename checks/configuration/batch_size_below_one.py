@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
-from verl_doctor.toolkit.collectors.configuration.roles import is_read, trains
+from verl_doctor.toolkit.collectors.configuration.roles import is_read, updates
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Phase, Subject, check
 
 _ACTOR, _ROLLOUT, _REFERENCE = (f"actor_rollout_ref.{name}" for name in ("actor", "rollout", "ref"))
@@ -44,7 +44,7 @@ _TUNED = (
 def _irrelevant(configuration: Configuration) -> str | None:
     if not configuration.program.endswith(("/trainer/main_ppo.py", "/trainer/sft_trainer.py")):
         return "the job starts neither verl's main_ppo nor its SFT trainer"
-    return None if trains(configuration) else "the job trains nothing"
+    return None if updates(configuration) else "the job trains nothing"
 
 
 @check(
@@ -57,6 +57,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("no size of its own for generation, none for validation", configured("+data.gen_batch_size=0", "+data.val_batch_size=0")),
         Example("an unknown size", configured(f"{_ACTOR}.{_MICRO}=${{oc.env:N}}")),
         Example("micro batches are measured in tokens", configured(f"{_ACTOR}.use_dynamic_bsz=True", f"{_ACTOR}.{_MICRO}=0")),
+        Example("the job only validates", configured("+trainer.val_only=True", f"{_ACTOR}.{_MICRO}=0")),
         Example("no critic", configured("algorithm.adv_estimator=grpo", f"+critic.{_MICRO}=-1")),
         Example("another trainer fetches prompts one by one", configured("+trainer.v1.trainer_mode=separate_async", "+data.gen_batch_size=-1")),
         Example("a micro batch of nothing", configured(f"{_ACTOR}.{_MICRO}=0"), f"{_ACTOR}.{_MICRO} is 0, but must be 1 or more"),

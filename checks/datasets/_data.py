@@ -8,7 +8,7 @@ from typing import Literal
 
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, UNDETERMINED, Configuration
 from verl_doctor.toolkit.collectors.model.data_demands import DataDemands
-from verl_doctor.toolkit.collectors.model.data_files import DataFile, DataFiles, Trouble
+from verl_doctor.toolkit.collectors.model.data_files import DataFile, DataFiles, Role, Trouble
 from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables, Table
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Location, Phase
@@ -76,7 +76,7 @@ def used(tables: DataTables, configuration: Configuration | Unknown) -> Iterator
         yield from ((table, when) for table in tables.of("val"))
 
 
-def takes_part(tables: DataTables, configuration: Configuration | Unknown, role: str) -> bool:
+def takes_part(tables: DataTables, configuration: Configuration | Unknown, role: Role) -> bool:
     """Return whether the job may leave out rows of its files: it takes so many samples at most, and which is not read."""
     if isinstance(configuration, Unknown) or role not in _MOST:
         return False
@@ -85,5 +85,5 @@ def takes_part(tables: DataTables, configuration: Configuration | Unknown, role:
         return True
     if most is MISSING or not isinstance(most, (int, float)) or most <= 0:
         return False
-    counts = [table.rows for table in tables.tables if table.file.role == role]
-    return any(rows is None for rows in counts) or most < sum(rows or 0 for rows in counts)
+    rows = tables.rows_of(role)
+    return rows is None or most < rows

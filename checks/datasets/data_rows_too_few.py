@@ -61,10 +61,9 @@ def data_rows_too_few(
                 subject=Subject("file", table.file.path),
             )
     train = tables.of("train")
-    counts = [table.rows for table in train if table.rows is not None]
-    complete = bool(train) and len(counts) == sum(table.file.role == "train" for table in tables.tables)
-    rows = min(sum(counts), demands.most_rows or sum(counts))
-    if complete and 0 < rows < demands.batch:
+    whole = tables.rows_of("train") or 0
+    rows = min(whole, demands.most_rows or whole)
+    if 0 < rows < demands.batch:
         yield Finding(
             f"the training data have {counted(rows, 'row')}, but one step takes {demands.batch}",
             Evidence(counted(rows, "row"), f"{demands.batch} rows or more", demands.batch_from),

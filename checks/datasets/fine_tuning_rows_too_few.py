@@ -38,6 +38,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
     examples=lambda: [
         Example("as many rows as a batch takes", (*_job(f"{_BATCH}=100"), _FEW, _DIVIDES)),
         Example("two files together", (*_job(f"{_BATCH}=200"), DataTables(_FEW.tables * 2), _DIVIDES)),
+        Example("a file that is listed three times", (*_job(), DataTables((replace(TABLE, rows=100, file=replace(TABLE.file, times=3)),)), _DIVIDES)),
         Example("rows that were not counted", (*_job(), DataTables((replace(TABLE, rows=None),)), _DIVIDES)),
         Example("a data set class of the job", (*_job(f"+{_OWN}=mine.py"), _FEW, _DIVIDES)),
         Example("a release that trains nothing then", (*_job(), _FEW, Demands())),
@@ -62,11 +63,10 @@ def fine_tuning_rows_too_few(
     """
     batch, most = configuration.number(_BATCH), configuration.number(_MOST) or 0
     train = tables.of("train")
-    counts = [table.rows for table in train if table.rows is not None]
-    is_whole = bool(train) and len(counts) == sum(table.file.role == "train" for table in tables.tables)
-    rows = min(sum(counts), int(most)) if most > 0 else sum(counts)
+    whole = tables.rows_of("train") or 0
+    rows = min(whole, int(most)) if most > 0 else whole
     where = demands.place("steps of an epoch")
-    if where and is_whole and batch is not None and 0 < rows < batch:
+    if where and batch is not None and 0 < rows < batch:
         yield Finding(
             f"the training data have {rows} rows, but one batch takes {batch:g}",
             Evidence(f"{rows} rows", f"{batch:g} rows or more", where),

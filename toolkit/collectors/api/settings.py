@@ -17,6 +17,7 @@ _SHARED = "actor_rollout_ref"
 # The keys that distinguish a job's paths, each of which is judged separately.
 _OF_PATHS = frozenset({f"{ROLLOUT}.mode", f"{ROLLOUT}.name"})
 _OPERATORS = {op.__name__: compare for op, compare in COMPARE.items()}
+_TARGETS = "the classes of the sections"  # noted where a section was found by its class
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _CONFIG = re.compile(r"_?(?:(\w+?)_)?(?:config|cfg|conf)")
 _CLASS = re.compile(r"(?:HF|FSDP|Mcore|Megatron)?([A-Z]\w*?)Config")
@@ -131,6 +132,8 @@ class Settings:
         with self.apart():
             if name.startswith("$"):
                 return repr(self.variable(name[1:], None))
+            if name == _TARGETS:
+                return repr(sorted(_targets(self.tree, "")))
             key, _, test = name.partition(" ")
             found = self.at(key)
         if isinstance(found, Mapping):
@@ -150,9 +153,11 @@ class Settings:
 
     def variable(self, name: str, default: Any) -> Any:
         """Return the value of an environment variable, `default` if it is unset, or UNCLEAR."""
-        if name in self.withheld or _PER_PROCESS.match(name):
+        if _PER_PROCESS.match(name):
             return UNCLEAR
         self.note([f"${name}"])
+        if name in self.withheld:
+            return UNCLEAR
         return self.variables.get(name, default)
 
     def section_of(self, name: str, annotation: str, module: str) -> SettingsSection | None:
@@ -176,12 +181,14 @@ class Settings:
     def _called(self, match: re.Match[str] | None) -> SettingsSection | None:
         name = match[1].lower() if match else ""
         for home in (f"{_SHARED}.{name}", f"{ROLLOUT}.{name}", name):
+            self.note([home] if name else ())
             if name and isinstance(lookup(self.tree, home), Mapping):
                 return SettingsSection((home,))
         return None
 
     def _by_class(self) -> dict[str, tuple[str, ...]]:
         """Return the sections of each configuration class named by `_target_`; only the actor's and rollout's if it has any."""
+        self.note([_TARGETS])
         if self._classes is None:
             found: dict[str, list[str]] = {}
             for key, target in _targets(self.tree, ""):

@@ -117,7 +117,8 @@ def _remembered(
     settings: Settings,
 ) -> VllmUses | Unknown:
     """Like `remembered`, for a job with the same answers to what was consulted when an earlier result for the two trees was read."""
-    trees = key_of((about, settings.chosen, settings.program, settings.features), places, listings)
+    job = (bool(settings.tree), settings.chosen, settings.program, settings.features)
+    trees = key_of((about, job), places, listings)
     known = recall(ConsultedSettings, trees) or ConsultedSettings()
 
     def key(names: Iterable[str]) -> str:

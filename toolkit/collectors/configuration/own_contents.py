@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from verl_doctor.toolkit.sources.python.source import dotted, parsed, read, walk
 _LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
 # The keyword arguments with which verl's reward managers call a function.
 _HANDED = ("data_source", "solution_str", "ground_truth", "extra_info")
+_ANSWER = "solution_str"
+_OTHER_ANSWERS = ("", "I do not know.")  # which a pattern that finds something in every answer finds too
 _MANAGERS = frozenset({"naive", "dapo", "gdpo", "limited", "rate_limited"})
 _MANAGER = ("reward.reward_manager.name", "reward_model.reward_manager")
 _MODELS = ("reward.reward_model.enable", "reward_model.enable")
@@ -138,14 +141,18 @@ def _result(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
 
 
 def _nothing_unless(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    """Return the test of the answer without which the function ends with nothing; "" if there is none, or it may never fail."""
-    answers = {"solution_str", *(argument.arg for argument in function.args.args[1:2])}
+    """Return the test of the answer without which the function ends with nothing; "" if there is none, or it may never fail.
+
+    What an earlier return has left over may always pass the test: then nothing is certain.
+    """
     given: dict[str, list[ast.expr]] = {}
     for node in _own_nodes(function):
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 given.setdefault(name, []).append(value)
-    matches = {name for name, values in given.items() if all(_searches(value, answers) for value in values)}
+    if _ANSWER in given:
+        return ""
+    matches = {name for name, values in given.items() if all(map(_searches, values))}
 
     def depends(test: ast.expr) -> bool:
         """Whether a test fails for an answer of another form."""
@@ -153,15 +160,15 @@ def _nothing_unless(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
             case ast.Name(id=name):
                 return name in matches
             case ast.NamedExpr(value=value):
-                return _searches(value, answers)
+                return _searches(value)
             case ast.Compare(
                 left=ast.Name(id=name), ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]
             ):
                 return name in matches
-            case ast.Compare(ops=[ast.In()], comparators=[ast.Name(id=name)]):
-                return name in answers
+            case ast.Compare(left=part, ops=[ast.In()], comparators=[ast.Name(id=name)]):
+                return name == _ANSWER and not (isinstance(part, ast.Constant) and not part.value)
             case ast.Call():
-                return _searches(test, answers)
+                return _searches(test)
         return False
 
     def end(body: Sequence[ast.stmt]) -> str:
@@ -169,6 +176,8 @@ def _nothing_unless(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
         for statement in body[:-1]:
             if isinstance(statement, ast.If) and not statement.orelse and (found := absent(statement)):
                 return found
+            if any(isinstance(node, ast.Return) for node in (statement, *_own_nodes(statement))):
+                return ""
         last = body[-1]
         if isinstance(last, ast.Try) and not last.orelse and not last.finalbody:
             return end(last.body)
@@ -202,12 +211,20 @@ def _nothing_unless(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     return end(function.body)
 
 
-def _searches(value: ast.expr, answers: set[str]) -> bool:
-    """Return whether an expression is a match of an answer with a pattern, None without one."""
-    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
-        return False
-    named = {node.id for argument in value.args for node in ast.walk(argument) if isinstance(node, ast.Name)}
-    return value.func.attr in ("search", "match", "fullmatch") and bool(named & answers)
+def _searches(value: ast.expr) -> bool:
+    """Return whether an expression is a match of an answer with a pattern, which some answers do not have."""
+    match value:
+        case ast.Call(
+            func=ast.Attribute(attr="search" | "match" | "fullmatch"),
+            args=[ast.Constant(value=str(pattern)), text, *_],
+        ):
+            try:
+                form = re.compile(pattern, re.DOTALL | re.IGNORECASE | re.MULTILINE)
+            except re.error:
+                return False
+            names = {node.id for node in walk(text) if isinstance(node, ast.Name)}
+            return _ANSWER in names and not any(map(form.search, _OTHER_ANSWERS))
+    return False
 
 
 def _no_score(value: ast.expr | None) -> str:

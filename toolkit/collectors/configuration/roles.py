@@ -22,8 +22,17 @@ def has_external_module(configuration: Configuration) -> bool:
 
 
 def trains(configuration: Configuration) -> bool:
-    """Return whether the job trains a model."""
+    """Return whether the job's program trains a model."""
     return _TRAINS_NOTHING.search(configuration.program) is None
+
+
+def updates(configuration: Configuration) -> bool:
+    """Return whether the job gets as far as an update: not if it ends after the validation before training."""
+    only_validates = (
+        configuration.get("trainer.val_only") is True
+        and configuration.get("trainer.val_before_train") is not False
+    )
+    return trains(configuration) and not only_validates
 
 
 def has_critic(configuration: Configuration) -> bool:

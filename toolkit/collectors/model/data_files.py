@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import glob
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -36,7 +37,7 @@ class DataFile:
     """One file. `named_by` is the option or key that names it, `place` the launch file and line, if any.
 
     `beside` is the table that may have been meant: next to it, or in the named folder. `kind` is the extension. `trouble` is empty if its
-    first and last bytes show no fault.
+    first and last bytes show no fault. `times` is how often it is listed: so often are its rows read.
     """
 
     path: str
@@ -48,6 +49,7 @@ class DataFile:
     place: str = ""
     line: int = 0
     beside: str = ""
+    times: int = 1
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,8 @@ def data_files(
     if not named:
         where = f"the data are elsewhere: {elsewhere[0]}" if elsewhere else "no data file is named"
         return Absent(f"{where}; --data FILE, or data.train_files in the launch command")
-    return DataFiles(tuple(dict.fromkeys(named)), tuple(elsewhere))
+    listed = Counter(named)  # one that is listed twice is read twice
+    return DataFiles(tuple(replace(file, times=times) for file, times in listed.items()), tuple(elsewhere))
 
 
 def _matching(path: Path) -> list[Path]:

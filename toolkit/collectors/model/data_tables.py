@@ -62,6 +62,16 @@ class DataTables:
         """Return the tables that were read and have one of these roles."""
         return tuple(table for table in self.tables if table.file.role in roles and not table.unreadable)
 
+    def rows_of(self, role: Role) -> int | None:
+        """Return how many rows the files of a role have, each as often as it is listed; None if one was not counted."""
+        tables = [table for table in self.tables if table.file.role == role]
+        counts = [
+            table.rows * table.file.times
+            for table in tables
+            if table.rows is not None and not table.unreadable
+        ]
+        return sum(counts) if len(counts) == len(tables) else None
+
 
 @collector(timeout=40)
 def data_tables(

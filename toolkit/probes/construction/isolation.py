@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from verl_doctor.toolkit.probes.construction.namespaces import drop_capabilities, enter
+from verl_doctor.toolkit.probes.construction.namespaces import BEFORE, drop_capabilities, enter
 
 _NO_NEW_PRIVILEGES = 38  # prctl(2)
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # system calls, the same on all architectures
@@ -90,6 +90,8 @@ class Isolation:
         if not isinstance(path, (str, bytes, os.PathLike)):
             return True
         real = os.path.realpath(os.fsdecode(path))
+        if _is_below(real, f"{self.private}/{BEFORE}"):
+            return False
         own = f"/proc/{os.getpid()}"  # that of a fork is another one
         return any(_is_below(real, folder) for folder in (*self._allowed, own))
 
@@ -97,10 +99,14 @@ class Isolation:
         """Do what os.access does, as if nothing had been made read-only: code that asks first would fail in its own way."""
         if _access(path, mode, **more):
             return True
-        return bool(mode & os.W_OK) and _access(path, mode & ~os.W_OK, **more) and self._was_writable(path)
+        return (
+            bool(mode & os.W_OK)
+            and _access(path, mode & ~os.W_OK, **more)
+            and self._was_writable(path, **more)
+        )
 
-    def _was_writable(self, path: Any) -> bool:
-        if isinstance(path, int):
+    def _was_writable(self, path: Any, **more: Any) -> bool:
+        if isinstance(path, int) or more.get("dir_fd") is not None:
             return False
         real = os.path.realpath(os.fsdecode(path))
         mount = max((folder for folder in self._mounts if _is_below(real, folder)), key=len, default="/")

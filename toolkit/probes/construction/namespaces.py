@@ -29,6 +29,8 @@ _KEPT_CAPABILITIES = frozenset(
 )  # capabilities(7): of files, own processes and locked memory
 _LAST_CAPABILITY = 63
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108
+BEFORE = "shared_memory"
+"""The folder, in the private one, where the machine's shared memory can be read."""
 _MOST_SHARED = 4096  # entries
 
 
@@ -150,7 +152,7 @@ def _own_shared_memory(private: str) -> None:
     """Mount a private /dev/shm. What is in the machine's can be read through links, because models may be kept there."""
     if not os.path.isdir(_SHARED_MEMORY):
         return
-    before = f"{private}/shared_memory"
+    before = f"{private}/{BEFORE}"
     Path(before).mkdir(exist_ok=True)
     _mount(_SHARED_MEMORY, before, None, _BIND)
     _mount("tmpfs", _SHARED_MEMORY, "tmpfs", _NO_SUID | _NO_DEVICES)

@@ -250,6 +250,31 @@ def test_order_of_none_depends_on_nothing_else(tmp_path):
     assert not [name for name in found.consulted if "tensor_model_parallel_size" in name]
 
 
+@pytest.mark.parametrize(
+    ("test", "first", "second"),
+    [
+        (
+            "os.getenv('VERL_X', '0') == '1'",
+            Settings(DEFAULTS, {"VERL_X": "1"}, frozenset({"VERL_X"}), chosen=True),
+            Settings(DEFAULTS, {"VERL_X": "1"}, chosen=True),
+        ),
+        (
+            "critic_config.enable",
+            Settings(DEFAULTS, chosen=True),
+            Settings({**DEFAULTS, "critic": {"enable": True}}, chosen=True),
+        ),
+    ],
+)
+def test_unknown_variable_and_missing_section_are_noted(tmp_path, test, first, second):
+    server = START.replace("async def launch(self)", "async def launch(self, critic_config)")
+    pair = verl(tmp_path, server.replace("{}", test)), vllm(tmp_path, VLLM)
+    found = read_trees(VllmUses, *pair, "", Surroundings(settings=first))
+    assert isinstance(found, VllmUses)
+    assert [first.answer(name) for name in found.consulted] != [
+        second.answer(name) for name in found.consulted
+    ]
+
+
 def test_result_is_found_again_after_a_job_that_consulted_more(tmp_path):
     trees = (
         verl(tmp_path, START.replace("{}", "quantization == 'fp8' and self.config.seed > 1")),

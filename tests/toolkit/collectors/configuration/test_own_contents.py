@@ -95,7 +95,7 @@ def test_function_tools(code: str, problem: str) -> None:
             "returns None unless `m` holds",
         ),
         (
-            f"{FOUR}    m = P.match(solution_str.strip())\n    if m is None:\n        return None\n    return 1.0\n",
+            f"{FOUR}    m = re.match('x', solution_str.strip())\n    if m is None:\n        return None\n    return 1.0\n",
             [],
             "returns None unless `m`",
         ),
@@ -123,6 +123,18 @@ def test_function_tools(code: str, problem: str) -> None:
             f"{FOUR}    m = re.search('x', solution_str)\n    if not m:\n        return 0.0\n    if ground_truth in m[0]:\n        return 1.0\n    return 0\n",
             [],
             "",
+        ),
+        *(
+            (f"{FOUR}{body}\n    if m:\n        return 1.0\n", [], "")
+            for body in (
+                "    if not re.search('a|b', solution_str):\n        return 0\n    m = re.search('a|b', solution_str)",
+                "    if '####' not in solution_str:\n        return 0\n    m = re.search('####', solution_str)",
+                "    solution_str = solution_str + '####'\n    m = re.search('####', solution_str)",
+                "    m = re.search('####|$', solution_str)",
+                "    m = re.search(r'(.*)', solution_str)",
+                "    m = PATTERN.search(solution_str)",
+                "    m = re.search('x', ground_truth)",
+            )
         ),
         (
             f"{FOUR}    m = None\n    m = m or re.search('x', solution_str)\n    if m:\n        return 1.0\n",

@@ -129,6 +129,15 @@ def test_kernel_prevents_effects_outside(code: str, outside: Outside, tmp_path: 
     assert outside.state() == before
 
 
+def test_writing_to_shared_memory_of_others_is_refused(outside: Outside, tmp_path: Path) -> None:
+    """The link to it leads into the private folder, where it lies read-only."""
+    _needs_namespaces()
+    before = outside.state()
+    raised, reasons = _run("open(shared, 'a').write('x')", outside, tmp_path)
+    assert (raised, reasons) == ("RefusedError", [f"it writes {outside.shared}"])
+    assert outside.state() == before
+
+
 @pytest.mark.parametrize(
     ("code", "refused"),
     [
