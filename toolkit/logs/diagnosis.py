@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Literal
 
 from verl_doctor.toolkit.logs.advice import CRASH, advised, crashed
@@ -54,6 +55,8 @@ from verl_doctor.toolkit.rule import Phase
 from verl_doctor.toolkit.text import clipped
 
 _FRAME = '  File "'
+_THROWN = "terminate called after throwing an instance of "
+_WHAT = "  what(): "
 _NEAR = 200  # lines before an unknown error in which its own process may have logged the reason
 _END = 100  # lines at the end of a log, which always count
 _LONGEST = 400
@@ -187,6 +190,9 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
     reward = next((each for each in (*hints, *also) if _is_of_reward(each)), None)
     if reward is not None and log.steps.score_nothing and _is_unexplained(error):
         named, error = _distinct((reward, *named)), None
+    if not named and error is not None and error.kind == "ended":
+        named = _awaited(quiet, log.steps, error)
+        error = None if named else error
     if not named and error is not None and error.kind == "ended" and error.is_coded:
         named, error = (error,), None
     if not named and error is None and not consequences:
@@ -297,6 +303,16 @@ def _explaining(
     if last.kind == "hint":  # it reports a state, which begins with its first occurrence
         last = next(note for note in explaining if _code(note) == _code(last))
     return (*before, last)
+
+
+def _awaited(notes: Sequence[LoggedError], steps: Steps, ended: LoggedError) -> tuple[LoggedError, ...]:
+    """Return the first note that explains why a run made no step until it was ended from outside; nothing if there is none."""
+    waited = (
+        note
+        for note in notes
+        if note.kind == "note" and _leads_to(note, ended) and not steps.count_after(note.number)
+    )
+    return tuple(islice(waited, 1))
 
 
 def _is_unexplained(error: LoggedError | None) -> bool:
@@ -653,6 +669,8 @@ def _error_of(raised: Raised, lines: Sequence[Line], source: str) -> LoggedError
     elif signature is not None and signature.kind == "consequence" and not follows(raised):
         # What follows an exception may belong to another process.
         signature = which(f"{raised.type}: {raised.message.partition(chr(10))[0]}", cause.frame)
+    if signature is not None and signature.of_worker and not (cause.process or cause.frame):
+        signature = None
     return LoggedError(source, cause.number, cause.process, cause.words, cause.lines, signature)
 
 
@@ -672,6 +690,7 @@ def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Ite
     }
     framed: dict[str, bool] = {}  # by process: whether its last line named a place in a file
     warned: dict[str, bool] = {}  # whether a warning of it continues
+    thrown: dict[str, str] = {}  # by process: the C++ exception whose message the next line has
     complained = -GOES_ON  # the last line with one of the words
     for at, line in enumerate(lines):
         complained = line.number if has_word(line.text) else complained
@@ -689,7 +708,11 @@ def _in_lines(lines: Sequence[Line], loud: Sequence[Raised], source: str) -> Ite
             or line.text.startswith(OVERRIDES)
         ):
             continue
-        signature = which(line.text, frames.get(line.text.strip(), ""))
+        before = thrown.pop(line.process, "")
+        if line.text.startswith(_THROWN):
+            thrown[line.process] = line.text
+        text = f"{before} {line.text}" if before and line.text.startswith(_WHAT) else line.text
+        signature = which(text, frames.get(line.text.strip(), ""))
         if signature is None or not (is_loud(line) or _counts(signature, line)):
             continue
         if signature.of_worker and not line.process:

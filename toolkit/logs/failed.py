@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from verl_doctor.toolkit.logs.first_cause import Cause, complaint
+from verl_doctor.toolkit.logs.first_cause import Cause, complaint, without_tidying
 from verl_doctor.toolkit.logs.lines import Line
 from verl_doctor.toolkit.logs.python_errors import OVERRIDES
 
@@ -60,7 +60,11 @@ def failure_in(lines: Sequence[Line], survived: int, *, finished: bool) -> Cause
 
     The run continued after everything up to the line `survived`. If it `finished`, only reports of its end count.
     """
-    rest = [line for line in lines if line.number > survived and _WORD.search(line.text) and _may_show(line)]
+    rest = [
+        line
+        for line in without_tidying(lines)
+        if line.number > survived and _WORD.search(line.text) and _may_show(line)
+    ]
     ended = sorted(
         (line for line in rest if _FAILED.search(line.text)), key=lambda line: not _CODE.search(line.text)
     )

@@ -8,6 +8,7 @@ counts.
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -50,6 +51,8 @@ _COMPLAINT = re.compile(
 _SHELL = re.compile(
     r"\S+: line \d+: .+|\S+: \d+: (?:\S+: )?.*(?:not found|[Pp]ermission denied|[Bb]ad substitution|No such file.*|parameter not set|[Ss]yntax error.*|can't \w+.*)"
 )
+# Tidying up that fails, as rm or the shell reports it: no job depends on it.
+_TIDYING = re.compile(r"(?:\S+: (?:line )?\d+: )?(?:/\S+/)?rm: (?:cannot remove|Argument list too long)")
 _TRACED = re.compile(r"\++ ")
 _ARGUMENT = re.compile(
     r"(?!srun|slurmstepd)\S+(?: \S+)?: error: (?:argument |unrecognized arguments|the following arguments|ambiguous option).+"
@@ -195,7 +198,7 @@ def _of_complaints(lines: Sequence[Line]) -> Cause | None:
 
 def complaint_in(lines: Sequence[Line]) -> tuple[Cause, Phase] | None:
     """Return what ended a program that raised nothing, and its phase: the final message of the shell, an argument parser or Hydra."""
-    written = [line for line in lines if line.text.strip()]
+    written = [line for line in without_tidying(lines) if line.text.strip()]
     if (short := _short_message(lines)) is not None:
         return short, "composition"
     if (argument := refused_argument(written)) is not None:
@@ -203,6 +206,12 @@ def complaint_in(lines: Sequence[Line]) -> tuple[Cause, Phase] | None:
     last = takewhile(lambda line: _TRACED.match(line.text) or _SHELL.match(line.text), reversed(written))
     shell = [line for line in last if _SHELL.match(line.text)]
     return (complaint([shell[-1]]), "shell") if shell else None
+
+
+def without_tidying(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines without complaints of `rm` beside a job that has started: a script may end with one before that."""
+    began = next((line.number for line in lines if "pid=" in line.process), math.inf)
+    return [line for line in lines if line.number < began or not _TIDYING.match(line.text)]
 
 
 def refused_argument(lines: Sequence[Line]) -> Cause | None:

@@ -127,3 +127,49 @@ REFUSED = "ERROR 11-11 10:00:10 [serving_chat.py:200] ValueError: This model's c
 )
 def test_server_that_responds_again_survived_a_refused_request(log: str, *, is_named: bool) -> None:
     assert (judged(log).first is not None) is is_named
+
+
+STARTED = (
+    "2026-11-29 08:00:00,000\tINFO worker.py:1927 -- Started a local Ray instance.\n"
+    f"{RUNNER}{{'actor_rollout_ref': {{'actor': {{'strategy': 'fsdp'}}}}}}\n"
+)
+WAITS = (
+    "(raylet) (autoscaler +5s) Warning: The following resource request cannot be scheduled right now: "
+    "{'CPU': 60.0, 'GPU': 6.0}. This is likely due to all cluster resources being claimed by actors.\n"
+)
+OVER_TIME = "slurmstepd: error: *** JOB 5 ON n1 CANCELLED AT 2026-11-29T10:00:00 DUE TO TIME LIMIT ***\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rm: cannot remove '/dev/shm/sem.abc': Permission denied\n",
+        "run.sh: line 4: /usr/bin/rm: Argument list too long\n",
+        "Warning  BackOff  2m  kubelet  Back-off pulling image\n",
+        WAITS,
+        WAITS.replace("'CPU': 60.0, ", ""),
+        WAITS.replace(", 'GPU': 6.0", ""),
+    ],
+)
+def test_job_that_is_starting_has_not_failed(line: str) -> None:
+    found = judged(f"{STARTED}{line}")
+    assert (found.causes, found.error) == ((), None)
+
+
+def test_script_may_end_with_a_failed_rm() -> None:
+    assert judged("+ set -e\nrun.sh: line 4: /usr/bin/rm: Argument list too long\n").error is not None
+
+
+def test_request_that_was_never_scheduled_explains_the_end() -> None:
+    assert codes(judged(f"{STARTED}{WAITS}{OVER_TIME}")) == ["RAY111"]
+    assert codes(judged(f"{STARTED}{WAITS}{step(1)}{step(2)}{step(3)}{OVER_TIME}")) == ["LOG250"]
+    timeout = traceback("TimeoutError: Placement group creation timed out.")
+    assert codes(judged(f"{STARTED}{WAITS}{timeout}")) == ["RAY111", "RAY111"]
+
+
+def test_message_of_a_cpp_exception_belongs_to_its_type() -> None:
+    what = "{0}terminate called after throwing an instance of '{1}'\n{0}  what():  Operation not permitted\n"
+    worker = "(WorkerDict pid=4711) "
+    assert codes(judged(f"{STARTED}{what.format(worker, 'std::system_error')}{DRIVER_SAW_IT}")) == ["HOST102"]
+    file = what.format(worker, "std::filesystem::filesystem_error")
+    assert codes(judged(f"{STARTED}{file}{DRIVER_SAW_IT}")) == []
