@@ -146,9 +146,6 @@ OVER_TIME = "slurmstepd: error: *** JOB 5 ON n1 CANCELLED AT 2026-11-29T10:00:00
         "rm: cannot remove '/dev/shm/sem.abc': Permission denied\n",
         "run.sh: line 4: /usr/bin/rm: Argument list too long\n",
         "Warning  BackOff  2m  kubelet  Back-off pulling image\n",
-        WAITS,
-        WAITS.replace("'CPU': 60.0, ", ""),
-        WAITS.replace(", 'GPU': 6.0", ""),
     ],
 )
 def test_job_that_is_starting_has_not_failed(line: str) -> None:
@@ -162,9 +159,7 @@ def test_script_may_end_with_a_failed_rm() -> None:
 
 def test_request_that_was_never_scheduled_explains_the_end() -> None:
     assert codes(judged(f"{STARTED}{WAITS}{OVER_TIME}")) == ["RAY111"]
-    assert codes(judged(f"{STARTED}{WAITS}{step(1)}{step(2)}{step(3)}{OVER_TIME}")) == ["LOG250"]
-    timeout = traceback("TimeoutError: Placement group creation timed out.")
-    assert codes(judged(f"{STARTED}{WAITS}{timeout}")) == ["RAY111", "RAY111"]
+    assert codes(judged(f"{STARTED}{WAITS}")) == ["RAY111"]
 
 
 def test_message_of_a_cpp_exception_belongs_to_its_type() -> None:
