@@ -36,13 +36,14 @@ from verl_doctor.toolkit.collectors.launch.launch import Word
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Location, Subject, check
 from verl_doctor.toolkit.text import listed
 
-_INTERPOLATION = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")  # of an absolute key, without a resolver
+# Of an absolute key, without a resolver. OmegaConf takes `\${x}` as a text, `\\${x}` as a backslash and an interpolation.
+_INTERPOLATION = re.compile(r"(?<!\\)(?:\\\\)*(\$\{([A-Za-z_][\w.]*)\})")
 _FEW = 3  # matches of one name: more do not show what was meant
 
 
 def _own(value: str) -> Configuration:
     """A configuration file of the user's own with this value."""
-    (found,) = configured(tree={"data": {"train_files": value}, "root": "/data"})
+    (found,) = configured(tree={"data": {"train_files": value}, "root": "/data", "files": ["a", "b"]})
     return replace(found, folder="/home/me/conf", name="mine", origins={"data.train_files": "mine.yaml:7"})
 
 
@@ -56,6 +57,10 @@ def _own(value: str) -> Configuration:
         Example("an interpolation of a missing key", configured("data.train_files=x/${trainer.nodes}"), "${trainer.nodes}, which does not exist"),
         Example("an interpolation in the user's own file", (_own("${root}/x"),)),
         Example("a variable of the shell in the user's own file", (_own("${DATA}/x"),), "data.train_files refers to ${DATA}, which does not exist"),
+        Example("an escaped interpolation", (*configured(r"trainer.project_name='price in \${CURRENCY}'"), _own(r"\${DATA}"))),
+        Example("a backslash before an interpolation", (_own(r"\\${DATA}/x"),), "refers to ${DATA}, which does not exist"),
+        Example("an element of a list", (_own("${files.1}/x"),)),
+        Example("more elements than a list has", (_own("${files.2}/x"),), "refers to ${files.2}, which does not exist"),
         Example("all keys exist", configured("trainer.nnodes=2", "data.train_batch_size=64")),
         Example("a new key is appended", configured("+actor_rollout_ref.model.override_config.attn=sdpa")),
         Example("a typo under a condition", (with_overrides(configured()[0], [Word("trainer.nnode=2", SCRIPT, 2, conditional=True)]),), "has no setting trainer.nnode, which a condition of the script adds"),
@@ -97,9 +102,9 @@ def config_key_unknown(configuration: Configuration) -> Iterator[Finding]:
 def _missing(value: object, configuration: Configuration) -> Iterator[str]:
     """Yield the keys that a value refers to and that do not exist."""
     for match in _INTERPOLATION.finditer(value) if isinstance(value, str) else ():
-        is_known = match[0] == UNDETERMINED_VALUE or match[1].partition(".")[0] == "hydra"
-        if not is_known and configuration.get(match[1]) is MISSING:
-            yield match[1]
+        is_known = match[1] == UNDETERMINED_VALUE or match[2].partition(".")[0] == "hydra"
+        if not is_known and configuration.get(match[2]) is MISSING:
+            yield match[2]
 
 
 def _written(configuration: Configuration, key: str) -> object:

@@ -17,6 +17,9 @@ def _unjudged(launch: Launch) -> tuple[Unjudged, ...]:
     if launch.command is not None or not starting:
         return ()
     why = "no command that starts verl was found"
+    if launch.unread:
+        path, _, rest = launch.unread[0].partition(":")
+        why += f"; {path.rpartition('/')[2]}:{rest}"
     return (Unjudged("the job", why, Location(starting[0]), (EVERY_JOB,)),)
 
 

@@ -24,7 +24,7 @@ from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Loc
 from verl_doctor.toolkit.text import listed
 
 _FEW = 8  # options of a group that a sentence names
-_RESOLVER = re.compile(r"\$\{([A-Za-z_][\w.]*):")
+_RESOLVER = re.compile(r"(?<!\\)(?:\\\\)*\$\{([A-Za-z_][\w.]*):")  # behind a backslash it is a text
 _RESOLVERS = frozenset({
     "oc.create", "oc.decode", "oc.deprecated", "oc.dict.keys", "oc.dict.values", "oc.env", "oc.select", "hydra", "now", "python_version",
 })  # fmt: skip
@@ -50,6 +50,7 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
         Example("an option", configured("--config=mine"), "Hydra has no option --config"),
         Example("interpolations", configured("+trainer.run=${oc.env:USER,me}-${now:%H}-${trainer.nnodes}")),
         Example("a default of the shell's, for a variable that is not known", (with_overrides(configured()[0], [Word(None, SCRIPT, 3, "trainer.nnodes=${NNODES:-1}")]),)),
+        Example("a resolver behind a backslash", configured(r"+trainer.run='\${date:%H}'")),
         Example("a resolver that does not exist", configured("+trainer.run=${date:%H}"), "nothing resolves ${date:...}"),
         Example("nothing to delete", configured("~trainer.mine"), "deletes a key that does not exist"),
         Example(

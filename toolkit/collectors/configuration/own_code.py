@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from verl_doctor.toolkit.sources.python.source import dotted, walk
 from verl_doctor.toolkit.sources.python.unbound import unbound
+from verl_doctor.toolkit.sources.shell.walk import is_set_by_others
 
 _EXITS = frozenset({"sys.exit", "exit", "quit", "os._exit"})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -85,7 +86,7 @@ class _Judge:
                 if self.opens and reads and path.startswith("/") and not self.is_there(path):
                     return f"opens {path}", ", and that does not exist"
             case ast.Subscript(value=owner, slice=ast.Constant(value=str(name)), ctx=ast.Load()):
-                known = _SET_BY_OTHERS.match(name) or self.is_set(name)
+                known = _SET_BY_OTHERS.match(name) or is_set_by_others(name) or self.is_set(name)
                 if self.variables and dotted(owner) == "os.environ" and not known:
                     return f"reads os.environ[{name!r}]", ", and the job does not set it"
             case ast.Name(id=name, ctx=ast.Load()) if name in self.lost:

@@ -7,20 +7,41 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 NAMES = ("GNUmakefile", "makefile", "Makefile")
-_WITH_VALUE = frozenset(
-    {"-C", "-f", "-I", "-o", "-W", "-l", "-E", "--directory", "--file", "--makefile", "--eval"}
-)
+_LONG = {
+    "directory": "C", "file": "f", "makefile": "f", "include-dir": "I", "eval": "E", "old-file": "o", "assume-old": "o",
+    "what-if": "W", "new-file": "W", "assume-new": "W", "jobs": "j", "load-average": "l", "max-load": "l", "output-sync": "O",
+    "dry-run": "n", "just-print": "n", "recon": "n", "question": "q", "touch": "t", "version": "v", "help": "h",
+    "environment-overrides": "e",
+}  # fmt: skip
+_NEEDS_VALUE, _MAY_HAVE_VALUE, _RUNS_NOTHING, _UNKNOWN = "CfIEoW", "jlO", "nqtvh", "EoWe"
 _ASSIGNMENT = re.compile(
-    r"(?:override\s+)?(?P<name>[^\s:#=?+!$]+)\s*(?P<sign>:{0,3}=|\?=|\+=|!=)\s*(?P<value>.*)", re.DOTALL
+    r"(?P<override>override\s+)?(?P<name>[^\s:#=?+!$]+)\s*(?P<sign>:{0,3}=|\?=|\+=|!=)\s*(?P<value>.*)",
+    re.DOTALL,
 )
 _CONDITION = re.compile(r"(ifeq|ifneq|ifdef|ifndef)\b\s*(.*)")
-_PAIR = re.compile(r"\((.*?),(.*)\)$|([\"'])(.*?)\3\s+([\"'])(.*?)\5$")
-_RULE = re.compile(r"(?P<targets>[^:=]+?)\s*::?(?!=)\s*(?P<rest>.*)", re.DOTALL)
+_QUOTED_PAIR = re.compile(r"([\"'])(.*?)\1\s+([\"'])(.*?)\3$")
+_NOT_FOLLOWED = re.compile(r"(?:(?:override|export)\s+)*(define|endef|undefine|vpath|-?load|private)(?=\s|$)")
 _SET_BY_MAKE = {"MAKE": "make", "SHELL": "/bin/sh", "RM": "rm -f", "MAKEFLAGS": "", "MFLAGS": ""}
-_DEEPEST = 30
+# Variables whose values make computes, or that name the programs of its own rules.
+_BY_MAKE = re.compile(
+    r"MAKE_\w+|MAKEFILE_LIST|MAKEFILES|MAKELEVEL|MAKECMDGOALS|GNUMAKEFLAGS|SUFFIXES"
+    r"|\.(?:FEATURES|INCLUDE_DIRS|VARIABLES|LOADED|LIBPATTERNS|SHELLFLAGS)"
+    r"|(?:COMPILE|LINK|LINT|LEX|YACC|PREPROCESS)\.\w+"
+    r"|AR|ARFLAGS|AS|CC|CO|COFLAGS|CPP|CTANGLE|CWEAVE|CXX|FC|GET|LD|LEX|LINT|MAKEINFO|OBJC|OUTPUT_OPTION|PC|TANGLE|TEX|WEAVE|YACC"
+)
+_AUTOMATIC = re.compile(r"[@<^*?+%|][DF]?")
+_FUNCTION = re.compile(r"([a-z]+(?:-[a-z]+)?)[ \t]+(.*)", re.DOTALL)
+_OTHER_FUNCTIONS = frozenset({
+    "patsubst", "sort", "wordlist", "dir", "notdir", "suffix", "basename", "join", "wildcard", "realpath", "abspath",
+    "foreach", "file", "call", "value", "origin", "flavor", "guile",
+})  # fmt: skip
+_COMPUTED = "make-function"  # stands for what a function of make results in
+_SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
+_DEEPEST = 60
+_MOST_WORK = 2_000_000  # characters that are expanded, all together
 
 
 class NotFollowedError(Exception):
@@ -39,20 +60,42 @@ class Recipe:
 @dataclass
 class _Rule:
     before: list[str] = field(default_factory=list)
+    only_order: list[str] = field(default_factory=list)  # their age does not count
     recipe: list[tuple[int, str]] = field(default_factory=list)
     own: list[tuple[str, str, str, bool]] = field(default_factory=list)
     is_phony: bool = False
+    is_double: bool | None = None  # written with `::`; None: a rule has not been read
+    others: list[_Rule] = field(default_factory=list)  # further rules with `::`
 
 
 @dataclass
 class Request:
-    """The words after `make`: the folder and file, variables, and targets. `runs` is False with `-n` and the like."""
+    """The words after `make`: the folder and file, variables, and targets. `runs` is False with `-n` and the like.
+
+    `problem` names an option that is not followed.
+    """
 
     folder: str = ""
     file: str = ""
     given: dict[str, str] = field(default_factory=dict)
     goals: list[str] = field(default_factory=list)
+    included: list[str] = field(default_factory=list)
     runs: bool = True
+    problem: str = ""
+
+    def option(self, letter: str, value: str) -> None:
+        """Note an option."""
+        if letter == "C":
+            self.folder = value if value.startswith("/") or not self.folder else f"{self.folder}/{value}"
+        elif letter == "f":
+            self.problem = self.problem or ("several makefiles are not followed" if self.file else "")
+            self.file = value
+        elif letter == "I":
+            self.included.append(value)
+        elif letter in _RUNS_NOTHING:
+            self.runs = False
+        elif letter in _UNKNOWN:
+            self.problem = self.problem or f"the option `-{letter}` of make is not followed"
 
 
 def request_of(words: Sequence[str | None]) -> Request | None:
@@ -62,29 +105,39 @@ def request_of(words: Sequence[str | None]) -> Request | None:
         word = words[place]
         if word is None:
             return None
-        option, _, value = word.partition("=")
-        attached = re.fullmatch(r"-([Cf])(.+)", word)
-        if word in _WITH_VALUE or attached or option in ("--directory", "--file", "--makefile"):
-            if attached:
-                option, value = f"-{attached[1]}", attached[2]
-            elif word in _WITH_VALUE:
-                place += 1
-                value = (words[place] if place < len(words) else None) or ""
-            if option in ("-C", "--directory"):
-                found.folder = value
-            elif option in ("-f", "--file", "--makefile"):
-                found.file = value
-        elif re.fullmatch(r"-\w*[nqtv]\w*|--(?:dry-run|just-print|recon|question|touch|version|help)", word):
-            found.runs = False
-        elif word.startswith("-"):
-            following = words[place + 1] if place + 1 < len(words) else None
-            place += word in ("-j", "--jobs") and re.fullmatch(r"\d+", following or "") is not None
+        following = words[place + 1] if place + 1 < len(words) else ""
+        if word.startswith("-") and len(word) > 1:
+            for letter, attached in _options(word):
+                value = attached
+                if letter in _NEEDS_VALUE and value is None:
+                    place += 1
+                    if following is None:
+                        return None
+                    value = following
+                elif letter in "jl" and value is None:
+                    place += re.fullmatch(r"\d[\d.]*", following or "") is not None
+                found.option(letter, value or "")
         elif match := re.fullmatch(r"([A-Za-z_][\w.-]*)\s*(?::{0,3}|\?|\+)=(.*)", word, re.DOTALL):
             found.given[match[1]] = match[2]
         else:
             found.goals.append(word)
         place += 1
     return found
+
+
+def _options(word: str) -> Iterator[tuple[str, str | None]]:
+    """Yield the options of one word, each as its letter, with the value that is attached to it."""
+    if word.startswith("--"):
+        name, equals, value = word[2:].partition("=")
+        if name in _LONG:
+            yield _LONG[name], value if equals else None
+        return
+    for place, letter in enumerate(word[1:], 2):
+        rest = word[place:]
+        if letter in _NEEDS_VALUE or letter in _MAY_HAVE_VALUE:
+            yield letter, rest or None
+            return
+        yield letter, None
 
 
 class Makefile:
@@ -96,15 +149,18 @@ class Makefile:
         given: Mapping[str, str],
         environ: Callable[[str], str | None],
         load: Callable[[str], str | None],
+        folder: str = "",
     ) -> None:
-        self.variables: dict[str, tuple[str, bool]] = {}
-        self.given, self.environ, self.load = given, environ, load
+        self.variables: dict[str, tuple[str, bool]] = {"CURDIR": (folder, True)}
+        self.given, self.environ, self.load = dict(given), environ, load
         self.rules: dict[str, _Rule] = {}
         self.exported: dict[str, bool] = {}
         self.exports_all = self.is_one_shell = False
-        self.has_patterns = False
+        self.patterns: dict[str, _Rule] = {}
         self.first = ""
         self.pieces: list[str] = []
+        self.around: list[str] = []  # variables that are being expanded
+        self.work = 0
         self._read(text)
 
     # Reading
@@ -126,8 +182,8 @@ class Makefile:
                     for rule in current:
                         rule.recipe.append((0 if is_included else start + 1, line[1:]))
                 continue
-            line = re.sub(r"\s*\\\n\s*", " ", _without_comment(line)).strip()
-            if not line:
+            line = _without_comment(re.sub(r"\s*\\\n\s*", " ", line)).lstrip()
+            if not line.strip():
                 continue
             if match := _CONDITION.match(line):
                 taken.append(self._holds(match[1], match[2]) if all(taken) else None)
@@ -147,11 +203,10 @@ class Makefile:
             name = self._known(text.strip())
             is_set = bool(self._raw(name)[0])
             return is_set == (kind == "ifdef")
-        match = _PAIR.match(text.strip())
-        if match is None:
+        pair = _pair(text.strip())
+        if pair is None:
             raise NotFollowedError(f"the condition `{kind} {text}` is not followed")
-        left, right = (match[1], match[2]) if match[1] is not None else (match[4], match[6])
-        return (self._known(left).strip() == self._known(right).strip()) == (kind == "ifeq")
+        return (self._known(pair[0]) == self._known(pair[1])) == (kind == "ifeq")
 
     def _known(self, text: str) -> str:
         found = self.expanded(text)
@@ -162,70 +217,121 @@ class Makefile:
     def _line(self, line: str, number: int) -> list[_Rule]:
         """Read a line outside of recipes; return the rules whose recipe may follow."""
         if match := re.match(r"(-|s)?include\s+(.*)", line):
-            for name in self.expanded(match[2]).split():
+            names = self.expanded(match[2])
+            if re.search(r"[*?\[\1]", names):
+                raise NotFollowedError(
+                    f"`{line.strip()}` is not followed: it depends on which files there are"
+                )
+            for name in names.split():
                 text = self.load(name)
                 if text is not None:
                     self._read(text, is_included=True)
                 elif not match[1]:
                     raise NotFollowedError(f"{name} is included, but does not exist")
             return []
-        if re.match(r"(define|endef|vpath|load)\b", line):
-            raise NotFollowedError(f"`{line.split(maxsplit=1)[0]}` is not followed")
+        if (match := _NOT_FOLLOWED.match(line)) and not _ASSIGNMENT.fullmatch(line):
+            raise NotFollowedError(f"`{match[1]}` is not followed")
         export = re.match(r"(unexport|export)\b\s*(.*)", line)
         if export and not _ASSIGNMENT.fullmatch(export[2]):
             if not export[2]:
                 self.exports_all = export[1] == "export"
-            for name in self.expanded(export[2]).split():
+            for name in self._settled(export[2], line).split():
                 self.exported[name] = export[1] == "export"
             return []
         if match := _ASSIGNMENT.fullmatch(export[2] if export else line):
-            self._assign(match["name"], match["sign"], match["value"])
+            self._assign(
+                match["name"], match["sign"], match["value"], overrides=match["override"] is not None
+            )
             if export:
                 self.exported[match["name"]] = True
             return []
-        match = _RULE.fullmatch(line)
-        if match is None:
+        place = _colon(line)
+        if place is None:
+            if self._settled(line, line).strip():
+                raise NotFollowedError(f"`{line.strip()}` is not followed")
             return []
-        targets, rest = self.expanded(match["targets"]).split(), match["rest"]
-        own = re.match(r"(export\s+)?(.*)", rest, re.DOTALL)
-        if own and (assigned := _ASSIGNMENT.fullmatch(own[2])):
+        is_double = line.startswith("::", place)
+        targets = self._settled(line[:place], line).split()
+        return self._rule(targets, line[place + 1 + is_double :].lstrip(), number, is_double=is_double)
+
+    def _rule(self, targets: list[str], rest: str, number: int, *, is_double: bool) -> list[_Rule]:
+        """Read what follows the colon."""
+        words = re.match(r"((?:(?:export|override|private)\s+)*)(.*)", rest, re.DOTALL)
+        if words and (assigned := _ASSIGNMENT.fullmatch(words[2])):
+            if "private" in words[1] or any("%" in name for name in targets) or "override" in words[1]:
+                raise NotFollowedError(f"`{' '.join(targets)}: {rest.strip()}` is not followed")
             for name in targets:
                 self.rules.setdefault(name, _Rule()).own.append(
-                    (assigned["name"], assigned["sign"], assigned["value"], bool(own[1]))
+                    (assigned["name"], assigned["sign"], assigned["value"], "export" in words[1])
                 )
             return []
         before, semicolon, command = rest.partition(";")
-        wanted = self.expanded(before).replace("|", " ").split()
-        if targets and targets[0] in (".PHONY", ".ONESHELL"):
-            self.is_one_shell = self.is_one_shell or targets[0] == ".ONESHELL"
-            for name in wanted:
+        needs = self.expanded(before)
+        if any(self.pieces[int(place)] == _COMPUTED for place in re.findall("\1(\\d+)\1", needs)):
+            self._settled(before, rest)
+        normal, _, order = needs.partition("|")
+        if ":" in normal:
+            raise NotFollowedError(f"the static pattern rule of {' '.join(targets)} is not followed")
+        wanted, only_order = normal.split(), order.split()
+        special = targets[0] if targets else ""
+        if special in (".PHONY", ".ONESHELL", ".EXPORT_ALL_VARIABLES"):
+            self.is_one_shell = self.is_one_shell or special == ".ONESHELL"
+            self.exports_all = self.exports_all or special == ".EXPORT_ALL_VARIABLES"
+            for name in wanted if special == ".PHONY" else ():
                 self.rules.setdefault(name, _Rule()).is_phony = True
             return []
-        self.has_patterns = self.has_patterns or any("%" in name or name == ".DEFAULT" for name in targets)
+        if special in (".SECONDEXPANSION", ".DEFAULT"):
+            raise NotFollowedError(f"`{special}` is not followed")
         found = []
         for name in targets:
             if not self.first and (not name.startswith(".") or "/" in name) and "%" not in name:
                 self.first = name
-            rule = self.rules.setdefault(name, _Rule())
-            rule.before += wanted
+            rule = self._new(name, is_double=is_double)
+            # make puts what the rule with the recipe needs first; which rule that is, shows only later
+            rule.before, rule.only_order = list(wanted), list(only_order)
+            rule.recipe = [(number, command.strip())] if semicolon else []
             found.append(rule)
-            if semicolon:
-                rule.recipe.append((number, command.strip()))
         return found
 
-    def _assign(self, name: str, sign: str, value: str, *, by_target: bool = False) -> None:
+    def _new(self, name: str, *, is_double: bool) -> _Rule:
+        """Return the part that a rule adds to a target."""
+        owner = (self.patterns if "%" in name else self.rules).setdefault(name, _Rule())
+        if owner.is_double not in (None, is_double):
+            raise NotFollowedError(f"{name} has rules with `:` and with `::`")
+        owner.is_double = is_double
+        part = _Rule()
+        owner.others.append(part)
+        return part
+
+    def _settled(self, text: str, line: str) -> str:
+        """Expand what must be known."""
+        found = self.expanded(text)
+        if "\1" in found:
+            raise NotFollowedError(f"`{line.strip()}` is not followed: it depends on a function or a command")
+        return found
+
+    def _assign(self, name: str, sign: str, value: str, *, overrides: bool = False) -> None:
+        if name == ".RECIPEPREFIX":
+            raise NotFollowedError("`.RECIPEPREFIX` is not followed")
         if sign == "?=" and (name in self.variables or self.environ(name) is not None):
             return
         if sign == "!=":
-            value, simple = self._piece(value), True
+            value, simple = self._piece(self.expanded(value)), True
         elif sign in (":=", "::=", ":::="):
             value, simple = self.expanded(value), True
         else:
             simple = False
         if sign == "+=":
             before, simple = self._raw(name)
-            value = f"{before} {self.expanded(value) if simple else value}".strip()
-        if by_target or name not in self.given:
+            if name not in self.variables and name not in self.given:
+                before, simple = before.replace("$", "$$"), False
+            added = self.expanded(value) if simple else value
+            value = f"{before} {added}" if before and added else before or added
+        if name == "SHELL" and self.expanded(value).strip().rpartition("/")[2] not in _SHELLS:
+            raise NotFollowedError(f"recipes for the shell `{value.strip()}` are not followed")
+        if overrides and name in self.given:
+            self.given[name] = value.replace("$", "$$") if simple else value
+        elif name not in self.given:
             self.variables[name] = value, simple
 
     # Variables
@@ -239,6 +345,8 @@ class Makefile:
         value = self.environ(name)
         if value is not None and name != "SHELL":
             return value, True
+        if _BY_MAKE.fullmatch(name):
+            return self._piece(_COMPUTED), True
         return _SET_BY_MAKE.get(name, ""), True
 
     def _piece(self, command: str) -> str:
@@ -249,13 +357,20 @@ class Makefile:
     def expanded(self, text: str, automatic: Mapping[str, str] | None = None, depth: int = 0) -> str:
         """Replace make's variables. What only a shell or a function of make can compute becomes a mark."""
         if depth > _DEEPEST:
-            raise NotFollowedError("variables refer to each other")
+            raise NotFollowedError("references to variables are nested too deep")
+        self.work += len(text) + 1
+        if self.work > _MOST_WORK:
+            raise NotFollowedError("its variables become too long")
+        if "$" not in text:
+            return text
         found, place = [], 0
         while place < len(text):
             sign = text[place]
             if sign != "$" or place + 1 == len(text):
-                found.append(sign)
-                place += 1
+                end = text.find("$", place + 1)
+                end = len(text) if end < 0 else end
+                found.append(text[place:end])
+                place = end
                 continue
             following = text[place + 1]
             if following == "$":
@@ -263,33 +378,85 @@ class Makefile:
                 place += 2
             elif following in "({":
                 end = _closing(text, place + 1)
-                found.append(self._reference(text[place + 2 : end], automatic, depth))
+                found.append(self._reference(text[place + 2 : end], following, automatic, depth))
                 place = end + 1
             else:
                 found.append(self._value(following, automatic, depth))
                 place += 2
         return "".join(found)
 
-    def _reference(self, inner: str, automatic: Mapping[str, str] | None, depth: int) -> str:
-        name, space, rest = inner.partition(" ")
-        if name == "shell" and space:
-            return self._piece(self.expanded(rest, automatic, depth + 1))
-        if name in ("strip", "info", "warning") and space:
-            return " ".join(self.expanded(rest, automatic, depth + 1).split()) if name == "strip" else ""
+    def _reference(self, inner: str, opening: str, automatic: Mapping[str, str] | None, depth: int) -> str:
+        match = _FUNCTION.fullmatch(inner)
+        if match and match[1] in ("eval", "error"):
+            raise NotFollowedError(f"`$({match[1]} ...)` is not followed")
+        if match and match[1] == "shell":
+            return self._piece(self.expanded(match[2], automatic, depth + 1))
+        if match and match[1] in ("info", "warning"):
+            self.expanded(match[2], automatic, depth + 1)
+            return ""
+        if match and (match[1] in _FUNCTIONS or match[1] in _LAZY):
+            return self._function(match[1], _arguments(match[2], opening), automatic, depth)
+        if match and match[1] in _OTHER_FUNCTIONS:
+            self.expanded(match[2], automatic, depth + 1)  # it may contain `eval`
+            if match[1] == "call":
+                name = self.expanded(_arguments(match[2], opening)[0], automatic, depth + 1).strip()
+                self._value(name, automatic, depth)
+            return self._piece("make-wildcard" if match[1] == "wildcard" else _COMPUTED)
         name = self.expanded(inner, automatic, depth + 1)
-        if space or ":" in name or "\1" in name:
-            return self._piece("make-function")
+        if ":" in name or "\1" in name:
+            self._value(name.partition(":")[0], automatic, depth)
+            return self._piece(_COMPUTED)
         return self._value(name, automatic, depth)
+
+    def _function(
+        self, name: str, arguments: list[str], automatic: Mapping[str, str] | None, depth: int
+    ) -> str:
+        """Return what a function of make results in."""
+
+        def value(text: str) -> str:
+            return self.expanded(text, automatic, depth + 1)
+
+        if name == "if" and len(arguments) > 1:
+            condition = value(arguments[0].strip())
+            if "\1" not in condition:
+                chosen = arguments[1] if condition else ",".join(arguments[2:])
+                return value(chosen)
+        elif name in ("or", "and"):
+            found = ""
+            for argument in arguments:
+                found = value(argument.strip())
+                if "\1" in found:
+                    break
+                if bool(found) == (name == "or"):
+                    return found
+            else:
+                return found
+        elif name in _FUNCTIONS:
+            count, function = _FUNCTIONS[name]
+            merged = [*arguments[: count - 1], ",".join(arguments[count - 1 :])]
+            values = [value(argument) for argument in merged]
+            if len(arguments) >= count and not any("\1" in text for text in values):
+                return function(*values)
+        for argument in arguments:
+            value(argument)  # it may contain `eval`
+        return self._piece(_COMPUTED)
 
     def _value(self, name: str, automatic: Mapping[str, str] | None, depth: int) -> str:
         if automatic and name in automatic:
             return automatic[name]
-        if name in ("^", "*", "?", "+", "%") or re.fullmatch(
-            r"[@<^*?+%][DF]|MAKEFILE_LIST|MAKELEVEL|MAKECMDGOALS", name
-        ):
-            return self._piece("make-function")
+        if _AUTOMATIC.fullmatch(name):  # empty outside of recipes
+            return self._piece(_COMPUTED) if automatic else ""
         value, is_expanded = self._raw(name)
-        return value if is_expanded else self.expanded(value, automatic, depth + 1)
+        if is_expanded:
+            self.work += len(value)
+            return value
+        if name in self.around:
+            raise NotFollowedError("variables refer to each other")
+        self.around.append(name)
+        try:
+            return self.expanded(value, automatic, depth + 1)
+        finally:
+            self.around.pop()
 
     # Running
 
@@ -298,7 +465,7 @@ class Makefile:
         if not goals and not self.first:
             raise NotFollowedError("it has no target")
         done: set[str] = set()
-        default = self._raw(".DEFAULT_GOAL")[0] or self.first
+        default = self._value(".DEFAULT_GOAL", None, 0).strip() or self.first
         for goal in goals or [default]:
             yield from self._of(goal, folder, is_there, done, ())
 
@@ -313,34 +480,85 @@ class Makefile:
         if target in done:
             return
         done.add(target)
-        rule = self.rules.get(target)
-        if rule is None:
-            if not above and not self.has_patterns and not is_there(target):
-                raise NotFollowedError(f"it has no rule for {target}: `No rule to make target '{target}'`")
-            return
+        rule = self.rules.get(target, _Rule())
+        parts, stem = _joined(rule), ""
+        if not rule.is_phony and not any(part.recipe for part in parts):
+            match = self._pattern(target)
+            if match is not None:
+                pattern, stem = match
+                parts = [replace(part, recipe=pattern.recipe) for part in parts or [_Rule()]]
+            elif target not in self.rules:
+                if not above and not is_there(target):
+                    raise NotFollowedError(
+                        f"it has no rule for {target}: `No rule to make target '{target}'`"
+                    )
+                return
         kept, before = dict(self.variables), dict(self.exported)
         for name, sign, value, exports in rule.own:
             self._assign(name, sign, value)
             self.exported[name] = exports or self.exported.get(name, False)
-        for name in rule.before:
-            yield from self._of(name, folder, is_there, done, (*above, target))
-        if rule.recipe and (rule.is_phony or not is_there(target)):
-            automatic = {"@": target, "<": rule.before[0] if rule.before else "", "CURDIR": folder}
-            lines = [(number, self.expanded(text, automatic)) for number, text in rule.recipe]
-            if self.is_one_shell:
-                lines = [(lines[0][0], "\n".join(text for _, text in lines))]
-            exported = self._exported(automatic)
-            for number, text in lines:
-                command = re.sub(r"^[@+\s-]+", "", text)
-                yield Recipe(self._shell(re.sub(r"\n\t", "\n", command)), number, exported)
+        for whole in parts:
+            circle = {*above, target}  # make drops what would close it
+            part = replace(whole, before=[name for name in whole.before if name not in circle])
+            needs = [name for name in (*part.before, *part.only_order) if "\1" not in name]  # else files
+            for name in needs:
+                yield from self._of(name, folder, is_there, done, (*above, target))
+            if part.recipe and (rule.is_phony or self._is_old(target, part, is_there, bool(rule.is_double))):
+                automatic = {"@": target, "<": part.before[0] if part.before else "", "CURDIR": folder}
+                yield from self._run(part, {**automatic, "*": stem} if stem else automatic)
         self.variables, self.exported = kept, before
+
+    def _run(self, rule: _Rule, automatic: Mapping[str, str]) -> Iterator[Recipe]:
+        lines = [
+            (number, re.sub(r"^[@+\s-]+", "", self.expanded(text, automatic))) for number, text in rule.recipe
+        ]
+        if self.is_one_shell:
+            lines = [(lines[0][0], "\n".join(text for _, text in lines))]
+        exported = self._exported(automatic)
+        for number, text in lines:
+            yield Recipe(self._shell(re.sub(r"\n\t", "\n", text)), number, exported)
+
+    def _is_old(self, target: str, rule: _Rule, is_there: Callable[[str], bool], is_double: bool) -> bool:
+        """Return whether make runs the recipe of a target that is a file, as far as that does not depend on the age of files."""
+        if not is_there(target) or (is_double and not rule.before):
+            return True
+        for name in rule.before:
+            needed = self.rules.get(name)
+            if needed and (needed.is_phony or not is_there(name)):
+                return True
+        if rule.before:
+            raise NotFollowedError(
+                f"{target} exists, and whether it is up to date depends on the age of files"
+            )
+        return False
+
+    def _pattern(self, target: str) -> tuple[_Rule, str] | None:
+        """Return the pattern rule with a recipe that makes a target, and what `%` stands for."""
+        found: list[tuple[_Rule, str]] = []
+        for name, rule in self.patterns.items():
+            start, _, end = name.partition("%")
+            stem = target[len(start) : len(target) - len(end)]
+            recipes = [part for part in rule.others if part.recipe]
+            if not recipes or not stem or f"{start}{stem}{end}" != target:
+                continue
+            if (
+                len(rule.others) > 1
+                or rule.is_double
+                or recipes[0].before
+                or recipes[0].only_order
+                or "/" in target
+            ):
+                raise NotFollowedError(f"the pattern rule `{name}` is not followed")
+            found.append((recipes[0], stem))
+        return min(found, key=lambda match: len(match[1]), default=None)
 
     def _exported(self, automatic: Mapping[str, str]) -> dict[str, str | None]:
         names = {name for name, exports in self.exported.items() if exports} | set(self.given)
         if self.exports_all:
             names |= {name for name in self.variables if re.fullmatch(r"[A-Za-z_]\w*", name)}
         names |= {name for name in self.variables if self.environ(name) is not None}
-        names -= {name for name, exports in self.exported.items() if not exports} | {"SHELL", "MAKEFLAGS"}
+        names -= {name for name, exports in self.exported.items() if not exports}
+        names -= {"SHELL", "MAKEFLAGS", "CURDIR"}
         values = {name: self._value(name, automatic, 0) for name in sorted(names)}
         return {name: None if "\1" in value else value for name, value in values.items()}
 
@@ -378,5 +596,112 @@ def _closing(text: str, start: int) -> int:
 
 
 def _without_comment(line: str) -> str:
-    match = re.search(r"(?<!\\)#", line)
-    return line[: match.start()] if match else line
+    """Remove a comment. Inside of a reference, `#` begins none: https://www.gnu.org/software/make/manual/make.html#Makefile-Contents."""
+    found, place = [], 0
+    while place < len(line):
+        if line[place] == "#":
+            break
+        end = place + 1
+        if line.startswith("\\#", place):
+            found.append("#")
+            place += 2
+            continue
+        if line.startswith(("$(", "${"), place) and "#" in line[place:]:
+            end = _closing(line, place + 1) + 1
+        found.append(line[place:end])
+        place = end
+    return "".join(found)
+
+
+def _colon(line: str) -> int | None:
+    """Return the place of the colon of a rule, None if it has none."""
+    place = 0
+    while place < len(line):
+        if line.startswith(("$(", "${"), place):
+            place = _closing(line, place + 1)
+        elif line[place] == ":" and not re.match(r":{1,3}=", line[place:]):
+            return place
+        elif line[place] in ":=":
+            return None
+        place += 1
+    return None
+
+
+def _arguments(text: str, opening: str) -> list[str]:
+    """Split the arguments of a function at commas outside of brackets of its own kind."""
+    found, depth, start = [], 0, 0
+    closing = ")" if opening == "(" else "}"
+    for place, sign in enumerate(text):
+        depth += (sign == opening) - (sign == closing)
+        if sign == "," and depth == 0:
+            found.append(text[start:place])
+            start = place + 1
+    return [*found, text[start:]]
+
+
+def _pair(text: str) -> tuple[str, str] | None:
+    """Return the two sides of a condition, as make splits them."""
+    if match := _QUOTED_PAIR.match(text):
+        return match[2], match[4]
+    if not text.startswith("("):
+        return None
+    depth, comma = 0, None
+    for place in range(1, len(text)):
+        sign = text[place]
+        if sign == "," and comma is None and depth <= 0:
+            comma = place
+        elif sign == ")" and comma is not None and depth <= 0:
+            return text[1:comma].rstrip(), text[comma + 1 : place].lstrip()
+        depth += (sign == "(") - (sign == ")")
+    return None
+
+
+def _joined(rule: _Rule) -> list[_Rule]:
+    """Return what make makes of the rules of one target: with `:`, the last recipe counts, and its rule's needs come first."""
+    if rule.is_double or not rule.others:
+        return rule.others
+    found = _Rule()
+    for part in rule.others:
+        if part.recipe:
+            found.recipe = part.recipe
+            found.before, found.only_order = part.before + found.before, part.only_order + found.only_order
+        else:
+            found.before, found.only_order = found.before + part.before, found.only_order + part.only_order
+    return [found]
+
+
+def _matcher(patterns: str) -> Callable[[str], bool]:
+    found = [
+        re.compile("(.*)".join(re.escape(part) for part in pattern.split("%", 1)), re.DOTALL)
+        for pattern in patterns.split()
+    ]
+    return lambda word: any(pattern.fullmatch(word) for pattern in found)
+
+
+def _filtered(patterns: str, text: str, *, kept: bool) -> str:
+    matches = _matcher(patterns)
+    return " ".join(word for word in text.split() if matches(word) == kept)
+
+
+def _word(number: str, text: str) -> str:
+    place = int(number) if number.strip().isdigit() else 0
+    if place < 1:
+        raise NotFollowedError(f"`$(word {number},...)` is not followed")
+    return (["", *text.split()][place:] or [""])[0]
+
+
+# The functions that are followed, with the number of their arguments.
+_FUNCTIONS: Mapping[str, tuple[int, Callable[..., str]]] = {
+    "strip": (1, lambda text: " ".join(text.split())),
+    "filter": (2, lambda patterns, text: _filtered(patterns, text, kept=True)),
+    "filter-out": (2, lambda patterns, text: _filtered(patterns, text, kept=False)),
+    "findstring": (2, lambda part, text: part if part in text else ""),
+    "subst": (3, lambda old, new, text: text.replace(old, new) if old else text + new),
+    "addprefix": (2, lambda prefix, text: " ".join(f"{prefix}{word}" for word in text.split())),
+    "addsuffix": (2, lambda suffix, text: " ".join(f"{word}{suffix}" for word in text.split())),
+    "firstword": (1, lambda text: (text.split() or [""])[0]),
+    "lastword": (1, lambda text: (text.split() or [""])[-1]),
+    "words": (1, lambda text: str(len(text.split()))),
+    "word": (2, _word),
+}
+_LAZY = frozenset({"if", "or", "and"})

@@ -488,6 +488,9 @@ class LaunchReader:
         )
         if not request.runs or walk.depth >= _DEEPEST:
             return
+        if request.problem:
+            self.unread.append(f"{where}: {request.problem}")
+            return
         if found is None:
             self.unread.append(f"{where}: `make` has no makefile in {folder} that can be read")
             return
@@ -500,10 +503,13 @@ class LaunchReader:
         def is_there(name: str) -> bool:
             return self.is_there is not None and self.is_there(_path(folder, name))
 
+        def included(name: str) -> str | None:
+            folders = [folder, *(_path(folder, other) for other in request.included)]
+            texts = (self.load(_path(other, name)) for other in folders)
+            return next((text for text in texts if text is not None), None)
+
         try:
-            makefile = Makefile(
-                found.text, request.given, environ, lambda name: self.load(_path(folder, name))
-            )
+            makefile = Makefile(found.text, request.given, environ, included, folder)
             for recipe in makefile.recipes(request.goals, folder, is_there):
                 self.recipe(walk, call, recipe, Lines(recipe.text, found.path, recipe.line or 1), folder)
         except (NotFollowedError, RecursionError) as problem:

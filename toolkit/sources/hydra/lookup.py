@@ -46,6 +46,11 @@ def lookup(tree: Mapping[str, Any], key: str, depth: int = 0) -> Any:
         value = resolved(tree, value, parent, depth)
         if value is UNDETERMINED:
             return UNDETERMINED
+        if isinstance(value, (list, tuple)) and step.isascii() and step.isdigit():
+            if int(step) >= len(value):
+                return MISSING
+            value = value[int(step)]
+            continue
         if not isinstance(value, Mapping) or step not in value:
             return MISSING
         value = value[step]

@@ -56,7 +56,7 @@ def test_certain_failures_are_reported(text: str, problem: str) -> None:
         "T = open('relative').read()",
         "import subprocess\nsubprocess.run(['fetch'])\nT = open('/gone').read()",
         "with open('/gone', 'w') as f:\n    f.write('')",
-        "import os\nK = os.environ['GIVEN'], os.environ['RANK'], os.environ['CUDA_VISIBLE_DEVICES']",
+        "import os\nK = os.environ['GIVEN'], os.environ['RANK'], os.environ['GITHUB_TOKEN'], os.environ['PET_NNODES'], os.environ['CUDA_VISIBLE_DEVICES']",
         "import os\nos.environ['MISSING'] = '1'\nK = os.environ['MISSING']",
         "from dotenv import load_dotenv\nimport os\nload_dotenv()\nK = os.environ['MISSING']",
         "import os\nK = os.environ['MISSING'] if 'MISSING' in os.environ else ''",

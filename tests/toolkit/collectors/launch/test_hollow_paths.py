@@ -60,5 +60,37 @@ def test_variable_that_may_have_a_value_is_not_reported(tmp_path: Path, script: 
     assert hollow(tmp_path, script) == []
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PET_NNODES", "PET_MASTER_ADDR", "SKYPILOT_NUM_NODES", "MA_NUM_HOSTS", "SENSECORE_PYTORCH_NNODES", "RUNAI_NUM_OF_GPUS", "PADDLE_TRAINERS_NUM",
+        "FLUX_JOB_NNODES", "VC_WORKER_NUM", "VK_TASK_INDEX", "NSLOTS", "NHOSTS", "PE_HOSTFILE", "SGE_TASK_ID", "LSB_DJOB_NUMPROC", "PBS_O_WORKDIR",
+        "AIMASTER_ADDR", "PAI_WORKER_COUNT", "KUBEFLOW_RUN", "CI_PROJECT_DIR", "GITHUB_WORKSPACE", "COBALT_JOBSIZE", "OAR_NODEFILE", "_CONDOR_SCRATCH_DIR",
+        "AMLT_OUTPUT_DIR", "AIP_MODEL_DIR", "DET_NUM_SLOTS", "TORCHELASTIC_RUN_ID", "AZUREML_NODE_COUNT", "SM_NUM_GPUS", "LIGHTNING_ARTIFACTS_DIR", "PJM_NODE",
+    ],
+)  # fmt: skip
+def test_variable_of_a_platform_is_not_reported(tmp_path: Path, name: str) -> None:
+    assert hollow(tmp_path, f"{JOB} {KEY}=${name}/no/train.parquet") == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "DATA_DIR",
+        "BATCH_SIZE",
+        "MODEL",
+        "SYSTEM_PROMPT",
+        "AGENT_FILES",
+        "MOMENTUM",
+        "PRETRAINED",
+        "TRAIN_FILE",
+        "N",
+        "EBS",
+    ],
+)
+def test_variable_of_the_user_is_reported(tmp_path: Path, name: str) -> None:
+    assert hollow(tmp_path, f"{JOB} {KEY}=${name}/no/train.parquet")
+
+
 def test_variable_of_the_shell_has_a_value(tmp_path: Path) -> None:
     assert hollow(tmp_path, f"{JOB} {KEY}=$DATA/no/train.parquet", DATA="/data") == []

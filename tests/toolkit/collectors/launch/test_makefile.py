@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from verl_doctor.checks.configuration.launch_starts_nothing import launch_starts_nothing
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.launch.launch_collector import launch
 from verl_doctor.toolkit.collectors.launch.makefile import request_of
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Target
+from verl_doctor.toolkit.testing import run_check
 
 ENVIRON = {"HOME": "/home/u", "PATH": os.environ.get("PATH", ""), "OUTSIDE": "o"}
 START = "python3 -m verl.trainer.main_ppo"
@@ -40,6 +42,44 @@ KNOWN = {
     "an included file": ("make t", f"include more.mk\n-include gone.mk\nt:\n\t{START} n=$(MORE)\n"),
     "make from make": ("make t", f"t:\n\t$(MAKE) u LR=2\nu:\n\t{START} lr=$(LR)\n"),
     "variables of the shell": ("A=1 make t", f"A ?= 2\nt:\n\t{START} a=$(A)\n"),
+    "a recipe that replaces an included one": ("make", f"include rule.mk\nt: w ; {START} a=1 b=$<\nw u v:\n\ttrue\n"),
+    "needs of several rules": ("make t", f"t: u\n\t{START} a=1 b=$<\nu v:\n\ttrue\nt: v\n"),
+    "a recipe of two targets, one replaced": ("make u", f"t u:\n\tfalse\nu:\n\t{START} a=$@\n"),
+    "rules with two colons": ("make t", f"t::\n\ttrue\nt:: u\n\t{START} a=$@ b=$<\nu:\n\ttrue\n"),
+    "an empty recipe replaces one": ("make t u", f"t:\n\tfalse\nt: ;\nu:\n\t{START} a=1\n"),
+    "functions that print": ("make t", f"$(info model: x)\n$(warning no: # y)\nt:\n\t{START} a=1$(info $(A))\n"),
+    "functions in conditions": (
+        "make t X='2 3'",
+        (
+"ifeq ($(filter 1,$(X)),)\nA = 1\nendif\nifneq (,$(findstring 3,$(X)))\nB = 1\nendif\n"
+        f"ifeq '$(words $(X))' \"2\"\nC = 1\nendif\nt:\n\t{START} a=$(A) b=$(B) c=$(C)\n"
+        ),
+    ),
+    "functions": (
+        "make t",
+        (f"A = a.py, b.c  a.c\nt:\n\t{START} 'a=[$(filter %.c a%,$(A))]' 'b=[$(filter-out %.c,$(A))]' 'c=[$(subst a,x,$(A))]' 'd=[$(if $(A),1, 2 )]'"
+        " 'e=[$(if $(B),1, 2,3 )]' 'f=[$(or $(B),${A})]' 'g=[$(and $(A),$(B),c)]' 'h=[$(firstword $(A))$(lastword $(A))$(word 2,$(A))]' 'i=[$(strip  $(A) )]'\n"),
+    ),
+    "spaces in conditions": (
+        "make t",
+        ("X = 1 # one\nifeq ( a,a)\nA = 1\nendif\nifeq (a ,a)\nB = 1\nendif\nifeq (a, a)\nC = 1\nendif\nifeq (a,a )\nD = 1\nendif\n"
+        f"ifeq ($(X),1)\nE = 1\nendif\nt:\n\t{START} a=$(A) b=$(B) c=$(C) d=$(D) e=$(E) 'x=[$(X)]'\n"),
+    ),
+    "a pattern rule": ("make train-ab", f"t-%:\n\tfalse\ntrain-%:\n\tfalse\ntrain-a%:\n\t{START} a=$* b=$@ 'c=$<'\n"),
+    "a rule for any other target": ("make t u", f"t:\n\t{START} a=$@\n%:\n\t@:\n"),
+    "folders of included files, and output by target": ("make -Otarget -Iinclude -sj4 --jobs 2 -k t", f"include v.mk\nt:\n\t{START} n=$(MORE)\n"),
+    "a variable that overrides that of the command line": ("make t A=1 B=1", f"override A = 2\nt: B = 2\nt:\n\t{START} a=$(A) b=$(B)\n"),
+    "the folder": ("make t", f"HERE := $(notdir x)$(CURDIR)\nDATA := $(CURDIR)/x\nt:\n\t{START} a=$(DATA) b=$(CURDIR)\n"),
+    "a variable that is set later": ("make t", f"A += $(B)\nB = 1\nt:\n\t{START} a=$(A)\n"),
+    "prefixes in one shell": ("make t", f".ONESHELL:\nSHELL = /bin/bash\nt:\n\t@set -e\n\t@{START} a=1 \\\n\t\t+b=2\n"),
+    "only an order": ("make t", f"t: | u\n\t{START} 'a=$<'\nu:\n\ttrue\n"),
+    "a target that exists and needs a phony one": ("make sub", f".PHONY: u\nsub: u\n\t{START} a=1\nu:\n\ttrue\n"),
+    "a number sign": ("make t", f"A = a\\#b\nB := $(subst #,x,a\\#b)\nt:\n\t{START} 'a=$(A)'\n"),
+    "everything is exported": ("make t", f".EXPORT_ALL_VARIABLES:\nA = 1\nt:\n\t{START} a=$$A\n"),
+    "an automatic variable outside of recipes": ("make t", f"ifeq ($@,)\nA = 1\nendif\nB := $@\nC = x\nC += $(D)\nD :=\nC +=\nt:\n\t{START} a=$(A) 'b=$(B)' 'c=[$(C)]'\n"),
+    "needs that are files of a pattern": ("make t", f"FILES := $(wildcard *.mk)\nt: $(FILES) $(shell echo more.mk) u\n\t{START} a=$@\nu:\n\ttrue\n"),
+    "needs with a prefix": ("make", f"all: $(addprefix t-,$(addsuffix b,a))\nt-%:\n\t{START} a=$*\n"),
+    "a circle of needs": ("make t", f"t: u t\n\t{START} 'a=$<'\nu: t\n\ttrue\n"),
     "a comment": ("make t", f"A = 1 # one\nt: # trains\n\t{START} a=$(strip $(A)) # b=2\n"),
 }  # fmt: skip
 
@@ -51,6 +91,9 @@ def read(folder: Path, script: str, makefile: str) -> Launch:
     (folder / "sub").mkdir()
     (folder / "sub" / "b.mk").write_text(makefile)
     (folder / "more.mk").write_text("MORE = 7\n")
+    (folder / "rule.mk").write_text(f"t: v\n\t{START} trainer.bogus=1\n")
+    (folder / "include").mkdir()
+    (folder / "include" / "v.mk").write_text("MORE = 8\n")
     target = Target(Path("/env/bin/python"), "--python", files=(path,))
     found = launch.collect(target, Machine(environ=ENVIRON, cwd=folder))
     assert isinstance(found, Launch)
@@ -89,12 +132,71 @@ def test_a_finding_stands_at_its_line_of_the_makefile(tmp_path: Path) -> None:
         (f"train:\n\t{START} a=1\n", "No rule to make target 't'"),
         (f"A = $(A)\nt:\n\t{START} a=$(A)\n", "variables refer to each other"),
         (f"t:\n\t{START} a=$(A\n", "is not closed"),
+        (f"$(eval N := 1)\nt:\n\t{START} a=$(N)\n", "`$(eval ...)` is not followed"),
+        (f"set = $(eval $(1) := 2)\n$(call set,N)\nt:\n\t{START} a=$(N)\n", "`$(eval ...)` is not followed"),
+        (f"$(foreach n,M N,$(eval $(n) := 1))\nt:\n\t{START} a=$(N)\n", "`$(eval ...)` is not followed"),
+        (f"$(error no)\nt:\n\t{START} a=1\n", "`$(error ...)` is not followed"),
+        (f"t: private A = 1\nt: u\nu:\n\t{START} a=$(A)\n", "`t: private A = 1` is not followed"),
+        (f"private A = 1\nt:\n\t{START} a=$(A)\n", "`private` is not followed"),
+        (f"A = 1\nundefine A\nt:\n\t{START} a=$(A)\n", "`undefine` is not followed"),
+        (f".RECIPEPREFIX = >\nt:\n> {START} a=1\n", "`.RECIPEPREFIX` is not followed"),
+        (
+            f"include *.mk\nt:\n\t{START} a=1\n",
+            "`include *.mk` is not followed: it depends on which files there are",
+        ),
+        (f"t: $(patsubst %,t-%,a)\nt-a:\n\t{START} a=1\n", "it depends on a function or a command"),
+        (f"t: %: u\n\t{START} a=1\n", "the static pattern rule of t is not followed"),
+        (f"%: u\n\t{START} a=1\n", "the pattern rule `%` is not followed"),
+        (f"N = X\n$(N)_A = 1\nt:\n\t{START} a=$(X_A)\n", "`$(N)_A = 1` is not followed"),
+        (f"$(foreach n,a b,x$(n)):\n\ttrue\nt:\n\t{START} a=1\n", "it depends on a function or a command"),
+        (
+            f"SHELL = /usr/bin/python3\nt:\n\t{START} a=1\n",
+            "recipes for the shell `/usr/bin/python3` are not followed",
+        ),
+        (f"t:\n\ttrue\nt::\n\t{START} a=1\n", "t has rules with `:` and with `::`"),
+        (f"A = 1\n\ttrue\nt:\n\t{START} a=1\n", "`true` is not followed"),
     ],
 )
 def test_what_is_not_followed_is_noted(makefile: str, reason: str, tmp_path: Path) -> None:
     found = read(tmp_path, "make t", makefile)
     assert found.command is None
     assert any(reason in note for note in found.unread)
+
+
+def test_the_verdict_states_why_the_makefile_was_not_followed(tmp_path: Path) -> None:
+    found = read(tmp_path, "make t", f"$(eval N := 1)\nt:\n\t{START} a=$(N)\n")
+    (note,) = run_check(launch_starts_nothing, found).unjudged
+    assert note.why == "no command that starts verl was found; Makefile: `$(eval ...)` is not followed"
+
+
+def test_variables_that_double_are_not_followed_to_the_end(tmp_path: Path) -> None:
+    doubling = "".join(f"A{place} = $(A{place - 1})$(A{place - 1})\n" for place in range(1, 40))
+    found = read(tmp_path, "make t", f"A0 = xxxxxxxxxx\n{doubling}t:\n\techo $(A39)\n\t{START} a=1\n")
+    assert found.command is None
+    assert any("its variables become too long" in note for note in found.unread)
+
+
+def test_a_target_that_exists_is_not_taken_for_one_that_runs(tmp_path: Path) -> None:
+    found = read(tmp_path, "make sub", f"sub: more.mk\n\t{START} a=1\n")
+    assert found.command is None
+    assert any("depends on the age of files" in note for note in found.unread)
+
+
+@pytest.mark.parametrize("option", ["-e", "-E 'A = 1'", "-o x", "--eval='A = 1'", "-f a.mk -f b.mk"])
+def test_an_option_that_is_not_followed_is_noted(option: str, tmp_path: Path) -> None:
+    found = read(tmp_path, f"make {option} t", f"t:\n\t{START} a=$(A)\n")
+    assert found.command is None
+    assert any("not followed" in note for note in found.unread)
+
+
+@pytest.mark.parametrize(
+    "words", [["-Otarget"], ["-Iinclude"], ["-j", "4"], ["-kj4"], ["-lnq"], ["--output-sync=none"]]
+)
+def test_an_attached_value_holds_no_options(words: list[str]) -> None:
+    request = request_of([*words, "t"])
+    assert request is not None
+    assert request.runs
+    assert request.goals == ["t"]
 
 
 def test_a_function_of_make_gives_an_unknown_word(tmp_path: Path) -> None:

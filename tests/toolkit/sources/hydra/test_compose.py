@@ -115,6 +115,8 @@ def test_interpolations_are_followed_or_undetermined(tmp_path: Path) -> None:
     assert lookup(tree, "copy") == 2
     assert lookup(tree, "chosen") == 7
     assert lookup(tree, "where") is UNDETERMINED
+    assert lookup({"files": "${own}", "own": [{"path": "a"}]}, "files.0.path") == "a"
+    assert lookup({"files": ["a"]}, "files.1") is MISSING
     assert lookup({"a": "${.b}", "b": {"c": "${..d}"}, "d": 1}, "b.c") == 1
     assert lookup({"a": "${a}"}, "a") is UNDETERMINED
 
