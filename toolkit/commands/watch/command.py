@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from verl_doctor.toolkit.process.signals import taken
 from verl_doctor.toolkit.system.file_systems import space_of
 from verl_doctor.toolkit.target import Options, UsageError
 
+_MOMENT = 0.1  # seconds, after which a signal is noticed
 _SHORTEST = "1s"  # between two samples, each of which takes about a tenth of that
 _ON_COMMAND_LINE = click.core.ParameterSource.COMMANDLINE
 
@@ -37,17 +37,24 @@ class _Clock:
     """The machine's clock, until Ctrl-C or SIGTERM ends the watch; then the samples are summarised."""
 
     def __init__(self) -> None:
-        self._over = threading.Event()
+        self._over = False
 
     def until_signalled(self) -> contextlib.AbstractContextManager[None]:
         """Take both signals as that wish."""
-        return taken((signal.SIGINT, signal.SIGTERM), lambda _: self._over.set())
+        return taken((signal.SIGINT, signal.SIGTERM), self._end)
+
+    def _end(self, _: signal.Signals) -> None:
+        # No threading.Event: the handler would wait for the lock that the interrupted `wait` holds.
+        self._over = True
 
     def now(self) -> float:
         return time.monotonic()
 
     def wait(self, seconds: float) -> bool:
-        return not self._over.wait(seconds)
+        until = time.monotonic() + seconds
+        while not self._over and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, _MOMENT))
+        return not self._over
 
 
 @refuses(
