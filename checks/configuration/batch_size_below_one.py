@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
-from verl_doctor.toolkit.collectors.configuration.roles import is_read, updates
+from verl_doctor.toolkit.collectors.configuration.roles import is_read, no_update
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Phase, Subject, check
 
 _ACTOR, _ROLLOUT, _REFERENCE = (f"actor_rollout_ref.{name}" for name in ("actor", "rollout", "ref"))
@@ -44,7 +44,7 @@ _TUNED = (
 def _irrelevant(configuration: Configuration) -> str | None:
     if not configuration.program.endswith(("/trainer/main_ppo.py", "/trainer/sft_trainer.py")):
         return "the job starts neither verl's main_ppo nor its SFT trainer"
-    return None if updates(configuration) else "the job trains nothing"
+    return no_update(configuration)
 
 
 @check(

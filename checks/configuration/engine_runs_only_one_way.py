@@ -8,7 +8,7 @@ from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.configuration.demands import Demands
-from verl_doctor.toolkit.collectors.configuration.roles import is_read, updates
+from verl_doctor.toolkit.collectors.configuration.roles import is_read, no_update
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Phase, Subject, check
 
 _MODEL = "actor_rollout_ref.model"
@@ -28,14 +28,10 @@ _EVERY = Demands(
 )
 
 
-def _irrelevant(configuration: Configuration) -> str | None:
-    return None if updates(configuration) else "the job trains nothing"
-
-
 @check(
     "CFG133",
     phase="first update",
-    applies=_irrelevant,
+    applies=no_update,
     requires=("CFG101", "CFG102", "CFG103"),
     examples=lambda: [
         Example("verl's defaults", (*configured(_WITH_REFERENCE), _EVERY)),

@@ -25,8 +25,7 @@ class _Packages:
 
 def is_known(module: str) -> bool:
     """Return whether a top-level module is that of a known package."""
-    known = _packages()
-    return module in known.same_name or module in known.distributions or module in known.from_source
+    return has_same_name(module) or has_other_name(module)
 
 
 def has_same_name(module: str) -> bool:

@@ -75,12 +75,11 @@ class Settings:
     _aside: list[str] | None = None
     _classes: dict[str, tuple[str, ...]] | None = None
 
-    def value(self, section: SettingsSection, key: str) -> Any:
-        """Return the value of a key of a section: a Python value, a `SettingsSection`, MISSING, or UNCLEAR."""
-        return self.found(section, key)[1]
-
     def found(self, section: SettingsSection, key: str) -> tuple[str, Any]:
-        """Like `value`, with the dotted key at which the value was found."""
+        """Return the dotted key at which a key of a section was found, and its value.
+
+        The value is a Python value, a `SettingsSection`, UNCLEAR, or MISSING with "" as the key.
+        """
         for home in section.homes:
             whole = f"{home}.{key}".strip(".")
             found = self.at(whole)

@@ -26,13 +26,13 @@ def trains(configuration: Configuration) -> bool:
     return _TRAINS_NOTHING.search(configuration.program) is None
 
 
-def updates(configuration: Configuration) -> bool:
-    """Return whether the job gets as far as an update: not if it ends after the validation before training."""
+def no_update(configuration: Configuration) -> str | None:
+    """Return why the job never gets as far as an update, as when it ends after the validation before training; None if it does."""
     only_validates = (
         configuration.get("trainer.val_only") is True
         and configuration.get("trainer.val_before_train") is not False
     )
-    return trains(configuration) and not only_validates
+    return None if trains(configuration) and not only_validates else "the job trains nothing"
 
 
 def has_critic(configuration: Configuration) -> bool:
