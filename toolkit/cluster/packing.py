@@ -35,7 +35,12 @@ _NEVER_LOADED = frozenset({"packaging.ranges"})
 _DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 # Conditions that are false on every node while it runs the code.
 _FALSE = frozenset(
-    {"TYPE_CHECKING", "typing.TYPE_CHECKING", "sys.platform == 'win32'", "sys.platform == 'darwin'"}
+    {
+        "TYPE_CHECKING",
+        "typing.TYPE_CHECKING",
+        *(f"sys.platform == '{system}'" for system in ("win32", "darwin", "ios")),
+        "not TYPE_CHECKING and _is_android_app()",  # platformdirs
+    }
 )
 _WORDS = 2000  # more do not pay for their place in the list
 _WORD = re.compile(r"\w+")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from verl_doctor.toolkit.sources.python.source import dotted, walk
 from verl_doctor.toolkit.sources.python.unbound import unbound
-from verl_doctor.toolkit.sources.shell.walk import is_set_by_others
+from verl_doctor.toolkit.sources.shell.set_by_others import is_set_by_others
 
 _EXITS = frozenset({"sys.exit", "exit", "quit", "os._exit"})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -20,10 +20,8 @@ _YIELDS = (ast.Yield, ast.YieldFrom)
 _NEUTRAL = sys.stdlib_module_names | {"torch", "numpy", "pandas", "transformers", "datasets", "ray", "verl", "vllm", "sympy", "requests", "httpx", "aiohttp", "openai"}  # fmt: skip
 _DYNAMIC = re.compile(r"\b(?:exec|eval|globals|setattr|builtins)\b")
 _MAY_WRITE = re.compile(r"subprocess|os\.system|download|urlretrieve|copy|[\"'][wax]b?[+\"']|write_")
-# Variables that Ray, verl, torch or the shell itself set for workers.
-_SET_BY_OTHERS = re.compile(
-    r"(?:RAY|CUDA|VLLM|NCCL|VERL|SLURM|MASTER|WORLD|RANK|LOCAL|WG|HF|TOKENIZERS|OMP|TORCH|HYDRA|TRANSFER|PYTHON|LD)(?:_|$)"
-)
+# Variables that verl, vLLM, torch or Python's launchers set for workers, besides those that schedulers and Ray set.
+_SET_FOR_WORKERS = re.compile(r"(?:VLLM|NCCL|VERL|WG|HF|TOKENIZERS|OMP|TORCH|TRANSFER|PYTHON)(?:_|$)")
 
 
 def breaks(
@@ -86,7 +84,7 @@ class _Judge:
                 if self.opens and reads and path.startswith("/") and not self.is_there(path):
                     return f"opens {path}", ", and that does not exist"
             case ast.Subscript(value=owner, slice=ast.Constant(value=str(name)), ctx=ast.Load()):
-                known = _SET_BY_OTHERS.match(name) or is_set_by_others(name) or self.is_set(name)
+                known = _SET_FOR_WORKERS.match(name) or is_set_by_others(name) or self.is_set(name)
                 if self.variables and dotted(owner) == "os.environ" and not known:
                     return f"reads os.environ[{name!r}]", ", and the job does not set it"
             case ast.Name(id=name, ctx=ast.Load()) if name in self.lost:

@@ -25,6 +25,7 @@ from verl_doctor.toolkit.sources.shell.expand import (
     undecided,
 )
 from verl_doctor.toolkit.sources.shell.parse import parse
+from verl_doctor.toolkit.sources.shell.set_by_others import is_set_by_others
 from verl_doctor.toolkit.sources.shell.state import (
     UNSET,
     Array,
@@ -56,39 +57,6 @@ from verl_doctor.toolkit.sources.shell.syntax import (
     below,
 )
 from verl_doctor.toolkit.sources.shell.test import holds, is_test
-
-# Variables that bash sets itself, or that a scheduler or launcher sets where the script will run.
-_SET_BY_OTHERS = re.compile(
-    r"BASH|SHELL|SHLVL$|PATH$|COPROC|OS(?:TYPE|NAME)|HOST|MACHTYPE|E?UID|PPID|IFS|COLUMNS|LINES|PIPESTATUS|FUNCNAME|GROUPS|DIRSTACK|OPT(?:ARG|IND|ERR)|REPLY"
-    r"|EPOCH|SRANDOM|COMP|HIST|PS[0-4]$|OLDPWD|USER|LOGNAME|TERM|LANG|LC_|TMPDIR|DISPLAY|SSH_|CONDA|VIRTUAL_ENV|LD_|PYTHONPATH|CUDA_|ROCR_|HIP_|ASCEND"
-    r"|SLURM|SBATCH|PBS|LSB_|LSF|SGE|OMPI|PMI|MPI|HYDRA_|KUBERNETES|POD_|NODE|RANK|LOCAL_|WORLD|MASTER|WORKER|HEAD|RAY_|JOB_|TASK_|ARRAY"
-    r"|MLP_|VC_|VK_|PAI_|ARNOLD|VOLC|SM_|AWS|AZ|GOOGLE|CI$|GPU|NPU|NUM_|NPROC|NNODES"
-    # Launchers: torchrun and what Kubeflow gives it (PET_), Paddle, Horovod, accelerate, DeepSpeed, JAX.
-    r"|PET_|TORCHELASTIC_|GROUP_(?:RANK|WORLD)|ROLE_(?:RANK|WORLD|NAME)|OMP_NUM_THREADS$|PADDLE|TRAINER_ID$|TRAINER_ENDPOINT|HOROVOD_|DMLC_|ACCELERATE_|DEEPSPEED_"
-    r"|TF_CONFIG$|TPU_|MEGASCALE_|COORDINATOR_ADDR"
-    # Kubernetes and what schedules on it.
-    r"|KUBE|KFP_|KUEUE_|JOBSET_|LWS_|NAMESPACE$|CONTAINER_|REPLICA_|RUNAI_|ARGO_|FLYTE_|METAFLOW_|POLYAXON_|CLEARML_|PLX_|DET_|DETERMINED_|SKYPILOT_|DSTACK_"
-    r"|ANYSCALE_|TORCHX_|AMLT|PHILLY_|BEAKER_"
-    # Clouds: Alibaba (PAI), Huawei (ModelArts: MA_), SenseTime, Tencent (TI), Baidu, ByteDance, OpenI, Vertex AI (AIP_), Databricks and others.
-    r"|AIMASTER|DLC_|ALIBABA|ALIYUN|OSS_|MA_|MODELARTS|OBS_|S3_|HUAWEI|RANK_TABLE|HCCL|SENSECORE|SCO_|TI_|TAIJI_|TENCENT|COS_|AIHC_|BCE_|BAIDU|BYTED|METIS_"
-    r"|OPENI|C2NET_|QIZHI|AIP_|CLOUD_ML|CLOUDSDK|GCP_|GCE_|SAGEMAKER|TRAINING_JOB|ECS_|DATABRICKS_|DB_(?:CLUSTER|IS_)|OCI_|NGC_|NVIDIA_|RUNPOD_|LEPTON_|VAST_"
-    r"|PAPERSPACE|MODAL_|LIGHTNING_|COLAB_|KAGGLE_|JUPYTER|JPY_|HABANA|MLU_|MUSA_|MACA_"
-    # Schedulers of clusters, their launchers and sites: Slurm, Grid Engine, LSF, PBS, Flux, Cobalt, HTCondor, OAR, Cray, Fujitsu, NQS, IDRIS.
-    r"|SALLOC|SRUN|NSLOTS$|NHOSTS$|NQUEUES$|QUEUE$|PE$|PE_HOSTFILE$|REQUEST$|REQNAME$|RESTARTED$|ARC$|JOBID$|JOBNAME$|TASKID$|LS_|EGO_|NCPUS$|FLUX_|COBALT_"
-    r"|_?CONDOR|OAR_|OAR$|ALPS_|PALS_|CRAY|PJM_|NQSV?_|JSM_|PRTE_|UCX_|I_MPI_|MV2_|HPC_|LMOD|MODULEPATH$|MODULESHOME$|SPACK_|SINGULARITY"
-    r"|APPTAINER|ENROOT|PYXIS|SCRATCH|WORK$|PROJECT$|STORE$|ALL_CCFR|DSDIR$|LOCALSCRATCH"
-    # Continuous integration.
-    r"|CI_|GITHUB_|GITLAB_|RUNNER_|JENKINS|BUILD_|BUILDKITE|CIRCLE|TRAVIS|DRONE_|TEAMCITY|BITBUCKET_|APPVEYOR|TF_BUILD|WORKSPACE$"
-    r"|AGENT_(?:ID|NAME|JOB|MACHINE|OS|TEMP|WORK|BUILD)|SYSTEM_(?:ACCESS|DEFAULT|JOB|PHASE|PULL|STAGE|TEAM)"
-    # The user's session.
-    r"|XDG_|DBUS_|TMUX|STY$|SUDO_|MAIL$|TMP$|TEMP$|TZ$"
-)
-
-
-def is_set_by_others(name: str) -> bool:
-    """Return whether a variable may be set where the script will run although nothing here sets it."""
-    return _SET_BY_OTHERS.match(name) is not None
-
 
 _DEEPEST = 20
 _MOST_ROUNDS = 4
