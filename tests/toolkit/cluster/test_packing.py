@@ -21,7 +21,7 @@ from verl_doctor.toolkit.probes import node, nvml
 from verl_doctor.toolkit.probes.node import unpacked
 from verl_doctor.toolkit.target import Options
 
-_MOST = 310_000  # bytes; 301,200 when this was written
+_MOST = 300_000  # bytes; 299,800 when this was written
 
 
 class _WithoutTexts(ast.NodeTransformer):
