@@ -12,7 +12,7 @@ import re
 import zlib
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,8 +26,10 @@ from verl_doctor.toolkit.system.own_files import TOOLKIT
 _PACKAGE = "verl_doctor.toolkit"
 # The doctor's dependencies in pure Python. Of the others, collectors need only psutil and PyYAML, which come with Ray.
 _PURE = ("dacite", "packaging", "platformdirs", "pynvml")
-# Only a few of the hundreds of functions of these are used.
-_LARGE = frozenset({"pynvml"})
+# Packages of which only a part is used.
+_TRIMMED = frozenset({"packaging", "pynvml"})
+# What `import *` and `dir()` read: these name functions that nothing else does.
+_LISTINGS = frozenset({"__all__", "__dir__"})
 # Passed to a child by its folder, not imported by name.
 _BY_PLACE = ("pynvml",)
 # Imported only by functions that nothing calls (SpecifierSet.to_range), where no statement of a module imports it.
@@ -110,8 +112,7 @@ def sources(contents: Contents) -> dict[str, str]:
         names = set(_names_in(tree, name))
         imported |= names
         waiting += [*names, name.rpartition(".")[0]]
-    words = {word for text in files.values() for word in _WORD.findall(text)}
-    return files | dict(_pure_sources(imported, words))
+    return files | _pure_sources(imported, files.values())
 
 
 def packed_files(files: Mapping[str, str]) -> bytes:
@@ -170,27 +171,54 @@ def _names_in(tree: ast.Module, name: str) -> Iterator[str]:
             yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
-def _pure_sources(imported: Collection[str], words: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield the compact sources of the pure packages' modules with these names, and of those that they import, by file name."""
+def _pure_sources(imported: Collection[str], own: Iterable[str]) -> dict[str, str]:
+    """Return the compact sources of the pure packages' modules with these names, and of those that they import, by file name.
+
+    What neither the doctor's `own` sources nor other modules name is left out of the trimmed packages.
+    """
     files = _pure_files()
-    waiting, seen = [name for name in imported if name in files], set()
-    waiting += [name for name in _BY_PLACE if name in files]
+
+    def whole(name: str) -> str:
+        text = files[name].read_text("utf-8")
+        return compact(text, ast.parse(text))
+
+    def trimmed(name: str, modules: Mapping[str, str]) -> str:
+        if name.partition(".")[0] not in _TRIMMED:
+            return modules[name]
+        others = (text for other, text in modules.items() if other != name)
+        return without_unused(modules[name], words.union(*map(_words_in, others)))
+
+    words = set().union(*map(_words_in, own))
+    texts = _with_imported(imported, files, whole)
+    while (smaller := {name: trimmed(name, texts) for name in texts}) != texts:
+        texts = _with_imported(imported, files, smaller.__getitem__)
+    return {
+        f"{name.replace('.', '/')}{'/__init__' if _is_package(files[name]) else ''}.py": text
+        for name, text in texts.items()
+    }
+
+
+def _with_imported(
+    names: Iterable[str], files: Mapping[str, Path], source: Callable[[str], str]
+) -> dict[str, str]:
+    """Return the sources of those of these modules that are among `files`, and of those that they import, by their names."""
+    texts: dict[str, str] = {}
+    waiting = [*names, *_BY_PLACE]
     while waiting:
         name = waiting.pop()
-        if name in seen or name not in files:
+        if name in texts or name not in files:
             continue
-        seen.add(name)
-        path = files[name]
-        text = path.read_text("utf-8")
-        tree = ast.parse(text)
-        package = path.name == "__init__.py"
-        within = f"{name}.__init__" if package else name
+        texts[name] = source(name)
+        tree = ast.parse(texts[name])
+        within = f"{name}.__init__" if _is_package(files[name]) else name
         always = ast.Module([node for node in tree.body if not isinstance(node, _DEFINITIONS)], [])
         left_out = _NEVER_LOADED.difference(_names_in(always, within))
         waiting += [*{*_names_in(tree, within)}.difference(left_out), name.rpartition(".")[0]]
-        file_name = f"{name.replace('.', '/')}{'/__init__' if package else ''}.py"
-        text = compact(text, tree)
-        yield file_name, without_unused(text, words) if name in _LARGE else text
+    return texts
+
+
+def _is_package(path: Path) -> bool:
+    return path.name == "__init__.py"
 
 
 def _pure_files() -> dict[str, Path]:
@@ -286,7 +314,7 @@ def _is_constant(node: ast.AST, kind: type | UnionType) -> TypeGuard[ast.Constan
 
 
 def without_unused(text: str, words: Collection[str]) -> str:
-    """Return a module without the functions, classes and constants that neither these words nor its other statements name.
+    """Return a module without the definitions, constants and imports that neither these words nor its other statements name.
 
     Names stay that begin with a string which the module passes to `startswith`: it looks them up in itself.
     """
@@ -301,7 +329,7 @@ def without_unused(text: str, words: Collection[str]) -> str:
         names = _bound(node)
         alone = all(statements[number] == 1 for number in place)
         if names and alone and not any(name.startswith(prefixes) for name in names):
-            waiting.append((names, place))
+            waiting.append((names - _LISTINGS, place))
         else:
             known |= _words_of(lines, place)
     while used := [(names, place) for names, place in waiting if names & known]:
@@ -325,8 +353,21 @@ def _bound(node: ast.stmt) -> set[str]:
             return {name}
         case ast.Assign(targets=targets, value=ast.Constant() | ast.Name()):
             return {target.id for target in targets if isinstance(target, ast.Name)}
+        case ast.Assign(targets=[ast.Name(id="__all__")]):
+            return {"__all__"}
+        case ast.Import(names=names) | ast.ImportFrom(names=names) if not _is_needed(node):
+            return {(alias.asname or alias.name).partition(".")[0] for alias in names}
     return set()
+
+
+def _words_in(text: str) -> set[str]:
+    return {*_WORD.findall(text)}
 
 
 def _words_of(lines: list[str], place: range) -> set[str]:
     return {word for number in place for word in _WORD.findall(lines[number])}
+
+
+def _is_needed(node: ast.stmt) -> bool:
+    """Return whether an import does more than bind names that are written in it."""
+    return isinstance(node, ast.ImportFrom) and (node.module == "__future__" or node.names[0].name == "*")
