@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crash import tracing
+from crash import tracing, trees
 from crash.children import run_as
 from crash.tracing import Act
 
@@ -87,6 +87,7 @@ class _Trial:
         user: int | None,
     ) -> None:
         self.root, self.where, self.user = where / "tree", where, user
+        self.starts_programs = plan in trees.STARTING_PROGRAMS
         self.home = self.root / HOME
         self.root.mkdir()
         build(self.root)
@@ -157,7 +158,7 @@ class _Trial:
     def _stopped(self, job: Callable[[], None], start: str, *acts: Act) -> tracing.Trace:
         shutil.rmtree(self.root)
         subprocess.run(["cp", "-a", self.where / start, self.root], check=True)
-        return tracing.run(job, acts, self.user)
+        return tracing.run(job, acts, self.user, filtered=not self.starts_programs)
 
     def _do(self, job: Callable[[], None]) -> None:
         if self.user is None:

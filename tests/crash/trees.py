@@ -88,3 +88,7 @@ def plan_renamed(root: Path) -> Sequence[Change]:
 
 def plan_one_file_and_a_new_one(root: Path) -> Sequence[Change]:
     return [*plan_one_file(root), NewFile(root / "etc/env.sh", b"export A=1\n", 0o600)]
+
+
+STARTING_PROGRAMS = frozenset({plan_bytecode})
+"""The plans whose changes are made by a program of their own."""
