@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from verl_doctor.toolkit.logs.asserted import chosen, in_words, operands
 from verl_doctor.toolkit.logs.blame import (
     KNOWN,
     REMOTE_CODE,
     STANDARD,
     announcement,
     is_of_the_job,
+    overrides_of,
     own_frames,
     package_of,
     unset_settings,
@@ -34,6 +36,8 @@ from verl_doctor.toolkit.logs.packages import (
     provider,
 )
 from verl_doctor.toolkit.logs.python_errors import Frame, Raised
+from verl_doctor.toolkit.logs.releases import bounds_of, fault_of, has_fault, instead_of, owners_of
+from verl_doctor.toolkit.logs.shapes import mismatched
 
 _MISSING = re.compile(r"No module named '?([A-Za-z_][\w.]*)'?")
 _NO_NAME = re.compile(
@@ -45,7 +49,7 @@ _CALL = re.compile(
 _UNNAMED_CALL = re.compile(r"Unexpected keyword argument '(\w+)'")
 _NO_ATTRIBUTE = re.compile(r"module '([\w.]+)' has no attribute '(\w+)'")
 _NO_MEMBER = re.compile(
-    r"['`](\w+)['`] object has no attribute ['`](\w+)['`]|type object '(\w+)' has no attribute '(\w+)'|(?:^|\] )([A-Z]\w+) has no attribute (\w+)"
+    r"['`](?:\w+\.)*(\w+)['`] object has no attribute ['`](\w+)['`]|type object '(\w+)' has no attribute '(\w+)'|(?:^|\] )([A-Z]\w+) has no attribute (\w+)"
 )
 # A message may be a single long word: a pattern with three repetitions that can all begin anywhere in it would take hours.
 _SYMBOL = re.compile(r": undefined symbol: (\S+)")
@@ -90,7 +94,9 @@ _REQUIRED = re.compile(
     rf"(?<![\w.-])([A-Za-z][\w-]*) ?({_BOUNDS}) is required|[Rr]equires? (?:[A-Za-z]\w* version )?`?([A-Za-z][\w-]*)`? ?({_BOUNDS})|"
     r"(?<![\w.-])([A-Za-z][\w-]*) with minimum required version (\d[\w.]*)"
 )
-_ASSERT = re.compile(r"assert (.+?)(?:, *[fr]{0,2}[\"'(].*)?$")
+_OVERRIDE = re.compile(
+    r"(?<![\w.])\+{0,2}((?:actor_rollout_ref|data|trainer|algorithm|critic|reward|reward_model|async_training|rollout|custom_reward_function)(?:\.\w+)+)="
+)
 _RECIPE = re.compile(r"/(recipes?|examples?)/")
 # A sentence, which may contain a decimal number, and phrases with which a program requests something.
 _SENTENCE = re.compile(r"(?:[^.!?;]|\.(?=\S))+[.!?;]?")
@@ -109,7 +115,7 @@ _APART = re.compile(
     r"(?:does not|doesn't|do not|don't|cannot|can't|can not) (?:yet |currently )?(?:support|work with|work on|be used (?:together )?(?:with|for|in)|be combined with|be enabled (?:with|when))) (.+)"
 )
 _UNSUPPORTED = re.compile(
-    r"\b(?:not (?:yet |currently )?(?:supported|implemented)|[Uu]nsupported(?! operand)|(?:does not|doesn't|do not|don't|cannot|can't) (?:yet |currently )?support)\b"
+    r"\b(?:not (?:yet |currently )?(?:supported(?! between instances)|implemented)|[Uu]nsupported(?! operand)|(?:does not|doesn't|do not|don't|cannot|can't) (?:yet |currently )?support)\b"
 )
 _TIME = re.compile(r" (?:yet|right now|currently|at the moment|for now)$")
 _NAMELESS = frozenset({"it", "this", "that", "they", "we", "you", "which", "there", "model", "the model"})
@@ -128,6 +134,7 @@ _SET_BY = {
     "data_parallel_size": f"{_ROLLOUT}.data_parallel_size",
     **{name: f"{_MODEL}.{name}" for name in ("target_modules", "exclude_modules", "lora_rank", "lora_alpha", "use_remove_padding", "trust_remote_code")},
     "max_lora_rank": f"{_MODEL}.lora_rank",
+    **dict.fromkeys(["lr_decay_steps", "total_training_steps"], "actor_rollout_ref.actor.optim.total_training_steps (and actor.optim.lr_decay_steps)"),
     "max_resp_len": "+reward_model.reward_kwargs.max_resp_len (+reward.reward_kwargs.max_resp_len in newer releases), to be set to data.max_response_length",
     "attn_implementation": f"+{_MODEL}.override_config.attn_implementation",
     **{name: f"actor_rollout_ref.actor.megatron.{name}" for name in ("pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size", "expert_tensor_parallel_size", "sequence_parallel")},
@@ -148,7 +155,7 @@ _PARTS = (
     (re.compile(r"torch/_(?:dynamo|inductor)/"), "rollout.enforce_eager=True where the engine failed, actor.use_torch_compile=False where the trainer did"),
     (re.compile(r"/cumem|torch_memory_saver"), "rollout.free_cache_engine=False, if both fit on the GPU"),
     (re.compile(r"liger_kernel"), "actor_rollout_ref.model.use_liger=False"),
-    (re.compile(r"transformer_engine/.*attention"), "NVTE_FUSED_ATTN=0"),
+    (re.compile(r"transformer_engine/.*attention|fused_attn"), "NVTE_FUSED_ATTN=0, or a newer cuDNN, which computes this attention"),
     (re.compile(r"bitsandbytes"), "another optimizer"),
     (re.compile(r"decord"), "FORCE_QWENVL_VIDEO_READER=torchvision"),
 )  # fmt: skip
@@ -175,7 +182,25 @@ _OUTSIDE = frozenset(
      "RayTaskError", "RayActorError", "ActorDiedError", "DistBackendError", "DistStoreError", "DistNetworkError", "GetTimeoutError", "ProcessRaisedException", "ChildFailedError"}
 )  # fmt: skip
 _OF_INPUT = re.compile(r"'(?:str|list|dict|tuple|int|float|bool|set)' object")
-_PASSING = frozenset({"ray", "torch", "hydra", "uvloop", "asyncio", "triton", "numpy", "datasets", "pandas"})
+_PASSING = frozenset(
+    {
+        "starlette",
+        "uvicorn",
+        "fastapi",
+        "click",
+        "typer",
+        "fire",
+        "ray",
+        "torch",
+        "hydra",
+        "uvloop",
+        "asyncio",
+        "triton",
+        "numpy",
+        "datasets",
+        "pandas",
+    }
+)
 _NAMESPACE = "(unknown location)"
 _NONE = "'NoneType'"
 _LAZY = "Failed to import "  # transformers and trl, of a module that they import when it is used
@@ -188,6 +213,24 @@ _MOST_FIELDS = 3  # fields or settings that advice names
 _NAME = re.compile(r"[a-z][a-z_0-9]{3,}")
 _LONGEST = 1500  # characters of a message that are searched for sentences
 _NEAREST = 3  # the deepest places, which name the part that failed
+# A number that is no multiple of another one, each after what it is.
+_MULTIPLE = re.compile(
+    r"((?:[A-Za-z_`'\"][\w`'\".]* ){0,5}[A-Za-z_`'\"][\w`'\".]*)[ :=(]{1,3}(\d{1,9})\)? ?(?:,? ?(?:is|are) not (?:evenly )?(?:a multiple of|divisible by)|,? ?(?:must|should|needs to|has to) be (?:evenly )?(?:a multiple of|divisible by)) "
+    r"((?:[A-Za-z_`'\"][\w`'\".]* ){0,5}[A-Za-z_`'\"][\w`'\".]*)[ :=(]{1,3}(\d{1,9})\b"
+)
+_FILLERS = re.compile(r"\b(?:[Tt]he|[Pp]rovided|[Gg]iven|[Nn]ormalized|[Nn]umber|[Vv]alue)\b ?(?:of )?")
+# Operations of which one operand is a text; Python formats a text with %.
+_OF_TEXT = re.compile(
+    r"unsupported operand type\(s\) for .*'(?:str|NoneType)'|not supported between instances of .*'(?:str|NoneType)'|not all arguments converted during string formatting|"
+    r"can't multiply sequence by non-int|can only concatenate str"
+)
+_IS_NUMBER = re.compile(
+    r"(?:size|length|len|steps?|epochs?|ratio|coef|lr|freq|nnodes|per_node|per_gpu|temperature|utilization|rank|alpha|clip|decay|seed|workers|tokens|seqs|\.n|top_[kp]|momentum|beta\d?|eps)$"
+)
+_ABSENT_VALUES = frozenset({"null", "None", "~", ""})
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|null|None|\$\{.*")
+_KERNEL = re.compile(r"illegal memory access|misaligned address|unspecified launch failure")
+_UNDEFINED = re.compile(r"name '(\w+)' is not defined")
 _NEVER_SET = re.compile(
     r"local variable '(\w+)' referenced before assignment|cannot access local variable '(\w+)' where it is not associated"
 )
@@ -275,6 +318,8 @@ def advised(
         partial(_without_attribute, raised, place, lines),
         partial(_unlinked, raised),
         partial(_of_file, raised),
+        partial(_of_shapes, raised),
+        partial(_divisible, raised, lines),
         partial(_of_data, raised, place),
         partial(_of_text, raised),
         partial(_mandatory, raised),
@@ -286,9 +331,11 @@ def advised(
         partial(_unpacked, raised, place, lines),
         partial(_empty, raised),
         partial(_not_passed, raised, place, lines),
+        partial(_undefined, raised, place, lines),
         partial(_of_recipe, raised),
-        partial(_asserted, place, raised),
+        partial(_asserted, raised, place, lines),
         partial(_unset, raised, place, lines),
+        partial(_no_number, raised, place, lines),
         partial(_without_gpu, raised),
         partial(_generated, raised),
     )
@@ -313,6 +360,28 @@ def advised(
     return "; ".join(
         filter(None, (found, around, *(f"in verl, {name} is {key}" for name, key in keys.items())))
     )
+
+
+def of_release(raised: Raised, lines: Sequence[Line]) -> str:
+    """Return advice on a known fault of a release, "" if the log names a release that does not have it."""
+    fault = fault_of(raised)
+    if fault is None:
+        return ""
+    installed = next(_versions(fault.package, lines), "")
+    return instead_of(fault, installed) if not installed or has_fault(fault, installed) else ""
+
+
+def kernel(raised: Raised) -> str:
+    """Return how to find the kernel that failed, and how to do without the part of a package that called it."""
+    if _KERNEL.search(raised.message) is None:
+        return ""
+    place = _place(raised.frames)
+    around = _around(raised, place).removeprefix("or ")
+    find = (
+        "the failing call may be an earlier one than the traceback shows: run the step again with CUDA_LAUNCH_BLOCKING=1 (in the environment of ray start or env_vars of the runtime_env), and "
+        "compute-sanitizer if that is not enough"
+    )
+    return "; ".join(filter(None, (around, find)))
 
 
 def _around(raised: Raised, place: _Place) -> str:
@@ -438,18 +507,40 @@ def _of_recipe(raised: Raised) -> str:
     )
 
 
-def _asserted(place: _Place, raised: Raised) -> str:
-    """Return the condition on verl's settings that an assertion without a message states."""
-    condition = _ASSERT.match(place.code)
-    if (
-        raised.name != "AssertionError"
-        or raised.message.strip()
-        or condition is None
-        or place.package != "verl"
-    ):
+def _asserted(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
+    """Return the condition of an assertion in words, if it depends on settings of the job."""
+    condition = in_words(place.code)
+    if raised.name != "AssertionError" or not condition or place.package == "":
         return ""
-    named = re.sub(r"\b(?:self\.)?config\.", "", condition[1])
-    return f"choose the settings so that this holds: {named}" if named != condition[1] else ""
+    is_explained = not _is_wordless(raised.message) and bool(_demanded(raised))
+    if (only := chosen(place.code)) is not None and (key := _setting(only[0], place, lines)):
+        return f"set {key}={only[1]}: {place.at} accepts nothing else"
+    keys = {name: key for name in operands(place.code) if (key := _setting(name, place, lines))}
+    if not keys or is_explained:
+        return ""
+    plain = re.sub(r"\bconfig\.", "", condition)
+    named = ", ".join(f"{name.rpartition('.')[2]} is {key}" for name, key in keys.items() if key not in plain)
+    return f"choose the settings so that this holds: {plain}{f' ({named})' if named else ''}"
+
+
+def _setting(name: str, place: _Place, lines: Sequence[Line]) -> str:
+    """Return the setting that a name in verl's code, or an argument of an engine, stands for; "" if it is none."""
+    path, dot, last = name.rpartition(".")
+    if dot and path.startswith("config") and place.package == "verl":
+        path = path.removeprefix("config").removeprefix(".")
+        full = ".".join(filter(None, (path, last)))
+        return next((key for key in _given(lines) if f".{key}".endswith(f".{full}")), full)
+    given = next((key for key in _given(lines) if key.rpartition(".")[2] == last), "")
+    return (_SET_BY.get(last, "") or given) if _runs_verl(place, lines) else ""
+
+
+def _given(lines: Sequence[Line]) -> Iterator[str]:
+    """Yield the keys that the job's command sets."""
+    return (found[1] for line in lines for found in _OVERRIDE.finditer(line.text))
+
+
+def _runs_verl(place: _Place, lines: Sequence[Line]) -> bool:
+    return "verl" in {place.package, place.caller} or any("actor_rollout_ref." in line.text for line in lines)
 
 
 def _for_shell(command: str) -> str:
@@ -489,7 +580,7 @@ def _missing(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
     if dot and is_known(top):
         return (
             f"the installed {_dated(top, lines)} has no module {module}, which {place.words or 'its importer'} imports: install the release of {top} that "
-            f"{place.words or 'it'} was made for, or another release of {place.package or 'the importer'}"
+            f"{place.words or 'it'} was made for{_since('', module)}, or another release of {place.package or 'the importer'}"
         )
     if place.package == "" and not is_known(top):
         return (
@@ -526,14 +617,65 @@ def _without_name(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
     of_package = f" (pip show {place.package})" if place.package else ""
     return (
         f"the installed {_dated(top, lines)} has no {name}, which {importer} imports from {module}: they are of different releases. Install the {top} that "
-        f"{importer} was made for{of_package}{_since(name, top)}, or the {place.package or 'code'} for this {top}"
+        f"{importer} was made for{of_package}{_since(name, module)}, or the {place.package or 'code'} for this {top}"
     )
 
 
-def _since(name: str, package: str) -> str:
-    """Return the command that installs a release of a package which has a name, after a comma; "" if it is not known."""
-    limits = bounds(name, package)
+def _since(name: str, module: str) -> str:
+    """Return the command that installs a release of a package whose module has a name, after a comma; "" if it is not known.
+
+    An empty name stands for the module itself.
+    """
+    package = module.partition(".")[0]
+    limits = bounds_of(module, name) or (bounds(name, package) if name else "")
     return f", pip install '{distribution(package)}{limits}'" if limits else ""
+
+
+def _undefined(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
+    """Return advice on a name that a package imports only if a fitting release of another one is installed."""
+    found = _UNDEFINED.search(raised.message) if raised.name == "NameError" else None
+    if found is None or not place.package or not found[1][:1].isupper():
+        return ""
+    others = [(package, limits) for package, limits in owners_of(found[1]) if package != place.package]
+    owner, limits = others[0] if len(others) == 1 else (owner_of(found[1]), "")
+    if owner == place.package:
+        owner, limits = "", ""
+    limits = limits or bounds(found[1], owner)
+    if not owner:
+        return (
+            f"{place.package} imports {found[1]} only if the package that defines it is installed in a release that fits, and here it is not: look at the conditional import at the top "
+            f"of {place.at.partition(':')[0]} (is_..._available) and at what {place.package} requires (pip check), and install that package"
+        )
+    return (
+        f"{place.package} imports {found[1]} only if {owner} is installed in a release that has it, and the installed {_dated(owner, lines)} does not: "
+        f"pip install '{distribution(owner)}{limits}'{'' if limits else ' in a newer release'}, or a {place.package} that requires less"
+    )
+
+
+def _divisible(raised: Raised, lines: Sequence[Line]) -> str:
+    """Return advice on a number that must be a multiple of another one, with the values that would do."""
+    found = _MULTIPLE.search(" ".join(raised.plain.split())[:_LONGEST])
+    if found is None or raised.name in _OUTSIDE:
+        return ""
+    number, factor = int(found[2]), int(found[4])
+    if not factor or not number % factor:
+        return ""
+    first, second = (_FILLERS.sub("", words).strip(" ,:=`'\"") for words in (found[1], found[3]))
+    fitting = [part for part in range(min(number, factor), 0, -1) if number % part == 0][:_MOST_FIELDS]
+    keys = [
+        key
+        for name in (first, second)
+        for key in _given(lines)
+        if key.rpartition(".")[2] == name.replace(" ", "_")
+    ]
+    named = f" ({', '.join(dict.fromkeys(keys))})" if keys else ""
+    return f"make {first} a multiple of {second}{named}: {second} of {' or '.join(map(str, fitting))} divides {number}, or {first} of {-(-number // factor) * factor} is the next multiple of {factor}"
+
+
+def _of_shapes(raised: Raised) -> str:
+    """Return advice on weights whose shapes are not those of the model."""
+    functions = " ".join(frame.function for frame in own_frames(raised.frames)[-_NEAREST:])
+    return mismatched(raised.message[: 4 * _LONGEST], functions)
 
 
 def _called(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
@@ -613,7 +755,7 @@ def _without_attribute(raised: Raised, place: _Place, lines: Sequence[Line]) -> 
             )
         user = place.words if place.package != top else "another package"
         release = (
-            f"install the {distribution(top)} that {place.package} was made for (pip show {place.package}, its installation guide), or the {place.package} for this one"
+            f"install the {distribution(top)} that {place.package} was made for (pip show {place.package}, its installation guide){_since(name, module)}, or the {place.package} for this one"
             if place.package not in {"", top, REMOTE_CODE}
             else f"install another release (pip show {top})"
         )
@@ -706,6 +848,16 @@ def _of_data(raised: Raised, place: _Place) -> str:
     """Return advice on a column that is missing from the job's data."""
     found = _KEY.fullmatch(raised.message.strip())
     where = raised.frames[-1] if raised.frames else None
+    if (
+        raised.name == "AssertionError"
+        and found is not None
+        and ".keys()" in place.code
+        and place.package == "verl"
+    ):
+        return (
+            f"the batch has no {found[1]}, which {place.at} takes out of it: the trainer or recipe and the data set are of different releases. Use the recipe of the verl that runs (git log -1 in its tree), or "
+            f"the verl that the recipe names; a data set of your own (data.custom_cls) must return {found[1]}"
+        )
     if raised.name != "KeyError" or where is None:
         return ""
     table = _TABLE.search(where.code)
@@ -901,6 +1053,25 @@ def _unset(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
     return f"{which} is None although {place.at} computes with it: set it ({options}, or its key in the configuration), or install a release of {place.package or 'the code'} that has a default for it"
 
 
+def _no_number(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
+    """Return advice on a text, or on nothing, with which a package computes: a setting whose value is no number."""
+    if raised.name != "TypeError" or _OF_TEXT.search(raised.message) is None or not place.package:
+        return ""
+    is_absent = _NONE in raised.message
+    given = {
+        key: value.strip("'\"\\")
+        for key, value in overrides_of(lines)
+        if _IS_NUMBER.search(key) and (value in _ABSENT_VALUES if is_absent else not _NUMBER.fullmatch(value))
+    }
+    named = ", ".join(f"{key} is {value or 'empty'}" for key, value in list(given.items())[:_MOST_FIELDS])
+    code = f" ({place.code})" if _is_telling(place.code) else ""
+    if named:
+        return f"set to a number what {place.at} computes with{code}: {named}"
+    if is_absent:
+        return ""
+    return f"{place.at} computes with a text where it needs a number{code}: look for a value in quotes, with a comma or a unit, or with an exponent that YAML reads as text (1e-6 must be 1.0e-6), in the settings or the data"
+
+
 def _demanded(raised: Raised) -> str:
     """Return what the message demands, or the values that it lists."""
     text = _SUGGESTION.sub("", _VALIDATED.sub("", " ".join(raised.plain.split())))
@@ -963,10 +1134,12 @@ def _unsupported(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
     found = next(filter(_UNSUPPORTED.search, stated), "")
     if not found or len(found) > _MOST_WORDS or raised.name in _OUTSIDE:
         return ""
-    newer = f"install a newer {_dated(place.package, lines)}" if place.package else "install a newer release"
-    return (
-        f"do without what is not supported, as the message states ({found}); or {newer}, which may support it"
+    which = (
+        f"the documentation of {place.package} says which release supports it"
+        if place.package
+        else "a newer release may support it"
     )
+    return f"do without what is not supported, as the message states ({found}); {which}{_installed(place.package, lines)}"
 
 
 def _without_gpu(raised: Raised) -> str:
@@ -1029,7 +1202,11 @@ def _set_by(raised: Raised, lines: Sequence[Line]) -> dict[str, str]:
 
 
 def _of_releases(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
-    """A fault inside a package that its message does not explain: its caller, its input, or its release does not fit."""
+    """Return advice on a fault inside a package that its message does not explain, from the kind of the exception and from what called the package.
+
+    It proposes another release only where the traceback gives a reason: two packages that meet there, or a package that does
+    not define what its own code uses.
+    """
     package, is_check = place.package, raised.name == "AssertionError"
     if not package or (package in _PASSING and not is_check):
         return ""
@@ -1037,25 +1214,64 @@ def _of_releases(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
         (package not in KNOWN and not is_served(package)) or raised.name in _OUTSIDE
     ):
         return ""
-    if is_check and raised.message.strip() and package not in _ENGINES:
+    if is_check and not _is_wordless(raised.message) and package not in _ENGINES:
         return ""
-    code = f": {place.code}" if _is_telling(place.code) else ""
-    by = f", called by {place.caller}" if place.caller else ""
-    if is_check and raised.message.strip():
-        fact = f"the exception states what is wrong, a check in {package} at {place.at}{by}; if nothing that the job gave it explains this"
-    elif is_check:
-        fact = f"a check in {package} fails at {place.at}{code}{by}"
-    elif _NONE in raised.message:
-        fact = f"a value that {package} needs at {place.at} was never set{code}{by}"
-    elif raised.name not in _INTERNAL or _OF_INPUT.search(raised.message):
-        fact = f"{package} fails at {place.at} on its input{code}{by}; compare it with what the documentation of {package} requires"
-    else:
-        fact = f"the code of {package} fails at {place.at}{by}"
+    advice = [_fact(raised, place)]
     if place.caller and ":" not in place.caller:
-        both = f"{place.caller} and {_dated(package, lines)}"
         shown = "verl-doctor matrix" if place.caller == "verl" else f"pip check, pip show {place.caller}"
-        return f"{fact}{',' if fact.endswith('this') else ';'} install releases of {both} that work together ({shown}), or newer ones of both; search their trackers for these words"
-    return f"{fact}{',' if fact.endswith('this') else ';'} install a newer release of {_dated(package, lines)}, or, if it came with an upgrade, the one before; search its tracker for these words"
+        advice.append(
+            f"check whether {place.caller} and {_dated(package, lines)} fit ({shown}), and install the releases that {place.caller} requires"
+        )
+    elif _is_own_fault(raised, package):
+        advice.append(
+            f"that is a fault of this release of {package}, or files of two releases are mixed: pip install --force-reinstall {distribution(package)} in another release than "
+            f"{_dated(package, lines) if _dated(package, lines) != package else 'the installed one'}, the one before if it came with an upgrade, otherwise a newer one"
+        )
+    else:
+        advice.append("if it began with an upgrade, return to the releases before it")
+    return "; ".join([*advice, f"search the tracker of {package} for these words"])
+
+
+def _fact(raised: Raised, place: _Place) -> str:
+    """Return what an exception without an explanation states about the package that raised it."""
+    package, condition = place.package, in_words(place.code)
+    code = f": {place.code}" if _is_telling(place.code) and not condition else ""
+    by = f", called by {place.caller}" if place.caller else ""
+    if raised.name == "AssertionError":
+        if condition:
+            where = f" ({by.removeprefix(', ')})" if by else ""
+            return f"{package} checks at {place.at}{where} that {condition}; find what sets these values: settings of the job, its data, the weights, or the number of GPUs"
+        explained = "" if _is_wordless(raised.message) else "the exception states what is wrong: "
+        return f"{explained}a check in {package} fails at {place.at}{code}{by}"
+    if _NONE in raised.message:
+        return f"a value that {package} needs at {place.at} was never set{code}{by}"
+    if raised.name == "KeyError" and _KEY.fullmatch(raised.message.strip()):
+        return f"what {package} reads at {place.at}{by} has no {raised.message.strip()}{code}: compare it with what {package} documents for this input, and with the file from which it comes (config.json, the data, the response of a service)"
+    if raised.name == "IndexError":
+        return f"what {package} reads at {place.at}{by} is empty or shorter than it expects{code}: look for an empty row, response or list in what it was given"
+    if raised.name not in _INTERNAL or _OF_INPUT.search(raised.message):
+        return f"{package} fails at {place.at} on its input{code}{by}; compare it with what the documentation of {package} requires"
+    return f"the code of {package} fails at {place.at}{by}{code}"
+
+
+def _is_wordless(message: str) -> bool:
+    """Return whether a message holds numbers and shapes alone, or nothing: it explains nothing by itself."""
+    return re.search(r"[A-Za-z]{3}", re.sub(r"torch\.Size|tensor", "", message)) is None
+
+
+def _is_own_fault(raised: Raised, package: str) -> bool:
+    """Return whether a package uses a name or an attribute of its own that it does not define."""
+    if raised.name in {"NameError", "UnboundLocalError"}:
+        return True
+    found = _NO_MEMBER.search(raised.message) if raised.name == "AttributeError" else None
+    if found is None or _OF_INPUT.search(raised.message) or _NONE in raised.message:
+        return False
+    return owner_of(found[1] or found[3] or found[5]) in {"", package}
+
+
+def _installed(package: str, lines: Sequence[Line]) -> str:
+    version = next(_versions(package, lines), "") if package else ""
+    return f" (this is {version})" if version else ""
 
 
 def _dated(package: str, lines: Sequence[Line]) -> str:
@@ -1066,7 +1282,7 @@ def _dated(package: str, lines: Sequence[Line]) -> str:
 
 def _versions(package: str, lines: Sequence[Line]) -> Iterator[str]:
     form = re.compile(
-        rf"(?<![\w/.-]){re.escape(package)}(?:==|: +| version:? | +| \(v?|-)v?(\d+\.\d+(?:\.\d+)?(?:[.+]?(?:post|rc|dev)\w*)?)(?![\w.])",
+        rf"(?<![\w/.-]){re.escape(package)}(?:==|: +| (?:API server )?version:? | +| \(v?|-)v?(\d+\.\d+(?:\.\d+)?(?:[.+]?(?:post|rc|dev)\w*)?)(?![\w.])",
         re.IGNORECASE,
     )
     for line in lines:

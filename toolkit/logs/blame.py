@@ -26,14 +26,14 @@ _CODES: dict[Fault, str] = {
 }
 """The codes for which `explain` has a page. Their signatures have no texts."""
 
-_NAMES = r"verl|vllm|sglang|ray|torch|torchdata|hydra|omegaconf|transformers|peft|datasets|pyarrow|pandas|numpy|tensordict|accelerate|huggingface_hub|wandb|tqdm|pydantic|triton|flash_attn|deepspeed|megatron|uvloop|trl|openrlhf|slime|skyrl_train|skyrl_gym|rllm|prime_rl|areal|roll|llamafactory|llmtuner|swift|nemo_rl|torchtitan|unsloth|unsloth_zoo|mbridge|mcore_bridge|mindspeed|torch_npu|vllm_ascend|flashinfer|fla|lightning|axolotl|lmcache|rlinf|verifiers|xtuner|unsloth_compiled_cache|transformers_modules|Megatron-LM|Megatron-Bridge|TransformerEngine|LLaMA-Factory|LlamaFactory|ms-swift"
+_NAMES = r"verl|vllm|sglang|ray|torch|torchdata|hydra|omegaconf|transformers|peft|datasets|pyarrow|pandas|numpy|tensordict|accelerate|huggingface_hub|wandb|tqdm|pydantic|triton|flash_attn|deepspeed|megatron|uvloop|trl|openrlhf|slime|skyrl_train|skyrl_gym|rllm|prime_rl|areal|roll|llamafactory|llmtuner|swift|nemo_rl|torchtitan|unsloth|unsloth_zoo|mbridge|mcore_bridge|mindspeed|torch_npu|vllm_ascend|flashinfer|fla|lightning|axolotl|lmcache|rlinf|verifiers|xtuner|unsloth_compiled_cache|transformers_modules|vllm_omni|verl_omni|verl_tool|lmdeploy|tensorrt_llm|torchtune|nemo_automodel|agentlightning|sglang_router|Megatron-LM|Megatron-Bridge|TransformerEngine|LLaMA-Factory|LlamaFactory|ms-swift"
 REMOTE_CODE = "transformers_modules"
 """The package in which transformers puts the code that a model brings with it."""
 KNOWN = frozenset(_NAMES.split("|"))
 """The projects whose source trees are not the job's own code."""
-_INSTALLED = re.compile(
-    rf"/(?:site|dist)-packages/|/lib/python3[^/]*/|^<|\.py[xi]$|\.pxi$|(?:^|/)(?:{_NAMES})/|/bin/\w+$"
-)
+# The home of Ray's images and the folder of its sessions are no source tree of Ray.
+_TREE = rf"(?:^|/)(?!(?<=/home/)ray/|(?<=/tmp/)ray/)({_NAMES})/"
+_INSTALLED = re.compile(rf"/(?:site|dist)-packages/|/lib/python3[^/]*/|^<|\.py[xi]$|\.pxi$|{_TREE}|/bin/\w+$")
 # Paths inside the package itself, in a checkout of the same name.
 _OF_VERL = re.compile(
     r"(?:trainer|workers|utils|single_controller|experimental|models|model_merger|tools|third_party|interactions|checkpoint_engine|plugin)/|(?:protocol|base_config|__init__)\.py|"
@@ -55,7 +55,7 @@ _FOLDERS = {
     "ms-swift": "swift",
 }
 _OF_SITE = re.compile(r"/(?:site|dist)-packages/(\w+)")
-_PACKAGE = re.compile(rf"(?:^|/)({_NAMES})/")
+_PACKAGE = re.compile(_TREE)
 _ANNOUNCED = re.compile(
     r"not (?:be )?(?:installed|found|available|import)|[Pp]lease install|pip3? install|No module named"
 )
@@ -84,9 +84,12 @@ _COPIED = re.compile(r"(?:^|/)modeling_\w+\.py$")
 _UNDEFINED = re.compile(r"name '(\w+)' is not defined")
 _OF_STORES = frozenset({"DistStoreError", "KeyError"})  # exceptions that name keys, which may look like paths
 # A list item as Python prints it, and a command as the shell prints it.
-_QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+_QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
 _COMMAND = re.compile(r"\++ .*\bpython[\d.]* .*=")
 _PLAIN = frozenset({"true", "false", "none", "null", "auto", "default", "model", "data"})
+_OF_WEIGHTS = re.compile(
+    r"\.(?:weight|bias|layers|embed_tokens|embeddings?|lm_head|\w+_proj|\w*norm|experts?)(?:\.|$)"
+)
 _SUFFIXES = frozenset({"py", "json", "jsonl", "yaml", "yml", "parquet", "csv", "txt", "log", "sh", "arrow"})
 _ITEMS = re.compile(r"[]['\", ]+")  # between list items
 _IN_LINE = re.compile(
@@ -185,10 +188,10 @@ class Blame:
             return f"look at {self.file}"
         if not self.place:
             return "the message states what is wrong"
-        newer = self.raised_by or "that program"
+        program = self.raised_by or "that program"
         return (
-            f"compare what the exception states with what the job gives {newer} (settings, paths, data); it was raised at {self.place}; if nothing explains it, "
-            f"install a newer release of {newer}, or the one before an upgrade, and search its tracker for these words"
+            f"compare what the exception states with what the job gives {program} (settings, paths, data); it was raised at {self.place}; if it began with an upgrade, "
+            f"return to the releases before it, and search the tracker of {program} for these words"
         )
 
 
@@ -225,13 +228,13 @@ def blamed(raised: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame 
 def unset_settings(raised: Raised, lines: Sequence[Line]) -> tuple[str, ...]:
     """Return the settings that the job leaves empty and verl computes with: an empty value that it gives, or None in an operation on its configuration."""
     if raised.name in {"TypeError", "ValueError"} and _OF_EMPTY.search(raised.message):
-        return tuple(key for key, value in _overrides(lines) if not value)[:_MOST]
+        return tuple(key for key, value in overrides_of(lines) if not value)[:_MOST]
     if raised.name != "TypeError" or "'NoneType'" not in raised.message or not raised.frames:
         return ()
     deepest = next(reversed(own_frames(raised.frames)), raised.frames[-1])
     if package_of(deepest) != "verl":
         return ()
-    given = {key.rpartition(".")[2] for key, _ in _overrides(lines)}
+    given = {key.rpartition(".")[2] for key, _ in overrides_of(lines)}
     found = (match[1].removesuffix(".") for match in _OF_CONFIG.finditer(deepest.code))
     return tuple(dict.fromkeys(key for key in found if key.rpartition(".")[2] not in given))[:_MOST]
 
@@ -302,7 +305,7 @@ def _place(frame: Frame, path: str) -> str:
 
 def settings_in(message: str, code: str, lines: Sequence[Line]) -> tuple[str, ...]:
     """Return the settings of the job that a refusal, or the source line that raised it, names."""
-    overrides = tuple(_overrides(lines))
+    overrides = tuple(overrides_of(lines))
     file = next((match[1] for match in _PATH.finditer(message) if not _INSTALLED.search(match[1])), "")
     computed = tuple(dict.fromkeys(match[1] for match in _IN_CODE.finditer(code)))[:_MOST]
     return _settings(message, file, overrides) or computed or _settings(code, "", overrides)
@@ -332,7 +335,7 @@ def _settings(message: str, file: str, overrides: Sequence[tuple[str, str]]) -> 
     for line in message.split("\n"):
         if found := _FULL_KEY.search(line.strip()):
             return (next(filter(None, found.groups())),)
-    if keys := [match[0] for match in _KEY.finditer(message) if match[0].rpartition(".")[2] not in _SUFFIXES]:
+    if keys := [match[0] for match in _KEY.finditer(message) if _is_setting(match[0])]:
         return tuple(dict.fromkeys(keys))[:_MOST]
     if file and (keys := [key for key, value in overrides if _names(value, file)]):
         return tuple(dict.fromkeys(keys))[:_MOST]
@@ -346,6 +349,11 @@ def _settings(message: str, file: str, overrides: Sequence[tuple[str, str]]) -> 
         return tuple(key for _, key in sorted(last))[:_MOST]
     specific = ((key, part) for key, value in overrides for part in _ITEMS.split(value) if _is_specific(part))
     return tuple(dict.fromkeys(key for key, part in specific if _occurs_in(part, message)))[:_MOST]
+
+
+def _is_setting(name: str) -> bool:
+    """Return whether a dotted name is neither that of a file nor that of a weight."""
+    return name.rpartition(".")[2] not in _SUFFIXES and _OF_WEIGHTS.search(name) is None
 
 
 def _names(value: str, file: str) -> bool:
@@ -363,7 +371,7 @@ def _occurs_in(value: str, text: str) -> bool:
     return re.search(rf"(?<![\w./-]){re.escape(value)}(?![\w/-])", text) is not None
 
 
-def _overrides(lines: Sequence[Line]) -> Iterator[tuple[str, str]]:
+def overrides_of(lines: Sequence[Line]) -> Iterator[tuple[str, str]]:
     """Yield the job's settings as Hydra repeats them or `set -x` prints the command; of a truncated line, those that remain."""
     text = next((line.text for line in lines if line.text.startswith(OVERRIDES)), None)
     if text is not None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
 
-from verl_doctor.toolkit.logs.advice import CRASH, advised, crashed
+from verl_doctor.toolkit.logs.advice import CRASH, advised, crashed, kernel, of_release
 from verl_doctor.toolkit.logs.blame import (
     Blame,
     blamed,
@@ -106,6 +106,8 @@ class LoggedError:
     """The stage of the job, if a signature has a remedy for it."""
     traits: frozenset[str] = frozenset()
     """What the log reveals about the machine: a remedy must not contradict it."""
+    specific: str = ""
+    """The releases without a known fault that the exception shows, or how to find the kernel that failed: it precedes any remedy."""
     advice: str = ""
     """The advice derived from the exception itself, if there is no remedy or only a general one."""
 
@@ -385,6 +387,8 @@ class _Where:
         """Return a known fault with its phase and, if settings are refused, with the settings that its message names."""
         placed = self.placed(error)
         found = self._raised.get((error.number, error.process))
+        if found is not None:
+            placed = replace(placed, specific=self._specific(found[0]))
         if error.signature is not None and error.signature.named:
             raised = found[0] if found is not None else self._alone.get((error.number, error.process))
             placed = replace(placed, advice=advised(raised, self._lines) if raised is not None else "")
@@ -420,8 +424,14 @@ class _Where:
         if blame is not None and blame.announced is not None:
             placed = replace(placed, lines=(blame.announced.written[:_LONGEST], *placed.lines))
         is_refusal = blame is not None and bool(blame.settings)
-        advice = advised(found[0], self._lines, is_known=_is_answered(placed), is_refusal=is_refusal)
-        return replace(_with_code(placed, found[0]), blame=blame, advice=advice)
+        specific = self._specific(found[0])
+        is_known = _is_answered(placed) or bool(specific)
+        advice = advised(found[0], self._lines, is_known=is_known, is_refusal=is_refusal)
+        return replace(_with_code(placed, found[0]), blame=blame, advice=advice, specific=specific)
+
+    def _specific(self, raised: Raised) -> str:
+        """Return what helps with this very exception, whatever signature matches it."""
+        return of_release(raised, self._lines) or kernel(raised)
 
     def _goes_on(self) -> bool:
         """Return whether steps were logged after the last exception: the job survived it, whichever process raised it."""

@@ -370,9 +370,11 @@ def remedy_of(error: LoggedError) -> str:
         own = ""
     if error.blame is not None and error.blame.settings and error.blame.settings[0] in advice:
         own = ""
+    if error.specific and error.blame is not None and error.blame.fault == "program":
+        own = ""
     if known and error.signature is not None and error.signature.kind == "job" and not error.signature.named:
         advice = ""  # the signature has what resolved this very complaint
-    return "; ".join(filter(None, (own, advice, fitting(known, error.traits))))
+    return "; ".join(filter(None, (shown(error.specific), own, advice, fitting(known, error.traits))))
 
 
 def subject_of(error: LoggedError) -> SubjectDocument | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from support.logs.builder import DRIVER_SAW_IT, NOISE, RAY, spoken
 
-from verl_doctor.toolkit.logs.blame import Fault
+from verl_doctor.toolkit.logs.blame import Fault, is_of_the_job, package_of, settings_in
 from verl_doctor.toolkit.logs.diagnosis import LoggedError, read
 from verl_doctor.toolkit.logs.lines import log_lines
+from verl_doctor.toolkit.logs.python_errors import Frame
 
 SITE = "/env/lib/python3.11/site-packages"
 JOB = "Error executing job with overrides: ['data.pad_mode=left', 'trainer.logger=[console,tensorbord]', 'data.train_files=/data/tables/train.csv', 'trainer.nnodes=1']\n"
@@ -261,3 +262,25 @@ def test_setting_with_an_empty_value_is_named() -> None:
 def test_copy_of_a_model_is_not_the_code_of_the_job() -> None:
     error = "ValueError: Image features and image tokens do not match: tokens: 4096, features 36864"
     assert blamed(raised(error, "/home/u/src/qwen2_vl/modeling_qwen2_vl.py forward"))[0] == "program"
+
+
+@pytest.mark.parametrize(
+    ("path", "package", "is_own"),
+    [
+        ("/home/ray/verl/verl/workers/a.py", "verl", False),
+        ("/home/ray/train.py", "", True),
+        ("/tmp/ray/session_1/runtime_resources/working_dir_files/_ray_pkg_1/rewards.py", "", True),
+        ("/tmp/ray/session_1/runtime_resources/working_dir_files/_ray_pkg_1/nemo_rl/a.py", "nemo_rl", False),
+        ("/src/ray/python/ray/a.py", "ray", False),
+        ("python/ray/_raylet.pyx", "ray", False),
+    ],
+)
+def test_folders_of_ray_are_not_its_source(path: str, package: str, is_own: bool) -> None:
+    frame = Frame(path, 1)
+    assert (package_of(frame), is_of_the_job(frame)) == (package, is_own)
+
+
+def test_name_of_a_weight_is_no_setting() -> None:
+    message = "Error(s) in loading:\n\tsize mismatch for model.embed_tokens.weight: of another shape"
+    assert settings_in(message, "", []) == ()
+    assert settings_in("model.path is empty", "", []) == ("model.path",)

@@ -1,0 +1,85 @@
+"""Faults of released packages, and the releases that have a name."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from packaging.specifiers import SpecifierSet
+
+from verl_doctor.toolkit.logs.lines import log_lines
+from verl_doctor.toolkit.logs.python_errors import Frame, Raised
+from verl_doctor.toolkit.logs.releases import (
+    Fault,
+    _faults,
+    _names,
+    bounds_of,
+    fault_of,
+    has_fault,
+    instead_of,
+    owners_of,
+)
+
+
+def raised(words: str, path: str) -> Raised:
+    name, _, message = words.partition(": ")
+    return Raised(name, message, next(iter(log_lines(words))), 1, frames=(Frame(path, 1),))
+
+
+@pytest.mark.parametrize("fault", _faults(), ids=lambda fault: f"{fault.package}-{fault.sources[0]}")
+def test_fault_names_releases_and_its_source(fault: Fault) -> None:
+    assert str(SpecifierSet(fault.without))
+    assert fault.sources
+    assert all(re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", source) for source in fault.sources)
+    words = (
+        fault.texts[0][0]
+        if re.match(r"\w+Error: ", fault.texts[0][0])
+        else f"AttributeError: {'x'.join(fault.texts[0])}"
+    )
+    assert fault_of(raised(words, f"/x/{fault.place or 'a.py'}")) is not None
+
+
+def test_fault_belongs_to_its_place() -> None:
+    assert fault_of(raised("KeyError: 'lm_head.weight'", "/x/sglang/srt/models/llama.py")) is None
+
+
+def test_release_decides_whether_it_has_a_fault() -> None:
+    fault = Fault("vllm", ">=0.9", (("x",),), instead="do something else")
+    assert has_fault(fault, "0.8.5.post1")
+    assert not has_fault(fault, "0.9.0")
+    assert has_fault(fault, "unreadable")
+    assert instead_of(fault, "0.8.5").startswith(
+        "vllm 0.8.5 has this fault, >=0.9 has not: pip install 'vllm>=0.9'"
+    )
+    assert instead_of(fault, "").startswith(
+        "unless the installed vllm is >=0.9 (pip show vllm), pip install 'vllm>=0.9'"
+    )
+    assert instead_of(fault, "").endswith("; or do something else")
+
+
+def test_names_have_bounds_that_pip_accepts() -> None:
+    every = [
+        limits for modules in _names().values() for names in modules.values() for limits in names.values()
+    ]
+    assert len(every) > 500
+    assert all(str(SpecifierSet(limits)) for limits in every)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "bounds"),
+    [
+        ("transformers", "AutoModelForVision2Seq", "<5.0"),
+        ("trl", "GRPOTrainer", ">=0.14"),
+        ("huggingface_hub", "cached_download", "<0.26"),
+        ("vllm.model_executor.sampling_metadata", "", "<=0.10.2"),
+        ("vllm", "LLM", ""),
+        ("unheard_of", "x", ""),
+    ],
+)
+def test_bounds_of_names(module: str, name: str, bounds: str) -> None:
+    assert bounds_of(module, name) == bounds
+
+
+def test_owner_of_a_name_is_found_without_its_module() -> None:
+    assert list(owners_of("ParallelismConfig")) == [("accelerate", ">=1.10")]
+    assert list(owners_of("unheard_of")) == []

@@ -1,0 +1,106 @@
+"""Which releases of a package have a name that another one imports, and which have no longer a fault that a log shows.
+
+Both are data: `toolkit/data/names_by_release.json` was read from released wheels and tagged sources, `toolkit/data/faults_of_releases.toml` names for each
+fault the thread that says where it was mended.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from verl_doctor.toolkit.logs.packages import distribution
+from verl_doctor.toolkit.logs.python_errors import Raised
+from verl_doctor.toolkit.system import toml
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault of some releases of a package: all texts of one of `texts` occur in an exception, and `place` in the path where it was raised.
+
+    `without` are the bounds of the releases that do not have it, as pip takes them; `instead` is what helps with the others.
+    """
+
+    package: str
+    without: str
+    texts: tuple[tuple[str, ...], ...]
+    place: str = ""
+    instead: str = ""
+    sources: tuple[str, ...] = ()
+
+    def matches(self, raised: Raised) -> bool:
+        """Return whether an exception shows the fault."""
+        words = f"{raised.name}: {raised.message}"
+        if self.place and not any(self.place in frame.path for frame in raised.frames):
+            return False
+        return any(all(part in words for part in parts) for parts in self.texts)
+
+
+def fault_of(raised: Raised) -> Fault | None:
+    """Return the known fault of a release that an exception shows; None if there is none."""
+    return next((fault for fault in _faults() if fault.matches(raised)), None)
+
+
+def has_fault(fault: Fault, version: str) -> bool:
+    """Return whether a release has a fault; True if its version cannot be read."""
+    try:
+        return Version(version) not in SpecifierSet(fault.without, prereleases=True)
+    except InvalidVersion:
+        return True
+
+
+def instead_of(fault: Fault, installed: str) -> str:
+    """Return what to install instead of a release with a fault; `installed` is its version, "" if it is unknown."""
+    requirement = f"{distribution(fault.package)}{fault.without}"
+    known = (
+        f"{fault.package} {installed} has this fault, {fault.without} has not: pip install '{requirement}'"
+        if installed
+        else f"unless the installed {fault.package} is {fault.without} (pip show {distribution(fault.package)}), pip install '{requirement}', which does not have this fault"
+    )
+    return f"{known}, with the job's Python, on every node{f'; or {fault.instead}' if fault.instead else ''}"
+
+
+def bounds_of(module: str, name: str = "") -> str:
+    """Return the bounds of the releases whose module has a name, or that have the module, such as ">=4.51"; "" if unknown."""
+    package = module.partition(".")[0]
+    return _names().get(package, {}).get(module, {}).get(name, "")
+
+
+def owners_of(name: str) -> Iterable[tuple[str, str]]:
+    """Yield the packages that have a name in some releases only, each with their bounds."""
+    for package, modules in _names().items():
+        found = {names[name] for names in modules.values() if name in names}
+        if len(found) == 1:
+            yield package, found.pop()
+
+
+@cache
+def _faults() -> tuple[Fault, ...]:
+    entries: Sequence[Mapping[str, object]] = toml.loads(_read("faults_of_releases.toml"))["fault"]
+    return tuple(
+        Fault(
+            str(entry["package"]),
+            str(entry["without"]),
+            tuple(tuple(text.split("*")) for text in entry["texts"]),  # type: ignore[attr-defined]
+            str(entry.get("place", "")),
+            str(entry.get("instead", "")),
+            tuple(entry["sources"]),  # type: ignore[arg-type]
+        )
+        for entry in entries
+    )
+
+
+@cache
+def _names() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
+    read: Mapping[str, Mapping[str, Mapping[str, str]]] = json.loads(_read("names_by_release.json"))
+    return read
+
+
+def _read(name: str) -> str:
+    return (importlib.resources.files("verl_doctor.toolkit") / "data" / name).read_text("utf-8")
