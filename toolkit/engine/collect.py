@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import traceback
@@ -100,6 +101,13 @@ class Collection:
         """Return whether a fact was already requested."""
         with self._lock:
             return FactReference.of(fact) in self._futures
+
+    def is_soon(self, fact: type, seconds: float) -> bool:
+        """Begin to collect a fact, and return whether it is available within so many seconds."""
+        with contextlib.suppress(FutureTimeout):
+            self._future(FactReference.of(fact)).result(timeout=seconds)
+            return True
+        return False
 
     def is_likely(self, fact: type | FactReference) -> bool:
         """Return whether the source of a fact exists, as far as that is known without reading it."""

@@ -15,6 +15,7 @@ from typing import Any
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter, interpreter
 from verl_doctor.toolkit.collectors.installed.plugins import PluginProblems
 from verl_doctor.toolkit.collectors.installed.trees import LibraryTrees, Tree, VerlTrees, VllmTree
+from verl_doctor.toolkit.collectors.packages.installer_limit import InstallerLimit
 from verl_doctor.toolkit.engine import factsfile, registry
 from verl_doctor.toolkit.engine.collect import Collection, Facts, Memory
 from verl_doctor.toolkit.engine.config import Config, load
@@ -49,6 +50,8 @@ class Session:
     """What an earlier run found, for a look at this machine as it is."""
     offline: bool = False
     """Whether the package index is not queried: fixes that need it are refused."""
+    installer_limit: InstallerLimit = field(default_factory=InstallerLimit)
+    """How long a package installer may take to find versions that agree."""
 
     def look(self, known: Mapping[type, Any] | None = None) -> Collection:
         """Return a fresh collection: nothing from an earlier look is reused, except facts that are `known`."""
@@ -59,6 +62,7 @@ class Session:
             Marker: Marker(self.config.marker),
             Sites: Sites(self.config.sites, self.config.path),
             PluginProblems: self.registry.problems,
+            InstallerLimit: self.installer_limit,
             **(known or {}),
         }
         if self.offline:

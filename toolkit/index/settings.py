@@ -121,6 +121,13 @@ def _pip(machine: Machine, home: Path, prefix: Path) -> _Words:
     return found
 
 
+def configuration_files(machine: Machine, prefix: Path) -> Iterator[Path]:
+    """Yield the files from which pip and uv read their settings, whether or not they exist."""
+    home = Path(machine.home or "/")
+    yield from _pip_files(machine, home, prefix)
+    yield from _uv_files(machine, home)
+
+
 def _pip_files(machine: Machine, home: Path, prefix: Path) -> Iterator[Path]:
     named = machine.environ.get("PIP_CONFIG_FILE", "")
     if named == os.devnull:  # means "none at all" to pip
@@ -195,19 +202,23 @@ def _uv_settings(table: Mapping[str, Any]) -> _Words:
     return found
 
 
-def _uv_tables(machine: Machine, home: Path) -> Iterator[Mapping[str, Any]]:
+def _uv_files(machine: Machine, home: Path) -> Iterator[Path]:
     if named := machine.environ.get("UV_CONFIG_FILE"):
-        files = [machine.cwd / named]
-    else:
-        config = machine.cwd / (machine.environ.get("XDG_CONFIG_HOME") or home / ".config")
-        files = [_SYSTEM_UV, config / "uv" / "uv.toml"]
-        for folder in (machine.cwd, *machine.cwd.parents):
-            if project := [
-                file for name in ("uv.toml", "pyproject.toml") if os.path.isfile(file := folder / name)
-            ]:
-                files.append(project[0])
-                break
-    for file in files:
+        yield machine.cwd / named
+        return
+    config = machine.cwd / (machine.environ.get("XDG_CONFIG_HOME") or home / ".config")
+    yield _SYSTEM_UV
+    yield config / "uv" / "uv.toml"
+    for folder in (machine.cwd, *machine.cwd.parents):
+        if project := [
+            file for name in ("uv.toml", "pyproject.toml") if os.path.isfile(file := folder / name)
+        ]:
+            yield project[0]
+            return
+
+
+def _uv_tables(machine: Machine, home: Path) -> Iterator[Mapping[str, Any]]:
+    for file in _uv_files(machine, home):
         try:
             table = toml.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError:

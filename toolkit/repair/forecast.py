@@ -13,6 +13,7 @@ from typing import Any
 from verl_doctor.toolkit.change import Change, ReplaceFile
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.packages.resolution import Resolution
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.machine import Machine
@@ -222,4 +223,5 @@ def _facts_without_script(session: Session, collection: Collection) -> dict[type
         fact for fact in collectors if fact not in depends and not depends.isdisjoint(below(fact))
     }:
         depends |= more
+    depends -= {Resolution}  # after an edit it is assumed to be the same: another dry run takes minutes
     return {fact: collection.get(fact) for fact in collectors if fact not in depends and collection.has(fact)}

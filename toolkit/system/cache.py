@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import stat
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +24,10 @@ from verl_doctor.toolkit.system.ownership import next_step, warn_once, why_any_n
 _MODE = 0o600
 
 
-def read(file: Path, largest: int) -> Any:
-    """Return the content of a file of at most `largest` bytes, None when it is unavailable or may be another user's."""
+def read(file: Path, largest: int, seconds: float = math.inf) -> Any:
+    """Return the content of a file of at most `largest` bytes, None when it is unavailable, older, or may be another user's."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        content = _bytes(file, largest)
+        content = _bytes(file, largest, seconds)
         return None if content is None else json.loads(content)
     return None
 
@@ -52,12 +54,14 @@ def keep_youngest(folder: Path, most: int) -> None:
                 Path(file.path).unlink(missing_ok=True)
 
 
-def _bytes(file: Path, largest: int) -> bytes | None:
+def _bytes(file: Path, largest: int, seconds: float) -> bytes | None:
     """Return the content, checking the opened file itself, because its name may meanwhile refer to another."""
     descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode) or about.st_size > largest:
+            return None
+        if not 0 <= time.time() - about.st_mtime < seconds and seconds < math.inf:
             return None
         if why := why_any_not_ours(_folders(file), group_counts=True) or why_status_not_ours(
             file, about, opened=descriptor

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from verl_doctor.patches.install.consistent_install import consistent_install
 from verl_doctor.toolkit.change import LOCK, PYTHON, InstallPackages, Refusal, safety_of
+from verl_doctor.toolkit.collectors.packages.installer_limit import APPLY
 from verl_doctor.toolkit.collectors.packages.resolution import Resolution
 from verl_doctor.toolkit.rule import Evidence, Finding
 
@@ -88,6 +91,17 @@ def test_missing_resolution_installs_nothing() -> None:
     assert plan.reason.startswith(
         "no index answered (timed out), so no dry run can show what would change; run it by hand: uv pip install"
     )
+
+
+def test_dry_run_out_of_time_is_left_out_of_the_plan_and_the_longer_one_is_named() -> None:
+    late = Resolution(COMMAND, KEEPS, "unanswered", reason="uv had not found it after 120 s", out_of_time=120)
+    assert consistent_install.plan(FINDING, late) == Refusal(
+        "uv had not found it after 120 s, so the plan lacks these packages; "
+        "verl-doctor fix --apply --unsafe waits up to 300 s and then installs them"
+    )
+    plan = consistent_install.plan(FINDING, replace(late, out_of_time=APPLY))
+    assert isinstance(plan, Refusal)
+    assert "run it by hand: uv pip install" in plan.reason
 
 
 def test_conflict_is_refused_with_the_reason_of_the_resolver() -> None:

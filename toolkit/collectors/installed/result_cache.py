@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import math
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
@@ -61,9 +62,9 @@ def _own_code() -> str:
     return fingerprint([TOOLKIT])
 
 
-def recall(fact: type[F], key: str) -> F | None:
-    """Return the result that was kept under this key."""
-    kept = cache.read(_file(fact, key), _LARGEST)
+def recall(fact: type[F], key: str, seconds: float = math.inf) -> F | None:
+    """Return the result that was kept under this key, unless it is older than so many seconds."""
+    kept = cache.read(_file(fact, key), _LARGEST, seconds)
     with contextlib.suppress(Exception):  # whatever is wrong with it, the result can be computed again
         return restored(fact, kept) if kept is not None else None
     return None

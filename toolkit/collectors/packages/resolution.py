@@ -27,6 +27,8 @@ from packaging.version import InvalidVersion, Version
 from verl_doctor.toolkit.change import LOCK, PYTHON
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.packages import Packages
+from verl_doctor.toolkit.collectors.installed.result_cache import keep, key_of, recall
+from verl_doctor.toolkit.collectors.packages.index_inputs import index_inputs
 from verl_doctor.toolkit.collectors.packages.install_needs import Broken, InstallNeeds, relative_to
 from verl_doctor.toolkit.collectors.packages.install_request import (
     InstallRequest,
@@ -35,6 +37,7 @@ from verl_doctor.toolkit.collectors.packages.install_request import (
     stopping,
 )
 from verl_doctor.toolkit.collectors.packages.installer_errors import Complaint, understood
+from verl_doctor.toolkit.collectors.packages.installer_limit import APPLY, PLAN, Clock, InstallerLimit
 from verl_doctor.toolkit.collectors.packages.requirements import Requirements
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.machine import Machine, Output
@@ -105,13 +108,15 @@ def _pip_config(machine: Machine, home: Path, config: Path, folder: Path) -> str
     return str(made)
 
 
-_LIMIT = 60.0
 _LIMIT_VERSIONS = 15.0
+_KEPT = 3600.0  # seconds, after which the index may offer something else
+_of_this_run: dict[str, Resolution | Unknown] = {}
 _WHEELS_ONLY = "--only-binary=:all:"
 # Without a network it must fail soon. Without any retry, pip does not report that no index responded.
 _PIP_SOON = ("--retries", "1", "--timeout", "5")
 _PIP_DRY = Version("22.2")  # --dry-run, --report
 _PIP_OF_OTHERS = Version("22.3")  # --python
+_PIP_READS_METADATA = Version("23.3")  # older ones download each wheel for a dry run
 
 # How uv 0.4 to 0.13 report a package that only an sdist would satisfy.
 _UV_SDIST = re.compile(
@@ -134,7 +139,8 @@ class Resolution:
     with placeholders for the interpreter and the lock file, `left_out` is the requirement that was dropped to resolve
     only what stops the job, `versions` are the names and versions that would be installed, `up`, `down`, `added`,
     `dropped` and `again` are the changes by kind, and `cleared` the metadata folders that must be removed first,
-    relative to the folder `environment`. `copy` is an unused path next to it.
+    relative to the folder `environment`. `copy` is an unused path next to it. `out_of_time` is the limit in seconds that
+    the dry runs exceeded.
     """
 
     command: tuple[str, ...]
@@ -155,6 +161,7 @@ class Resolution:
     cleared: tuple[str, ...] = ()
     environment: str = ""
     copy: str = ""
+    out_of_time: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -171,7 +178,7 @@ class _Installer:
         return (*beginning, _WHEELS_ONLY, "--no-deps", "-r", LOCK)
 
 
-@collector(timeout=300, local=True)
+@collector(timeout=APPLY + 20, local=True)
 def resolution(
     machine: Machine,
     target: Target,
@@ -179,10 +186,12 @@ def resolution(
     packages: Packages,
     requirements: Requirements,
     needs: InstallNeeds | Unknown,
+    limit: InstallerLimit | Unknown,
 ) -> Resolution | Unknown:
     """Query the environment's own installer for versions that agree with torch, vLLM and verl as they are, if possible.
 
-    If not, torch and then the engine may change as well.
+    If not, torch and then the engine may change as well. The result is kept while the inputs stay the same: everything
+    for this run, and for an hour what resolved.
     """
     installer = _installer(machine, target, interpreter, packages)
     if isinstance(installer, Unknown):
@@ -192,18 +201,39 @@ def resolution(
         return _not_verified((*installer.typed, *request.keeps, *request.wanted), request, source)
     known = InstallNeeds() if isinstance(needs, Unknown) else needs
     requests = attempts(packages, requirements, known.extras, known.engine, known.ray)
-    with temporary_folder() as folder:
-        dry_runs = _DryRuns(machine, installer, packages, known, Path(folder))
-        first = found = dry_runs.run(requests[0])
-        for other in requests[1:]:
-            if isinstance(found, Unknown) or found.outcome != "unsatisfiable":
-                break
-            found = dry_runs.run(other)
-        if isinstance(found, Unknown) or found.outcome != "resolved":
-            found = dry_runs.least(stopping(requirements), first)
-        if isinstance(found, Unknown) or found.outcome != "resolved":
-            return first
-        return _with_lock(found, dry_runs, str(target.python))
+    clock = Clock(PLAN if isinstance(limit, Unknown) else limit.seconds)
+
+    def resolve() -> Resolution | Unknown:
+        with temporary_folder() as folder:
+            dry_runs = _DryRuns(machine, installer, packages, known, Path(folder), clock)
+            return _resolved(dry_runs, requests, stopping(requirements), str(target.python))
+
+    if machine.runner is not None:
+        return resolve()
+    inputs = index_inputs(machine, Path(interpreter.prefix))
+    key = key_of((installer, packages, requests, known, inputs), ())
+    found = _of_this_run.get(key) or recall(Resolution, key, _KEPT) or resolve()
+    _of_this_run[key] = found
+    if isinstance(found, Unknown) or found.outcome != "resolved":
+        return found
+    keep(found, key)
+    return replace(found, copy=str(_free_name(Path(found.environment))))
+
+
+def _resolved(
+    dry_runs: _DryRuns, requests: Sequence[InstallRequest], wanted: tuple[str, ...], python: str
+) -> Resolution | Unknown:
+    """Return the first of these requests that resolves, with its lock; if none does, the result of the first."""
+    first = found = dry_runs.run(requests[0])
+    for other in requests[1:]:
+        if isinstance(found, Unknown) or found.outcome != "unsatisfiable":
+            break
+        found = dry_runs.run(other)
+    if isinstance(found, Unknown) or found.outcome != "resolved":
+        found = dry_runs.least(wanted, first)
+    if isinstance(found, Unknown) or found.outcome != "resolved":
+        return first
+    return _with_lock(found, dry_runs, python)
 
 
 @dataclass(frozen=True)
@@ -215,6 +245,7 @@ class _DryRuns:
     packages: Packages
     needs: InstallNeeds
     folder: Path
+    clock: Clock
 
     def run(self, request: InstallRequest) -> Resolution | Unknown:
         """Return the result of a dry run of these requests."""
@@ -224,16 +255,14 @@ class _DryRuns:
             file = self.folder / "constraints.txt"
             file.write_text("\n".join(limits), encoding="utf-8")
             constraints = ("-c", str(file))
-        return _run(self.machine, self.installer, request, self.packages, self.folder, constraints)
+        return _run(self, request, constraints)
 
     def least(self, wanted: tuple[str, ...], whole: Resolution | Unknown) -> Resolution | Unknown:
         """Resolve only what stops the job if the index lacks something else: a cluster's own index is seldom complete."""
         if isinstance(whole, Unknown) or not whole.not_offered or not wanted:
             return whole
         options = ("--no-deps",)
-        found = _run(
-            self.machine, self.installer, InstallRequest((), wanted), self.packages, self.folder, options
-        )
+        found = _run(self, InstallRequest((), wanted), options)
         if isinstance(found, Unknown) or not found.changes:
             return whole
         return replace(found, left_out=whole.not_offered)
@@ -241,14 +270,7 @@ class _DryRuns:
     def is_offered(self, pins: Sequence[str]) -> Resolution | Unknown:
         """Return whether the index has exactly these releases, which are installed already in some form."""
         anew = "--reinstall" if self.installer.is_uv else "--force-reinstall"
-        return _run(
-            self.machine,
-            self.installer,
-            InstallRequest((), tuple(pins)),
-            self.packages,
-            self.folder,
-            ("--no-deps", anew),
-        )
+        return _run(self, InstallRequest((), tuple(pins)), ("--no-deps", anew))
 
 
 def _cuda_limits(newest: str) -> tuple[str, ...]:
@@ -349,22 +371,18 @@ def _free_name(prefix: Path) -> Path:
     return next(path for name in names if not os.path.lexists(path := prefix.with_name(name)))
 
 
-def _run(
-    machine: Machine,
-    installer: _Installer,
-    request: InstallRequest,
-    packages: Packages,
-    folder: Path,
-    options: tuple[str, ...] = (),
-) -> Resolution | Unknown:
+def _run(dry_runs: _DryRuns, request: InstallRequest, options: tuple[str, ...] = ()) -> Resolution | Unknown:
+    machine, installer, packages = dry_runs.machine, dry_runs.installer, dry_runs.packages
     arguments = (*request.keeps, *request.wanted)
     typed = (*installer.typed, *arguments)
     dry = ("--dry-run",) if installer.is_uv else ("--dry-run", "--report", "-", *_PIP_SOON)
-    environ = as_the_user(machine, folder)
+    environ = as_the_user(machine, dry_runs.folder)
     try:
         with _without_trace(installer):
             output = machine.run(
-                [*installer.command, _WHEELS_ONLY, *arguments, *options, *dry], timeout=_LIMIT, env=environ
+                [*installer.command, _WHEELS_ONLY, *arguments, *options, *dry],
+                timeout=dry_runs.clock.left(),
+                env=environ,
             )
     except OSError as error:
         return Unknown(f"{installer.command[0]} cannot be started: {error.strerror}")
@@ -374,7 +392,11 @@ def _run(
         words = tuple(_in_words(changes, packages))
         return Resolution(command, request.keeps, "resolved", words, versions=tuple(sorted(changes.items())))
     if output.code is None:
-        return _not_verified(typed, request, f"no index responded within {_LIMIT:.0f} s")
+        name, seconds = "uv" if installer.is_uv else "pip", dry_runs.clock.seconds
+        found_late = _not_verified(
+            typed, request, f"{name} had not found versions that agree after {seconds:.0f} s"
+        )
+        return replace(found_late, out_of_time=seconds)
     text = without_user(f"{output.stderr}\n{output.stdout}")
     found = understood(text)
     if found.outcome == "unsatisfiable":
@@ -471,7 +493,11 @@ def _installer(
     has_own = _at_least(_own_pip(), _PIP_OF_OTHERS)
     if pip is not None:
         words = (str(target.python), "-m", "pip", *install_quietly)
-        return _Installer(words, own if has_own and not _at_least(pip.version, _PIP_DRY) else words)
+        is_faster = _at_least(_own_pip(), _PIP_READS_METADATA) and not _at_least(
+            pip.version, _PIP_READS_METADATA
+        )
+        is_needed = has_own and not _at_least(pip.version, _PIP_DRY)
+        return _Installer(words, own if is_faster or is_needed else words)
     if has_own:
         return _Installer(own, own)
     return Unknown("neither pip nor uv is available; put uv on the PATH")

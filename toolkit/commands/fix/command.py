@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from verl_doctor.toolkit.cluster.node_request import RequestedNodes
+from verl_doctor.toolkit.collectors.packages.installer_limit import APPLY, InstallerLimit
 from verl_doctor.toolkit.console.progress import Progress
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
 from verl_doctor.toolkit.engine.examination import Request, examine
+from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.options.examination import announced_session, show_report
 from verl_doctor.toolkit.options.options import (
     PATH,
@@ -70,7 +73,8 @@ def fix(
 
     With --output-env, variables go into files in DIR; source them before the next job.
     """
-    from verl_doctor.toolkit.repair import job_environment, repair  # noqa: PLC0415 - loaded when the command is called
+    from verl_doctor.toolkit.commands.fix.early import show_before_packages  # noqa: PLC0415 - loaded when the command is called
+    from verl_doctor.toolkit.repair import job_environment, repair  # noqa: PLC0415 - see above
 
     if unsafe and not apply_them:
         raise UsageError("--unsafe needs --apply; without --apply, every repair is shown and none is made")
@@ -82,12 +86,14 @@ def fix(
         raise UsageError("--in-place works on this machine only: remove the options that name nodes")
     left: tuple[object, ...] = ()
     with nothing_on_stdout(), Progress() as progress:
-        run = announced_session(options, rules, view)
+        run = _for_repairs(announced_session(options, rules, view), apply_them=apply_them, unsafe=unsafe)
         job = job_environment.begin_from(run.machine, output_env)
         # The first node of a cluster is this machine: it is examined, and the others when all repairs are done.
         found = examine(Request(run if job is None else run.started_anew(job.as_found)), progress.show)
         report, collection = found.report, found.facts
         progress.show("applying repairs" if apply_them else "planning repairs")
+        if not apply_them and view.form == "text":
+            show_before_packages(run, collection, report, progress)
         if nodes is not None:
             from verl_doctor.toolkit.cluster import repair as cluster_repair  # noqa: PLC0415 - few repairs are of many nodes
 
@@ -112,3 +118,10 @@ def fix(
             report = repair.show(run, collection, report, job, through_links=through_links, in_place=in_place)
     code = max(repair.exit_code(report), int(bool(left))) if apply_them else report.exit_code()
     return show_report(report, run, view, code)
+
+
+def _for_repairs(run: Session, *, apply_them: bool, unsafe: bool) -> Session:
+    """Return the session with the time that a package installer may take: none if no package may be installed."""
+    if apply_them:
+        return replace(run, offline=not unsafe, installer_limit=InstallerLimit(APPLY))
+    return run

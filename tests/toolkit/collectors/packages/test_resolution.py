@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from verl_doctor.toolkit.collectors.installed.packages import Distribution, Pack
 from verl_doctor.toolkit.collectors.packages import resolution as packages_resolution
 from verl_doctor.toolkit.collectors.packages.install_needs import Broken, InstallNeeds
 from verl_doctor.toolkit.collectors.packages.install_request import InstallRequest, install_request
+from verl_doctor.toolkit.collectors.packages.installer_limit import InstallerLimit
 from verl_doctor.toolkit.collectors.packages.requirements import Requirements, Unmet, requirements
 from verl_doctor.toolkit.collectors.packages.resolution import Resolution, resolution
 from verl_doctor.toolkit.facts import Unknown
@@ -79,6 +82,7 @@ def site(tmp_path: Path) -> Path:
 
 
 NONE = InstallNeeds()
+LIMIT = InstallerLimit(60)
 
 
 def resolve(
@@ -94,7 +98,7 @@ def resolve(
     packages = look_at(site)
     target = Target(prefix / "bin" / "python", "--python")
     required = requirements.collect(packages)
-    return resolution.collect(machine, target, interpreter(site), packages, required, needs)  # type: ignore[no-any-return]
+    return resolution.collect(machine, target, interpreter(site), packages, required, needs, LIMIT)  # type: ignore[no-any-return]
 
 
 def resolved(site: Path, installer: Runner, *, uv: bool = False, needs: InstallNeeds = NONE) -> Resolution:
@@ -134,7 +138,9 @@ def asked_in(site: Path, home: Path, **environ: str) -> dict[str, str]:
     machine = Machine(environ={"PATH": "", "HOME": str(home), **environ}, cwd=home, runner=pip)
     packages = look_at(site)
     target = Target(site.parents[2] / "bin" / "python", "--python")
-    resolution.collect(machine, target, interpreter(site), packages, requirements.collect(packages), NONE)
+    resolution.collect(
+        machine, target, interpreter(site), packages, requirements.collect(packages), NONE, LIMIT
+    )
     return told
 
 
@@ -261,7 +267,39 @@ def test_report_is_found_among_other_pip_output(site: Path) -> None:
 
 
 def test_slow_index_is_not_waited_for(site: Path) -> None:
-    assert resolved(site, Installer(None)).outcome == "unanswered"
+    found = resolved(site, Installer(None))
+    assert (found.outcome, found.out_of_time) == ("unanswered", 60)
+    assert found.reason == "pip had not found versions that agree after 60 s"
+
+
+def test_all_dry_runs_together_have_one_limit(site: Path) -> None:
+    limits: list[float] = []
+
+    def pip(argv: Sequence[str], _: Mapping[str, str], timeout: float) -> Output:
+        limits.append(timeout)
+        time.sleep(0.02)
+        return Output(
+            1, "", "ERROR: Cannot install a and b because they have conflicting dependencies.\n", 0.1
+        )
+
+    assert resolved(site, pip).outcome == "unsatisfiable"
+    assert len(limits) > 1
+    assert all(later < earlier for earlier, later in itertools.pairwise(limits))
+
+
+def test_newer_pip_of_the_doctor_spares_the_download_of_wheels(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (site / "pip-25.0.dist-info").rename(site / "pip-23.2.1.dist-info")
+    (site / "pip-23.2.1.dist-info" / "METADATA").write_text("Name: pip\nVersion: 23.2.1\n")
+    pip = Installer(0, stdout='{"install": []}')
+    monkeypatch.setattr(packages_resolution, "_own_pip", lambda: "23.2.1")
+    resolved(site, pip)
+    assert pip.argv[0] == str(site.parents[2] / "bin" / "python")
+    monkeypatch.setattr(packages_resolution, "_own_pip", lambda: "25.0")
+    found = resolved(site, pip)
+    assert pip.argv[0] == sys.executable
+    assert found.command[0] == str(site.parents[2] / "bin" / "python")
 
 
 @pytest.mark.parametrize("report", ["", "null", "[]", '{"install": [{}]}', "Collecting verl"])
@@ -312,7 +350,7 @@ def test_real_pip_examines_an_environment_without_pip(bare: Path) -> None:
     packages = look_at(bare)
     target = Target(env / "bin" / "python", "--python")
     found = resolution.collect(
-        machine, target, interpreter(bare), packages, requirements.collect(packages), NONE
+        machine, target, interpreter(bare), packages, requirements.collect(packages), NONE, LIMIT
     )
     assert (found.outcome, found.not_offered) == ("unsatisfiable", "ray")
 
@@ -360,7 +398,7 @@ def really_resolved(site: Path, tool: str, **environ: str) -> Resolution:
     packages = look_at(site)
     target = Target(env / "bin" / "python", "--python")
     found = resolution.collect(
-        machine, target, interpreter(site), packages, requirements.collect(packages), NONE
+        machine, target, interpreter(site), packages, requirements.collect(packages), NONE, LIMIT
     )
     assert isinstance(found, Resolution)
     assert list(home.iterdir()) == []
