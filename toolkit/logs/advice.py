@@ -27,6 +27,7 @@ from verl_doctor.toolkit.logs.packages import (
     bounds,
     cuda_wheel,
     distribution,
+    extended,
     has_other_name,
     has_same_name,
     installed_as,
@@ -34,6 +35,7 @@ from verl_doctor.toolkit.logs.packages import (
     is_served,
     owner_of,
     provider,
+    tree_of,
 )
 from verl_doctor.toolkit.logs.python_errors import Frame, Raised
 from verl_doctor.toolkit.logs.releases import bounds_of, fault_of, has_fault, instead_of, owners_of
@@ -229,6 +231,12 @@ _IS_NUMBER = re.compile(
 )
 _ABSENT_VALUES = frozenset({"null", "None", "~", ""})
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|null|None|\$\{.*")
+# The message of an AttributeError of an Enum, and a call with the entries of a dictionary.
+_BARE = re.compile(r"(\w+)(?:\. Did you mean: '\w+'\?)?$")
+_PASSED_ON = re.compile(r"\(\*\*\w+(?:\.\w+)*\)")
+_WRAPPER = re.compile(
+    r"DistributedDataParallel|FullyShardedDataParallel|DataParallel|DeepSpeedEngine|OptimizedModule|PeftModel\w*|AutoModelFor\w+WithValueHead|DDP|FSDPModule"
+)
 _KERNEL = re.compile(r"illegal memory access|misaligned address|unspecified launch failure")
 _UNDEFINED = re.compile(r"name '(\w+)' is not defined")
 _NEVER_SET = re.compile(
@@ -575,6 +583,11 @@ def _missing(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
         )
     if shipped := provider(module):
         return f"pip install {shipped} with the job's Python, on every node: it provides {module}, which {place.words or 'the importer'} imports"
+    if tree := tree_of(module):
+        return (
+            f"the wheel of {distribution(top)} has no {'.'.join(module.split('.')[:2])}: git clone {tree}, check out the tag of the release that {place.words or 'the importer'} names, and add its folder to "
+            "PYTHONPATH on every node (ms-swift: MEGATRON_LM_PATH)"
+        )
     if dot and top == place.package:
         return f"the installation of {top} is incomplete or mixes two releases: its own module {module} is missing. pip install --force-reinstall --no-cache-dir {distribution(top)} with the job's Python"
     if dot and is_known(top):
@@ -722,6 +735,11 @@ def _called(raised: Raised, place: _Place, lines: Sequence[Line]) -> str:
             f"{place.package} calls {function} of {other} with arguments that it does not accept: they are of different releases. Install the {distribution(other)} that "
             f"{place.package} requires (pip show {place.package}), or a newer {place.package}"
         )
+    if keyword and _PASSED_ON.search(place.code) and not re.search(rf"\b{keyword}\b", place.code):
+        return (
+            f"{keyword} comes from a configuration that {place.at} passes on ({place.code}), and this {function.rpartition('.')[0] or function} does not take it: remove {keyword} from that "
+            f"configuration, or install the {place.package} for which it was written"
+        )
     if "." not in function:
         return (
             f"{place.package} calls {function} with arguments that it does not accept: {place.package} and the package that provides {function} are of different releases. "
@@ -745,6 +763,8 @@ def _without_attribute(raised: Raised, place: _Place, lines: Sequence[Line]) -> 
     """Return advice on an attribute that a module, or an object of a well-known class, does not have."""
     if raised.name != "AttributeError":
         return ""
+    if member := _absent_member(raised, place):
+        return member
     if found := _NO_ATTRIBUTE.search(raised.message):
         module, name = found.groups()
         top = module.partition(".")[0]
@@ -779,6 +799,8 @@ def _without_attribute(raised: Raised, place: _Place, lines: Sequence[Line]) -> 
                 f"{place.words} makes its arguments from those of {engine}, and the installed {_dated(engine, lines)} has no {name.removeprefix(f'{engine}_')}: they are of different releases. "
                 f"Install the {engine} that {place.words} names (its Dockerfile or image of a fixed tag, not latest), or a newer {place.words}"
             )
+        if (wrapped := _wrapped(cls, name, place)) or (other := _of_subclass(cls, name, place)):
+            return wrapped or other
         owner = owner_of(cls)
         served = _served(raised.frames, place.package) if owner else ""
         if served and not any(package_of(frame) == owner for frame in raised.frames):
@@ -789,6 +811,51 @@ def _without_attribute(raised: Raised, place: _Place, lines: Sequence[Line]) -> 
                 f"(pip show {place.package or owner}), or a newer {place.package or 'release of the code'}"
             )
     return ""
+
+
+def _absent_member(raised: Raised, place: _Place) -> str:
+    """Return advice on a member that an enumeration of another package does not have: the message is its name alone."""
+    found = _BARE.match(raised.message.strip())
+    used = re.search(rf"\b([A-Z]\w+)\.{found[1]}\b", place.code) if found is not None else None
+    if found is None or used is None:
+        return ""
+    owner = owner_of(used[1])
+    file = place.at.partition(":")[0]
+    package = (
+        distribution(owner) if owner else f"the package from which {file} imports {used[1]} (at its top)"
+    )
+    return (
+        f"{used[1]} of the installed {owner or 'release'} has no member {found[1]}, which {place.words or 'the caller'} uses: "
+        f"pip install -U {package}, or the {place.package or 'code'} for this release"
+    )
+
+
+def _wrapped(cls: str, name: str, place: _Place) -> str:
+    """Return advice on an attribute of a model that is looked up on what wraps the model."""
+    if _WRAPPER.fullmatch(cls) is None:
+        return ""
+    user = place.words or "the caller"
+    return (
+        f"{cls} wraps the model, and {user} looks for {name} on the wrapper: use the model inside it (model.module, accelerator.unwrap_model, get_base_model, pretrained_model), or pass {user} the plain model, such as "
+        "AutoModelForCausalLM, if it wraps it by itself or needs no value head"
+    )
+
+
+def _of_subclass(cls: str, name: str, place: _Place) -> str:
+    """Return advice on an attribute that a class of one package expects of the class of another one which it extends, or which extends it."""
+    if cls == "TrainingArguments" and place.package == "trl":
+        return "pass the trainer the configuration class of its own (SFTConfig, GRPOConfig, DPOConfig) instead of TrainingArguments, or install a trl before 0.9, which took these arguments by themselves"
+    base = extended(cls)
+    owner = owner_of(base)
+    if not owner or owner_of(cls) or not place.caller or not re.search(rf"\bself\.{name}\b", place.code):
+        return ""
+    if owner not in {place.package, place.caller} and base != "Trainer":
+        return ""
+    library = place.package if ":" in place.caller else place.caller
+    return (
+        f"{cls} extends a class of {library}, which sets or expects {name} in other releases: {cls} was written for another {library}. Install the {library} that its project names "
+        f"(README, requirements{'' if place.package in {'', library} else f', pip show {place.package}'}), or set {name} in the constructor of {cls}"
+    )
 
 
 def _unlinked(raised: Raised) -> str:

@@ -26,7 +26,7 @@ _CODES: dict[Fault, str] = {
 }
 """The codes for which `explain` has a page. Their signatures have no texts."""
 
-_NAMES = r"verl|vllm|sglang|ray|torch|torchdata|hydra|omegaconf|transformers|peft|datasets|pyarrow|pandas|numpy|tensordict|accelerate|huggingface_hub|wandb|tqdm|pydantic|triton|flash_attn|deepspeed|megatron|uvloop|trl|openrlhf|slime|skyrl_train|skyrl_gym|rllm|prime_rl|areal|roll|llamafactory|llmtuner|swift|nemo_rl|torchtitan|unsloth|unsloth_zoo|mbridge|mcore_bridge|mindspeed|torch_npu|vllm_ascend|flashinfer|fla|lightning|axolotl|lmcache|rlinf|verifiers|xtuner|unsloth_compiled_cache|transformers_modules|vllm_omni|verl_omni|verl_tool|lmdeploy|tensorrt_llm|torchtune|nemo_automodel|agentlightning|sglang_router|Megatron-LM|Megatron-Bridge|TransformerEngine|LLaMA-Factory|LlamaFactory|ms-swift"
+_NAMES = r"verl|vllm|sglang|ray|torch|torchdata|hydra|omegaconf|transformers|peft|datasets|pyarrow|pandas|numpy|tensordict|accelerate|huggingface_hub|wandb|tqdm|pydantic|triton|flash_attn|deepspeed|megatron|uvloop|trl|openrlhf|slime|skyrl_train|skyrl_gym|rllm|prime_rl|areal|roll|llamafactory|llmtuner|swift|nemo_rl|torchtitan|unsloth|unsloth_zoo|mbridge|mcore_bridge|mindspeed|torch_npu|vllm_ascend|flashinfer|fla|lightning|axolotl|lmcache|rlinf|verifiers|xtuner|unsloth_compiled_cache|transformers_modules|vllm_omni|vllm_gaudi|vllm_spyre|vllm_rbln|vllm_metal|vllm_neuron|vllm_xpu|verl_omni|verl_tool|lmdeploy|tensorrt_llm|torchtune|nemo_automodel|agentlightning|sglang_router|Megatron-LM|Megatron-Bridge|TransformerEngine|LLaMA-Factory|LlamaFactory|ms-swift"
 REMOTE_CODE = "transformers_modules"
 """The package in which transformers puts the code that a model brings with it."""
 KNOWN = frozenset(_NAMES.split("|"))
@@ -56,6 +56,10 @@ _FOLDERS = {
 }
 _OF_SITE = re.compile(r"/(?:site|dist)-packages/(\w+)")
 _PACKAGE = re.compile(_TREE)
+# The folder of a project that contains a package of the same name: what lies below it belongs to that package.
+_PROJECT = re.compile(
+    r"/(?!data/|home/|src/|work|app/|code/|mnt/|root/|opt/|tmp/|usr/|models?/|python/)([A-Za-z][\w-]+)/\1/"
+)
 _ANNOUNCED = re.compile(
     r"not (?:be )?(?:installed|found|available|import)|[Pp]lease install|pip3? install|No module named"
 )
@@ -257,6 +261,9 @@ def package_of(frame: Frame) -> str:
     """Return the package that contains a file, "" for an unknown package."""
     package = _OF_SITE.search(frame.path) or _PACKAGE.search(frame.path)
     name = package[1] if package else ""
+    project = _PROJECT.search(frame.path[: package.start(1)]) if package and package.re is _PACKAGE else None
+    if project is not None:
+        return project[1].replace("-", "_")
     return _FOLDERS.get(name, name)
 
 

@@ -10,6 +10,8 @@ from functools import cache
 
 from verl_doctor.toolkit.system import toml
 
+_SHORTEST = 6  # letters of a name that others extend
+
 
 @dataclass(frozen=True)
 class _Packages:
@@ -18,6 +20,7 @@ class _Packages:
     served: frozenset[str]
     distributions: Mapping[str, str]
     namespaces: Mapping[str, str]
+    trees: Mapping[str, str]
     cuda_wheels: Mapping[str, str]
     classes: Mapping[str, re.Pattern[str]]
     releases: tuple[tuple[str, re.Pattern[str], str], ...]
@@ -51,6 +54,17 @@ def distribution(module: str) -> str:
 def provider(module: str) -> str:
     """Return what installs a module of a namespace package that several distributions share, such as google.cloud; "" for any other."""
     return _packages().namespaces.get(".".join(module.split(".")[:2]), "")
+
+
+def tree_of(module: str) -> str:
+    """Return the repository whose source tree alone has a module, such as megatron.training; "" for any other."""
+    return _packages().trees.get(".".join(module.split(".")[:2]), "")
+
+
+def extended(name: str) -> str:
+    """Return the well-known class that a class extends, as its name states: GRPOTrainer for MyGRPOTrainer; "" for none."""
+    ends = (name[at:] for at in range(1, len(name)) if name[at].isupper())
+    return next((end for end in ends if len(end) > _SHORTEST and owner_of(end)), "")
 
 
 def owner_of(name: str) -> str:
@@ -87,6 +101,7 @@ def _packages() -> _Packages:
         served=frozenset(found["served"]),
         distributions=found["distributions"],
         namespaces=found["namespaces"],
+        trees=found["trees"],
         cuda_wheels=found["cuda_wheels"],
         classes={package: re.compile(names) for package, names in found["classes"].items()},
         releases=tuple(

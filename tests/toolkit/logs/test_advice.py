@@ -523,3 +523,66 @@ def test_setting_that_is_no_number_is_named(error: str, given: str, expected: st
     )
     assert expected in advice
     assert "not supported" not in advice
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "places", "expected"),
+    [
+        (
+            "AttributeError: BUBBLE. Did you mean: 'BUBBLES'?",
+            "style=SeparatorStyle.BUBBLE",
+            [f"{PACKAGES}/axolotl/a.py"],
+            "SeparatorStyle of the installed fastchat has no member BUBBLE, which axolotl uses: pip install -U fschat",
+        ),
+        (
+            "AttributeError: BUBBLE",
+            "kind=Kind.BUBBLE",
+            [f"{PACKAGES}/axolotl/a.py"],
+            "pip install -U the package from which a.py imports Kind",
+        ),
+        (
+            "AttributeError: 'DistributedDataParallel' object has no attribute 'generate'",
+            "model.generate()",
+            [f"{PACKAGES}/trl/a.py"],
+            "use the model inside it (model.module",
+        ),
+        (
+            "AttributeError: 'MyGRPOTrainer' object has no attribute 'rounds'",
+            "self.rounds",
+            ["/job/my_trainer.py", f"{PACKAGES}/trl/trainer/grpo_trainer.py"],
+            "MyGRPOTrainer extends a class of trl, which sets or expects rounds in other releases",
+        ),
+        (
+            "AttributeError: 'TrainingArguments' object has no attribute 'packing'",
+            "args.packing",
+            ["/job/a.py", f"{PACKAGES}/trl/trainer/sft_trainer.py"],
+            "pass the trainer the configuration class of its own (SFTConfig",
+        ),
+        (
+            "AttributeError: 'MatmulLtState' object has no attribute 'backwards'",
+            "state.backwards",
+            [f"{PACKAGES}/peft/lora.py"],
+            "MatmulLtState of the installed bitsandbytes has no backwards, which peft uses",
+        ),
+        (
+            "ModuleNotFoundError: No module named 'megatron.training'",
+            "from megatron.training import a",
+            [f"{PACKAGES}/swift/a.py"],
+            "git clone https://github.com/NVIDIA/Megatron-LM",
+        ),
+        (
+            "TypeError: Engine.__init__() got an unexpected keyword argument 'ends'",
+            "made = cls(**args)",
+            [f"{PACKAGES}/mmengine/build.py"],
+            "remove ends from that configuration",
+        ),
+    ],
+)
+def test_place_of_an_exception_tells_whose_name_it_is(
+    error: str, code: str, places: list[str], expected: str
+) -> None:
+    frames = "".join(f'  File "{place}", line 12, in run\n    {code}\n' for place in places)
+    log = f"Traceback (most recent call last):\n{frames}{error}\n"
+    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
+    assert first is not None
+    assert expected in remedy_of(first)

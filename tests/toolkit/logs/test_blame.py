@@ -272,10 +272,12 @@ def test_copy_of_a_model_is_not_the_code_of_the_job() -> None:
         ("/tmp/ray/session_1/runtime_resources/working_dir_files/_ray_pkg_1/rewards.py", "", True),
         ("/tmp/ray/session_1/runtime_resources/working_dir_files/_ray_pkg_1/nemo_rl/a.py", "nemo_rl", False),
         ("/src/ray/python/ray/a.py", "ray", False),
+        ("/server/model-server/model-server/vllm/a.py", "model_server", False),
+        ("/root/vllm-gaudi/vllm_gaudi/v1/a.py", "vllm_gaudi", False),
         ("python/ray/_raylet.pyx", "ray", False),
     ],
 )
-def test_folders_of_ray_are_not_its_source(path: str, package: str, is_own: bool) -> None:
+def test_folder_around_a_file_is_its_package_where_it_is_known(path: str, package: str, is_own: bool) -> None:
     frame = Frame(path, 1)
     assert (package_of(frame), is_of_the_job(frame)) == (package, is_own)
 
