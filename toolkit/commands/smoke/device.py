@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.gpu.nodes import has_device_nodes
@@ -33,6 +34,14 @@ def own_model(facts: Facts, target: Target, device: Device) -> Path | None:
         return None
     model = facts.get(Model)
     return Path(model.folder) if isinstance(model, Model) else None
+
+
+def uncompiled(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable that keeps torch from compiling kernels for a processor, unless the user set it.
+
+    That takes a compiler and 10 to 30 s at the first start, and no GPU ever runs these kernels.
+    """
+    return {"TORCHDYNAMO_DISABLE": environ.get("TORCHDYNAMO_DISABLE", "1")}
 
 
 def lacks_cpu_vllm(facts: Facts) -> str:

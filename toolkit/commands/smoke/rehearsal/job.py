@@ -14,6 +14,7 @@ from verl_doctor.toolkit.collectors.configuration.old_reward_keys import OldRewa
 from verl_doctor.toolkit.collectors.installed.packages import Packages
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch
+from verl_doctor.toolkit.commands.smoke.device import uncompiled
 from verl_doctor.toolkit.commands.smoke.rehearsal import requirements as needs
 from verl_doctor.toolkit.commands.smoke.rehearsal.files import own_files, users_files
 from verl_doctor.toolkit.commands.smoke.rehearsal.overrides import Words, words_for
@@ -70,6 +71,7 @@ def variables(place: Path, environ: Mapping[str, str], *, on_cpu: bool) -> dict[
             "VERL_ENGINE_DEVICE": "cuda",  # verl registers the same FSDP engine for two devices
             "VLLM_CPU_KVCACHE_SPACE": environ.get("VLLM_CPU_KVCACHE_SPACE", _KV_CACHE),
             "OMP_NUM_THREADS": "1",  # a dozen processes share the cores
+            **uncompiled(environ),
         }
     return found
 

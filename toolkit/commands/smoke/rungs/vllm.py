@@ -13,7 +13,7 @@ from verl_doctor.toolkit.collectors.model.files import ModelFiles
 from verl_doctor.toolkit.collectors.vllm.rollout_logprobs import rollout_logprobs
 from verl_doctor.toolkit.collectors.vllm.sampler import VllmSampler
 from verl_doctor.toolkit.commands.smoke.child import Ran, script
-from verl_doctor.toolkit.commands.smoke.device import lacks_cpu_vllm
+from verl_doctor.toolkit.commands.smoke.device import lacks_cpu_vllm, uncompiled
 from verl_doctor.toolkit.commands.smoke.engine_share import engine_share
 from verl_doctor.toolkit.commands.smoke.failure import failed, left_out, steps_of
 from verl_doctor.toolkit.commands.smoke.rung import Outcome, Stage
@@ -53,6 +53,7 @@ def climb(stage: Stage) -> Outcome:
     if stage.device == "cpu":
         # Without the second variable vLLM uses half of the machine's memory for its cache.
         variables |= {"CUDA_VISIBLE_DEVICES": "", "VLLM_CPU_KVCACHE_SPACE": _CPU_CACHE}
+        variables |= uncompiled(stage.environ)
     ran = stage.run(argv, limit=_LIMIT, variables=variables, name="vllm")
     if ran.code != 0:
         return failed(ran, _CODES)

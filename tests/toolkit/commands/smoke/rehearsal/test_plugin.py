@@ -3,6 +3,8 @@ from __future__ import annotations
 from importlib.metadata import distributions
 from pathlib import Path
 
+import pytest
+
 from verl_doctor.toolkit.commands.smoke.rehearsal.job import put_in_place, variables
 
 
@@ -49,3 +51,11 @@ def test_lists_set_by_the_user_are_extended(tmp_path: Path) -> None:
     )
     assert found["VLLM_PLUGINS"] == "theirs,verl_doctor_rehearsal"
     assert "VLLM_PLUGINS" not in variables(tmp_path, {}, on_cpu=True)
+
+
+@pytest.mark.parametrize(("own", "value"), [({}, "1"), ({"TORCHDYNAMO_DISABLE": "0"}, "0")])
+def test_torch_compiles_nothing_for_a_processor_unless_the_user_wants_it(
+    tmp_path: Path, own: dict[str, str], value: str
+) -> None:
+    assert variables(tmp_path, own, on_cpu=True)["TORCHDYNAMO_DISABLE"] == value
+    assert "TORCHDYNAMO_DISABLE" not in variables(tmp_path, own, on_cpu=False)
