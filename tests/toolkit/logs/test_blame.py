@@ -273,7 +273,7 @@ def test_copy_of_a_model_is_not_the_code_of_the_job() -> None:
         ("/tmp/ray/session_1/runtime_resources/working_dir_files/_ray_pkg_1/nemo_rl/a.py", "nemo_rl", False),
         ("/src/ray/python/ray/a.py", "ray", False),
         ("/server/model-server/model-server/vllm/a.py", "model_server", False),
-        ("/root/vllm-gaudi/vllm_gaudi/v1/a.py", "vllm_gaudi", False),
+        ("/home/u/vllm-gaudi/vllm_gaudi/v1/a.py", "vllm_gaudi", False),
         ("python/ray/_raylet.pyx", "ray", False),
     ],
 )

@@ -16,13 +16,6 @@ import yaml
 from verl_doctor.toolkit.collectors.launch.dockerfile import started_by, variables_in
 from verl_doctor.toolkit.collectors.launch.environment import is_listed
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, WorkingDir
-from verl_doctor.toolkit.collectors.launch.makefile import (
-    NAMES,
-    Makefile,
-    NotFollowedError,
-    Recipe,
-    request_of,
-)
 from verl_doctor.toolkit.collectors.launch.program import (
     CONTAINERS,
     OWN_VARIABLES,
@@ -32,6 +25,9 @@ from verl_doctor.toolkit.collectors.launch.program import (
     unwrap,
 )
 from verl_doctor.toolkit.collectors.launch.working_dir import folder_of_overrides, submitted_folder
+from verl_doctor.toolkit.sources.make.makefile import NAMES, Makefile, Recipe
+from verl_doctor.toolkit.sources.make.request import request_of
+from verl_doctor.toolkit.sources.make.text import NotFollowedError
 from verl_doctor.toolkit.sources.shell.builtins import BUILTINS
 from verl_doctor.toolkit.sources.shell.expand import Scope
 from verl_doctor.toolkit.sources.shell.printed import printed

@@ -9,20 +9,22 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from verl_doctor.toolkit.sources.make.text import (
+    FUNCTIONS,
+    NotFollowedError,
+    closing_bracket,
+    colon_of_rule,
+    compared,
+    split_arguments,
+    without_comment,
+)
+
 NAMES = ("GNUmakefile", "makefile", "Makefile")
-_LONG = {
-    "directory": "C", "file": "f", "makefile": "f", "include-dir": "I", "eval": "E", "old-file": "o", "assume-old": "o",
-    "what-if": "W", "new-file": "W", "assume-new": "W", "jobs": "j", "load-average": "l", "max-load": "l", "output-sync": "O",
-    "dry-run": "n", "just-print": "n", "recon": "n", "question": "q", "touch": "t", "version": "v", "help": "h",
-    "environment-overrides": "e",
-}  # fmt: skip
-_NEEDS_VALUE, _MAY_HAVE_VALUE, _RUNS_NOTHING, _UNKNOWN = "CfIEoW", "jlO", "nqtvh", "EoWe"
 _ASSIGNMENT = re.compile(
     r"(?P<override>override\s+)?(?P<name>[^\s:#=?+!$]+)\s*(?P<sign>:{0,3}=|\?=|\+=|!=)\s*(?P<value>.*)",
     re.DOTALL,
 )
 _CONDITION = re.compile(r"(ifeq|ifneq|ifdef|ifndef)\b\s*(.*)")
-_QUOTED_PAIR = re.compile(r"([\"'])(.*?)\1\s+([\"'])(.*?)\3$")
 _NOT_FOLLOWED = re.compile(r"(?:(?:override|export)\s+)*(define|endef|undefine|vpath|-?load|private)(?=\s|$)")
 _SET_BY_MAKE = {"MAKE": "make", "SHELL": "/bin/sh", "RM": "rm -f", "MAKEFLAGS": "", "MFLAGS": ""}
 # Variables whose values make computes, or that name the programs of its own rules.
@@ -44,10 +46,6 @@ _DEEPEST = 60
 _MOST_WORK = 2_000_000  # characters that are expanded, all together
 
 
-class NotFollowedError(Exception):
-    """A makefile or a target that cannot be followed. The message gives a short reason."""
-
-
 @dataclass(frozen=True)
 class Recipe:
     """Commands that one shell runs: their text, the line where it begins, and the variables that make exports to them."""
@@ -66,78 +64,6 @@ class _Rule:
     is_phony: bool = False
     is_double: bool | None = None  # written with `::`; None: a rule has not been read
     others: list[_Rule] = field(default_factory=list)  # further rules with `::`
-
-
-@dataclass
-class Request:
-    """The words after `make`: the folder and file, variables, and targets. `runs` is False with `-n` and the like.
-
-    `problem` names an option that is not followed.
-    """
-
-    folder: str = ""
-    file: str = ""
-    given: dict[str, str] = field(default_factory=dict)
-    goals: list[str] = field(default_factory=list)
-    included: list[str] = field(default_factory=list)
-    runs: bool = True
-    problem: str = ""
-
-    def option(self, letter: str, value: str) -> None:
-        """Note an option."""
-        if letter == "C":
-            self.folder = value if value.startswith("/") or not self.folder else f"{self.folder}/{value}"
-        elif letter == "f":
-            self.problem = self.problem or ("several makefiles are not followed" if self.file else "")
-            self.file = value
-        elif letter == "I":
-            self.included.append(value)
-        elif letter in _RUNS_NOTHING:
-            self.runs = False
-        elif letter in _UNKNOWN:
-            self.problem = self.problem or f"the option `-{letter}` of make is not followed"
-
-
-def request_of(words: Sequence[str | None]) -> Request | None:
-    """Parse the words after `make`; None if one that counts is unknown."""
-    found, place = Request(), 0
-    while place < len(words):
-        word = words[place]
-        if word is None:
-            return None
-        following = words[place + 1] if place + 1 < len(words) else ""
-        if word.startswith("-") and len(word) > 1:
-            for letter, attached in _options(word):
-                value = attached
-                if letter in _NEEDS_VALUE and value is None:
-                    place += 1
-                    if following is None:
-                        return None
-                    value = following
-                elif letter in "jl" and value is None:
-                    place += re.fullmatch(r"\d[\d.]*", following or "") is not None
-                found.option(letter, value or "")
-        elif match := re.fullmatch(r"([A-Za-z_][\w.-]*)\s*(?::{0,3}|\?|\+)=(.*)", word, re.DOTALL):
-            found.given[match[1]] = match[2]
-        else:
-            found.goals.append(word)
-        place += 1
-    return found
-
-
-def _options(word: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the options of one word, each as its letter, with the value that is attached to it."""
-    if word.startswith("--"):
-        name, equals, value = word[2:].partition("=")
-        if name in _LONG:
-            yield _LONG[name], value if equals else None
-        return
-    for place, letter in enumerate(word[1:], 2):
-        rest = word[place:]
-        if letter in _NEEDS_VALUE or letter in _MAY_HAVE_VALUE:
-            yield letter, rest or None
-            return
-        yield letter, None
 
 
 class Makefile:
@@ -182,7 +108,7 @@ class Makefile:
                     for rule in current:
                         rule.recipe.append((0 if is_included else start + 1, line[1:]))
                 continue
-            line = _without_comment(re.sub(r"\s*\\\n\s*", " ", line)).lstrip()
+            line = without_comment(re.sub(r"\s*\\\n\s*", " ", line)).lstrip()
             if not line.strip():
                 continue
             if match := _CONDITION.match(line):
@@ -203,7 +129,7 @@ class Makefile:
             name = self._known(text.strip())
             is_set = bool(self._raw(name)[0])
             return is_set == (kind == "ifdef")
-        pair = _pair(text.strip())
+        pair = compared(text.strip())
         if pair is None:
             raise NotFollowedError(f"the condition `{kind} {text}` is not followed")
         return (self._known(pair[0]) == self._known(pair[1])) == (kind == "ifeq")
@@ -245,7 +171,7 @@ class Makefile:
             if export:
                 self.exported[match["name"]] = True
             return []
-        place = _colon(line)
+        place = colon_of_rule(line)
         if place is None:
             if self._settled(line, line).strip():
                 raise NotFollowedError(f"`{line.strip()}` is not followed")
@@ -377,7 +303,7 @@ class Makefile:
                 found.append("$")
                 place += 2
             elif following in "({":
-                end = _closing(text, place + 1)
+                end = closing_bracket(text, place + 1)
                 found.append(self._reference(text[place + 2 : end], following, automatic, depth))
                 place = end + 1
             else:
@@ -394,12 +320,12 @@ class Makefile:
         if match and match[1] in ("info", "warning"):
             self.expanded(match[2], automatic, depth + 1)
             return ""
-        if match and (match[1] in _FUNCTIONS or match[1] in _LAZY):
-            return self._function(match[1], _arguments(match[2], opening), automatic, depth)
+        if match and (match[1] in FUNCTIONS or match[1] in _LAZY):
+            return self._function(match[1], split_arguments(match[2], opening), automatic, depth)
         if match and match[1] in _OTHER_FUNCTIONS:
             self.expanded(match[2], automatic, depth + 1)  # it may contain `eval`
             if match[1] == "call":
-                name = self.expanded(_arguments(match[2], opening)[0], automatic, depth + 1).strip()
+                name = self.expanded(split_arguments(match[2], opening)[0], automatic, depth + 1).strip()
                 self._value(name, automatic, depth)
             return self._piece("make-wildcard" if match[1] == "wildcard" else _COMPUTED)
         name = self.expanded(inner, automatic, depth + 1)
@@ -431,8 +357,8 @@ class Makefile:
                     return found
             else:
                 return found
-        elif name in _FUNCTIONS:
-            count, function = _FUNCTIONS[name]
+        elif name in FUNCTIONS:
+            count, function = FUNCTIONS[name]
             merged = [*arguments[: count - 1], ",".join(arguments[count - 1 :])]
             values = [value(argument) for argument in merged]
             if len(arguments) >= count and not any("\1" in text for text in values):
@@ -584,78 +510,6 @@ class Makefile:
         return "".join(found)
 
 
-def _closing(text: str, start: int) -> int:
-    """Return the place of the bracket that closes the one at `start`."""
-    opening, depth = text[start], 0
-    closing = ")" if opening == "(" else "}"
-    for place in range(start, len(text)):
-        depth += (text[place] == opening) - (text[place] == closing)
-        if depth == 0:
-            return place
-    raise NotFollowedError("a reference to a variable is not closed")
-
-
-def _without_comment(line: str) -> str:
-    """Remove a comment. Inside of a reference, `#` begins none: https://www.gnu.org/software/make/manual/make.html#Makefile-Contents."""
-    found, place = [], 0
-    while place < len(line):
-        if line[place] == "#":
-            break
-        end = place + 1
-        if line.startswith("\\#", place):
-            found.append("#")
-            place += 2
-            continue
-        if line.startswith(("$(", "${"), place) and "#" in line[place:]:
-            end = _closing(line, place + 1) + 1
-        found.append(line[place:end])
-        place = end
-    return "".join(found)
-
-
-def _colon(line: str) -> int | None:
-    """Return the place of the colon of a rule, None if it has none."""
-    place = 0
-    while place < len(line):
-        if line.startswith(("$(", "${"), place):
-            place = _closing(line, place + 1)
-        elif line[place] == ":" and not re.match(r":{1,3}=", line[place:]):
-            return place
-        elif line[place] in ":=":
-            return None
-        place += 1
-    return None
-
-
-def _arguments(text: str, opening: str) -> list[str]:
-    """Split the arguments of a function at commas outside of brackets of its own kind."""
-    found, depth, start = [], 0, 0
-    closing = ")" if opening == "(" else "}"
-    for place, sign in enumerate(text):
-        depth += (sign == opening) - (sign == closing)
-        if sign == "," and depth == 0:
-            found.append(text[start:place])
-            start = place + 1
-    return [*found, text[start:]]
-
-
-def _pair(text: str) -> tuple[str, str] | None:
-    """Return the two sides of a condition, as make splits them."""
-    if match := _QUOTED_PAIR.match(text):
-        return match[2], match[4]
-    if not text.startswith("("):
-        return None
-    depth, comma = 0, None
-    for place in range(1, len(text)):
-        sign = text[place]
-        if sign == "," and comma is None and depth <= 0:
-            comma = place
-        elif sign == ")" and comma is not None and depth <= 0:
-            return text[1:comma].rstrip(), text[comma + 1 : place].lstrip()
-        depth += (sign == "(") - (sign == ")")
-    return None
-
-
 def _joined(rule: _Rule) -> list[_Rule]:
     """Return what make makes of the rules of one target: with `:`, the last recipe counts, and its rule's needs come first."""
     if rule.is_double or not rule.others:
@@ -670,38 +524,4 @@ def _joined(rule: _Rule) -> list[_Rule]:
     return [found]
 
 
-def _matcher(patterns: str) -> Callable[[str], bool]:
-    found = [
-        re.compile("(.*)".join(re.escape(part) for part in pattern.split("%", 1)), re.DOTALL)
-        for pattern in patterns.split()
-    ]
-    return lambda word: any(pattern.fullmatch(word) for pattern in found)
-
-
-def _filtered(patterns: str, text: str, *, kept: bool) -> str:
-    matches = _matcher(patterns)
-    return " ".join(word for word in text.split() if matches(word) == kept)
-
-
-def _word(number: str, text: str) -> str:
-    place = int(number) if number.strip().isdigit() else 0
-    if place < 1:
-        raise NotFollowedError(f"`$(word {number},...)` is not followed")
-    return (["", *text.split()][place:] or [""])[0]
-
-
-# The functions that are followed, with the number of their arguments.
-_FUNCTIONS: Mapping[str, tuple[int, Callable[..., str]]] = {
-    "strip": (1, lambda text: " ".join(text.split())),
-    "filter": (2, lambda patterns, text: _filtered(patterns, text, kept=True)),
-    "filter-out": (2, lambda patterns, text: _filtered(patterns, text, kept=False)),
-    "findstring": (2, lambda part, text: part if part in text else ""),
-    "subst": (3, lambda old, new, text: text.replace(old, new) if old else text + new),
-    "addprefix": (2, lambda prefix, text: " ".join(f"{prefix}{word}" for word in text.split())),
-    "addsuffix": (2, lambda suffix, text: " ".join(f"{word}{suffix}" for word in text.split())),
-    "firstword": (1, lambda text: (text.split() or [""])[0]),
-    "lastword": (1, lambda text: (text.split() or [""])[-1]),
-    "words": (1, lambda text: str(len(text.split()))),
-    "word": (2, _word),
-}
 _LAZY = frozenset({"if", "or", "and"})

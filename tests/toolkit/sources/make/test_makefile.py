@@ -12,8 +12,8 @@ import pytest
 from verl_doctor.checks.configuration.launch_starts_nothing import launch_starts_nothing
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.launch.launch_collector import launch
-from verl_doctor.toolkit.collectors.launch.makefile import request_of
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.sources.make.request import request_of
 from verl_doctor.toolkit.target import Target
 from verl_doctor.toolkit.testing import run_check
 

@@ -1,0 +1,1 @@
+"""Makefiles, and the words after `make`."""
