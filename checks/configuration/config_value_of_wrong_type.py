@@ -50,6 +50,8 @@ _COUNTS = re.compile(
         Example("null is fine everywhere", configured("trainer.nnodes=null")),
         Example("an unknown value", configured("trainer.nnodes=${oc.env:N}")),
         Example("False counts as 0, for Python too", configured("trainer.test_freq=False")),
+        Example("a text that a later word replaces", configured("trainer.nnodes=two", "trainer.nnodes=2")),
+        Example("a number that a later word replaces", configured("trainer.nnodes=2", "trainer.nnodes=two"), "must be an integer"),
         Example("a text for a number", configured("trainer.nnodes=two"), "must be an integer"),
         Example("a fraction for an integer", configured("data.train_batch_size=1e3"), "must be an integer, not 1000.0"),
         Example("a text for a boolean", configured("actor_rollout_ref.rollout.enforce_eager=yes"), "must be True or False"),
@@ -87,7 +89,8 @@ def config_value_of_wrong_type(
     lists as `[a,b]`.
     """
     for word in configuration.overrides:
-        if word.fate == "applied" and word.key and not word.conditional and not word.foreseen:
+        is_last = configuration.override_of(word.key) is word  # a later word for the same key replaces it
+        if word.fate == "applied" and word.key and is_last and not word.conditional and not word.foreseen:
             types = () if isinstance(classes, Unknown) else classes.declared.get(word.key, ())
             wanted = _wanted(word, configuration, types)
             if wanted:

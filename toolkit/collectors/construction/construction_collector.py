@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,13 +18,21 @@ from verl_doctor.toolkit.collectors.construction.construction import BAD, Built,
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
 from verl_doctor.toolkit.collectors.launch.environment import Variables
-from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder, folder_of, may_be_made
+from verl_doctor.toolkit.collectors.launch.launch import (
+    Launch,
+    changes_folder,
+    folder_of,
+    load_text,
+    may_be_made,
+    written_by,
+)
 from verl_doctor.toolkit.collectors.variables.child_environ import child_environ
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 
 _PATHS = ("path", "_files")  # endings of keys
+_BETWEEN_PATHS = re.compile(r"[=,\[\]'\"\s]+")
 _LIMIT = 240.0  # seconds: it imports verl, torch and vLLM, perhaps from a slow disk
 
 # Names that a run chooses for itself, often with a timestamp. Nothing built here depends on them.
@@ -96,6 +105,8 @@ def request_of(
         return Unknown(
             f"{first} does not exist yet: a command of the script may create it before the job starts"
         )
+    if changed := next(_written_first(configuration, launch, machine), ""):
+        return Unknown(f"the script writes {changed} before the job starts, and it is not there yet")
     module = launch.command.module
     if module.endswith(".py") or "/" in module:
         module = configuration.program
@@ -125,6 +136,18 @@ def _made_first(configuration: Configuration, launch: Launch, machine: Machine) 
                     and may_be_made(launch, path)
                 ):
                     yield path
+
+
+def _written_first(configuration: Configuration, launch: Launch, machine: Machine) -> Iterator[str]:
+    """Yield the files in the configuration's folder, and those that a setting names, to which the script writes what they do not have."""
+    here = folder_of(launch, machine.cwd)
+    words = launch.command.words if launch.command else ()
+    parts = (part for word in words for part in _BETWEEN_PATHS.split(word.text or "") if part)
+    places = (configuration.folder, *(os.path.normpath(here / machine.expanded(part)) for part in parts))
+    for path, text in written_by(launch).items():
+        named = any(path == place or path.startswith(f"{place}/") for place in places)
+        if named and (text is None or load_text(path) != text):
+            yield path
 
 
 def judged(found: Construction, configuration: Configuration, launch: Launch) -> Construction:

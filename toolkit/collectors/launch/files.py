@@ -50,7 +50,7 @@ def read_launch(
 
     `load` returns the text of a file, None if it is not text; it may supply a file that is not written yet.
     """
-    reader = LaunchReader(load, machine.environ, str(machine.cwd), is_there=os.path.exists)
+    reader = _reader(machine, load)
     files: list[tuple[str, Kind]] = []
     settings: list[Setting] = []
     errors: list[ScriptError | None] = []
@@ -99,11 +99,17 @@ def read_launch(
     )
 
 
+def _reader(machine: Machine, load: Callable[[str], str | None]) -> LaunchReader:
+    reader = LaunchReader(load, machine.environ, str(machine.cwd), is_there=os.path.exists)
+    reader.is_of_windows = lambda path: _has_carriage_returns(path, machine)
+    return reader
+
+
 def _hollow(
     command: Command, target: Target, machine: Machine, load: Callable[[str], str | None]
 ) -> Iterator[Word]:
     """Yield the words that become known once unset variables are empty, as bash treats them."""
-    reader = LaunchReader(load, machine.environ, str(machine.cwd), is_there=os.path.exists)
+    reader = _reader(machine, load)
     reader.is_empty = lambda name: not is_set_by_others(name)
     scripts = [path for path in target.files if _kind(path) == "shell script"]
     for path in scripts:

@@ -167,7 +167,7 @@ class LaunchReader:
     """Reads the named files and words. `load` returns the text of a file, or None if it cannot be read.
 
     `is_there` reports whether a path exists; it is None if the scripts run on another machine. `is_empty` reports
-    whether an unset variable counts as empty.
+    whether an unset variable counts as empty, `is_of_windows` whether the lines of a file end as in Windows.
     """
 
     load: Callable[[str], str | None]
@@ -185,6 +185,7 @@ class LaunchReader:
     working_dirs: list[WorkingDir] = field(default_factory=list)
     is_there: Callable[[str], bool] | None = None
     is_empty: Callable[[str], bool] = lambda _: False
+    is_of_windows: Callable[[str], bool] = lambda _: False
     stops: list[Stop] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
     calling: list[str] = field(default_factory=list)
@@ -216,7 +217,7 @@ class LaunchReader:
 
     def walk(self, scope: Scope, path: str) -> Walk:
         """Return a walk through one file, not yet begun."""
-        walk = Walk(scope, self.load, path, BUILTINS, creates=self.creates)
+        walk = Walk(scope, self.load, path, BUILTINS, creates=self.creates, is_of_windows=self.is_of_windows)
         scope.is_empty = lambda name: self.is_empty(name) and not walk.may_have_called_functions()
         if self.is_there is not None:
             scope.finds = lambda pattern: _finds(pattern, scope.state.cwd)

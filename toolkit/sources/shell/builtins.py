@@ -168,6 +168,7 @@ def _source(walk: Walk, node: Simple, argv: list[Argument]) -> None:
             walk.not_followed(node.line, f"{name} sources itself")
             return
         if source is not None:
+            source = source.replace("\n", "\r\n") if walk.is_of_windows(path) else source
             walk.sourcing.append(path)
             walk.inner(source, path, passed(argv[2:]))
             walk.sourcing.pop()

@@ -183,7 +183,7 @@ def _split(word: ShellWord, scope: Scope) -> list[str | None]:
         and scope.separators == _SPLITS
         and (choice := undecided(word, scope))
     ):
-        return united([text.split() for text in choice[1].texts])
+        return united([_at_blanks(text) for text in choice[1].texts])
     found: list[str | None] = []
     current: list[str | None] = []
     pattern = ""
@@ -242,10 +242,15 @@ def _pieces(values: list[str | None], separators: str | None) -> tuple[list[str 
         return ([value for value in values if value] if whole else [None]), False, False
     pieces: list[str | None] = []
     for value in values:
-        split = [] if value is None else value.split()
+        split = [] if value is None else _at_blanks(value)
         pieces += [value] if value is None or split == [value] else split  # an element keeps its place
     first, last = (values[0] or "", values[-1] or "") if values else ("", "")
-    return pieces, first[:1].isspace(), last[-1:].isspace()
+    return pieces, first[:1] in {*_SPLITS}, last[-1:] in {*_SPLITS}
+
+
+def _at_blanks(value: str) -> list[str]:
+    """Split a text at what the shell takes for a blank: a carriage return is none."""
+    return [piece for piece in re.split(r"[ \t\n]+", value) if piece]
 
 
 def _single(pieces: list[str | None]) -> str | None:

@@ -6,13 +6,23 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from verl_doctor.toolkit.sources.shell.parse import parse
 from verl_doctor.toolkit.sources.shell.syntax import AndOr, Simple
 from verl_doctor.toolkit.sources.shell.walk import Walk
 from verl_doctor.toolkit.system.secret import secrets_in
 
+_READLINK = (
+    ["readlink", "-f"],
+    ["readlink", "-e"],
+    ["readlink", "-m"],
+    ["realpath", "-e"],
+    ["realpath", "-m"],
+)
 _ELSEWHERE = re.compile(r"(?<!\d)1?>&")  # standard output goes to another stream
+
+_Word = TypeVar("_Word", str, str | None)
 
 
 def printed(walk: Walk) -> Callable[[str], str | None]:
@@ -34,10 +44,10 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
             first, rest = nodes[0].first, nodes[0].rest
             if len(rest) != 1 or rest[0][0] != "&&" or not isinstance(first, Simple):
                 return None
-            moved = walk.arguments(first.words)
-            if len(moved) != 2 or moved[0].text != "cd" or moved[1].text is None or not cwd:
+            moved = _without_dashes([argument.text for argument in walk.arguments(first.words)])
+            if len(moved) != 2 or moved[0] != "cd" or moved[1] is None or not cwd:
                 return None
-            cwd = os.path.normpath(Path(cwd, moved[1].text))
+            cwd = os.path.normpath(Path(cwd, moved[1]))
             if walk.is_there is not None and not walk.is_there(cwd) and not walk.may_have_made(cwd):
                 return None
             nodes = (rest[0][1],)
@@ -48,11 +58,14 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
             return None
         if nodes[0].written or _ELSEWHERE.search(script):
             return None
-        known = [word or "" for word in words]
+        known = _without_dashes([word or "" for word in words])
         if known[0] == "pwd" and all(word in ("-P", "-L") for word in known[1:]):
             return None if not cwd or ("-P" in known and os.path.realpath(cwd) != cwd) else cwd
         if known[0] == "dirname" and len(known) == 2:
             return str(Path(known[1]).parent)
+        if known[0] == "realpath" and len(known) == 2 or known[:2] in _READLINK and len(known) == 3:
+            path = os.path.normpath(Path(cwd, known[-1])) if cwd else ""
+            return path if path and known[-1] and _is_where_it_seems(path, walk) else None
         if known[0] == "basename" and len(known) in (2, 3):
             name = Path(known[1]).name or ("/" if known[1].startswith("/") else "")
             shorter = name.removesuffix(known[2] if len(known) == 3 else "")
@@ -66,3 +79,13 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
         return None
 
     return answer
+
+
+def _without_dashes(words: list[_Word]) -> list[_Word]:
+    """The words without the first `--`, which ends the options."""
+    return [word for place, word in enumerate(words) if word != "--" or "--" in words[:place]]
+
+
+def _is_where_it_seems(path: str, walk: Walk) -> bool:
+    """Whether a path exists on this machine and has no link in it, so that resolving it changes nothing."""
+    return walk.is_there is not None and walk.is_there(path) and os.path.realpath(path) == path

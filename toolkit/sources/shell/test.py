@@ -1,4 +1,4 @@
-"""Evaluates conditions: `[ ... ]`, `[[ ... ]]` and `(( ... ))` with known operands. Files are not examined."""
+"""Evaluates conditions: `[ ... ]`, `[[ ... ]]` and `(( ... ))` with known operands. Of files, only that they do not exist is known."""
 
 from __future__ import annotations
 
@@ -19,18 +19,27 @@ _NUMBERS: dict[str, Callable[[int, int], bool]] = {
     "-ge": lambda left, right: left >= right,
 }
 _TEXTS = frozenset({"=", "==", "!="})
+_NEEDS_FILE = frozenset({"-e", "-f", "-d", "-s", "-r", "-w", "-x", "-L", "-h", "-a"})
 
 
 class _Test:
     """A test: `words` are those between the brackets, None for unknown ones.
 
-    `patterns` are the words as patterns, for the right side of `==` in `[[`; None for `[`.
+    `patterns` are the words as patterns, for the right side of `==` in `[[`; None for `[`. `lacks` returns whether a file
+    certainly does not exist.
     """
 
-    def __init__(self, words: list[str | None], scope: Scope, patterns: list[str | None] | None) -> None:
+    def __init__(
+        self,
+        words: list[str | None],
+        scope: Scope,
+        patterns: list[str | None] | None,
+        lacks: Callable[[str], bool],
+    ) -> None:
         self.words = words
         self.scope = scope
         self.patterns = patterns
+        self.lacks = lacks
         self.at = 0
 
     def value(self) -> bool | None:
@@ -79,6 +88,10 @@ class _Test:
             kind, operand = self.words[self.at], self.words[self.at + 1]
             self.at += 2
             return None if operand is None else bool(operand) == (kind == "-n")
+        if left >= 2 and self.words[self.at] in _NEEDS_FILE:
+            operand = self.words[self.at + 1]
+            self.at += 2
+            return False if operand and self.lacks(operand) else None
         if left == 1:
             operand = self.words[self.at]
             self.at += 1
@@ -101,8 +114,11 @@ def is_test(node: Simple) -> bool:
     return bool(node.words) and isinstance(node.words[0], Written) and node.words[0].raw in _TESTS
 
 
-def holds(node: Simple, scope: Scope) -> bool | None:
-    """Return whether a test succeeds; None when undetermined. It assigns what its arithmetic assigns."""
+def holds(node: Simple, scope: Scope, lacks: Callable[[str], bool] = lambda _: False) -> bool | None:
+    """Return whether a test succeeds; None when undetermined. It assigns what its arithmetic assigns.
+
+    `lacks` returns whether a file certainly does not exist.
+    """
     first = node.words[0]
     name = first.raw if isinstance(first, Written) else ""
     if name == "((":
@@ -122,4 +138,4 @@ def holds(node: Simple, scope: Scope) -> bool | None:
         words.pop()
     if name == "[[" and not {"&", "|"}.isdisjoint(words):
         scope.unset.clear()  # what follows these may not be expanded
-    return _Test(words, scope, patterns if name == "[[" else None).value()
+    return _Test(words, scope, patterns if name == "[[" else None, lacks).value()

@@ -74,7 +74,25 @@ _ANSWERS = frozenset({
 # Commands that are functions of the user's shell, also where a program has the same name, because they change variables.
 _FUNCTIONS = frozenset({"module", "ml", "spack", "conda", "mamba", "micromamba", "pyenv", "nvm", "use"})
 _LOGIN = re.compile(r"#!.*\bbash\s+(?:-\w*l|--login)\b")
+_OF_MACHINES = re.compile(
+    r"/(?:dev|proc|sys|etc|usr|opt|run|var|lib\w*|s?bin|boot|snap|local\w*|scratch\w*)(?:/|$)|/\.\w+$"
+)
+_PYTHON, _SHELLS = re.compile(r"python[\d.]*"), frozenset({"bash", "sh"})
 _DESCRIPTOR = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)\}[<>]")  # bash assigns a number to it
+
+
+def _exit_of(nodes: Sequence[Node]) -> tuple[int, str] | None:
+    """Return the line and the status of an `exit` with an error that these commands reach; None if there may be none."""
+    for place, node in enumerate(nodes):
+        if isinstance(node, Group) and not node.subshell:
+            return _exit_of(node.body)
+        if not isinstance(node, Simple):
+            return None
+        words = [word.raw for word in node.words if isinstance(word, Written)]
+        if words[:1] in (["exit"], ["return"], ["exec"]):
+            code = words[1] if len(words) > 1 else "1" if place == 0 else "0"
+            return (node.line, code) if words[0] == "exit" and code.isdigit() and int(code) else None
+    return None
 
 
 @dataclass(frozen=True)
@@ -158,7 +176,9 @@ class Walk:
     `made` are the paths that redirections and programs may have created, each with the number of calls until then,
     `outputs` those of redirections; `creates` yields those of a program, `texts` are what a command has certainly written to
     a file, each with the length of `made` then, `substituted` are the texts of command substitutions. `piped` is what the
-    next command reads from a pipe, `loops` how many loops enclose it. `is_login`: bash has read the user's profile.
+    next command reads from a pipe, `loops` how many loops enclose it. `is_login`: bash has read the user's profile. `guards` is what
+    the last test results in if the file `absent`, which does not exist, still does not then: no branch is chosen by it.
+    `is_of_windows` returns whether the lines of a file end as in Windows.
     """
 
     scope: Scope
@@ -185,6 +205,9 @@ class Walk:
     substituted: list[str] = field(default_factory=list)
     piped: Lines | None = None
     loops: int = 0
+    absent: str = ""
+    guards: bool | None = None
+    is_of_windows: Callable[[str], bool] = lambda _: False
 
     def __post_init__(self) -> None:
         self.scope.source = lambda: self.path
@@ -366,6 +389,8 @@ class Walk:
                 self.node(command)
                 likely = self.likely(command)
             else:
+                if place == 1:
+                    self.guarded(node.first, (command,), holds_if=sign == "&&")
                 self.state.status = sign == "&&"
                 self.branches([(command,), ()])
                 likely = False
@@ -396,6 +421,8 @@ class Walk:
             self.nodes(condition)
             self.tested -= 1
             succeeds = self.state.status if condition else True  # `else` has none
+            if condition and condition == node.arms[0][0]:
+                self.guarded(condition[-1], body, holds_if=True)
             if succeeds is not False:
                 bodies.append(body)
             if succeeds:
@@ -524,12 +551,22 @@ class Walk:
         self.scope.unset.clear()
         self.scope.needed.clear()
 
-    def missing(self, line: int, message: str) -> None:
-        """Note a command that certainly fails: it ends the script under `set -e`, else its list."""
+    def missing(self, line: int, message: str, *, whole: bool = False) -> None:
+        """Note a command that certainly fails: it ends the script under `set -e` or if it is `whole`, else its list."""
         if not self.conditions and self.is_there is not None and not self.may_have_called_functions():
-            whole = self.exits_on_error and not self.apart_of
+            whole = (whole or self.exits_on_error) and not self.apart_of
             if whole or self.tested or self.apart_of:
                 self.stops.append(Stop(self.path, line, message, whole))
+
+    def guarded(self, test: Node, body: Sequence[Node], *, holds_if: bool) -> None:
+        """Note that the script ends where `body` exits with an error, if the test that decides it looks for a file that does not exist."""
+        negated = isinstance(test, Pipeline) and test.negated and len(test.commands) == 1
+        if not (isinstance(test, Simple) or negated) or self.guards is None or not self.absent:
+            return
+        found = _exit_of(body) if self.guards == (holds_if != negated) else None
+        if found and not (self.conditions or self.apart_of) and self.is_there is not None:
+            line, code = found
+            self.stops.append(Stop(self.path, line, f"exit {code}: {self.absent} does not exist"))
 
     def may_have_called_functions(self) -> bool:
         """Return whether a command so far may be a function of the user's shell, which may set any variable (`module load`)."""
@@ -628,6 +665,31 @@ class Walk:
         self.substituted = kept
         return message
 
+    def without_folder(self, names: Iterable[str]) -> str:
+        """Return the first of these files whose folder does not exist, and that nothing may have made; "" without any."""
+        paths = {name: Path(os.path.normpath(Path(self.state.cwd, name))) for name in names if self.state.cwd}
+        return next((name for name, path in paths.items() if self.has_no(str(path.parent))), "")
+
+    def lacks(self, name: str) -> bool:
+        """Return whether a file that a test names certainly does not exist, and note it. Those of the machine may exist where the job runs."""
+        path = os.path.normpath(Path(self.state.cwd, name)) if self.state.cwd else ""
+        found = bool(path) and not _OF_MACHINES.match(path) and self.has_no(name)
+        self.absent = name if found else self.absent
+        return found
+
+    def not_openable(self, argv: Sequence[Argument]) -> str:
+        """Return the error of Python or a shell for its program if there is no such file; "" if there may be."""
+        name, program = argv[0].text or "", argv[1].text if len(argv) > 1 else None
+        if not program or glob.has_magic(program) or not self.state.cwd or not self.has_no(program):
+            return ""
+        if _PYTHON.fullmatch(name) and program.endswith(".py"):
+            return f"{name}: can't open file {program}"
+        return (
+            f"{name}: {program}: No such file or directory"
+            if name in _SHELLS and program.endswith(".sh")
+            else ""
+        )
+
     def has_no(self, name: str) -> bool:
         """Return whether nothing has this name or matches this pattern, and nothing that ran may have changed that."""
         if not glob.has_magic(name):
@@ -684,6 +746,9 @@ class Walk:
             return
         if is_test(node):
             state.status = holds(node, self.scope)
+            self.absent, self.guards = "", None
+            if state.status is None:
+                self.guards = holds(node, self.scope, self.lacks)
             self.unbound(node.line)
             return
         argv = self.arguments(words)
@@ -733,6 +798,11 @@ class Walk:
                 state.forgotten,
             )
             printed = self.printed_by(node, argv)
+            if message := self.not_openable(argv):
+                self.missing(node.line, message)
+                state.status = False
+            if len(argv) == 1 and name == "exec" and (gone := self.without_folder(written)):
+                self.missing(node.line, f"{gone}: No such file or directory", whole=True)
             self.calls.append(call)
             self.made += [(len(self.calls), path) for path in self.creates(call)]
             self.writes(node.written, printed)

@@ -56,14 +56,18 @@ WHOLE: dict[str, Any] = {"event": "whole", "own": []}
 
 
 def collected(
-    child: Child, *words: str, folder: Path = Path("/job"), there: Configuration | None = None
+    child: Child,
+    *words: str,
+    folder: Path = Path("/job"),
+    there: Configuration | None = None,
+    written: Mapping[str, str | None] | None = None,
 ) -> Construction | Unknown:
     composed = there or configured(*words)[0]
     script = folder / "run.sh"
     launch = Launch(
         ((str(script), "shell script"),),
         (Setting("VLLM_USE_V1", "1", SCRIPT, 1),),
-        Command("verl.trainer.main_ppo", (), SCRIPT, 9),
+        Command("verl.trainer.main_ppo", (), SCRIPT, 9, written=tuple((written or {}).items())),
     )
     machine = Machine(environ={"HOME": "/home/me", "PATH": "/bin"}, cwd=folder, runner=child)
     found: Construction | Unknown = construction.collect(
@@ -101,6 +105,18 @@ def test_only_names_of_runs_may_be_undetermined() -> None:
     child = Child([begin("composition"), end("composition"), WHOLE])
     assert isinstance(collected(child, there=replace(undetermined, overrides=(name,))), Construction)
     assert child.orders[0]["overrides"] == ["trainer.experiment_name=undetermined"]
+
+
+def test_configuration_that_the_script_still_has_to_write_is_not_built(tmp_path: Path) -> None:
+    file, there = tmp_path / "mine.yaml", replace(configured()[0], folder=str(tmp_path))
+    child = Child([begin("composition"), end("composition"), WHOLE])
+    for text in ("a: 1\n", None):
+        found = collected(child, there=there, written={str(file): text})
+        assert isinstance(found, Unknown)
+        assert "writes" in found.reason
+    assert not child.orders
+    file.write_text("a: 1\n")
+    assert isinstance(collected(child, there=there, written={str(file): "a: 1\n"}), Construction)
 
 
 def test_crash_is_reported_and_the_next_pass_omits_its_stage() -> None:

@@ -84,6 +84,8 @@ KNOWN = {
     "appended text": "a=1\na+=2\npython3 -m verl.trainer.main_ppo a=$a",
     "a tilde": "python3 -m verl.trainer.main_ppo ~/x a=~/x a.b=~/x '~/x'",
     "paths of the script": 'D=$(cd "$(dirname "$0")" && pwd)\nB=`basename /x/y.z .z`\npython3 -m verl.trainer.main_ppo d=$D b=$B',
+    "paths of the script, with care": 'D=$( cd -- "$( dirname -- "${BASH_SOURCE[0]}" )" &> /dev/null && pwd )\nR="$(dirname "$(realpath "$0")")"\n'
+    'L=$(dirname -- "$(readlink -f -- "$0")")\npython3 -m verl.trainer.main_ppo d=$D r=$R l=$L b=$(basename -- x.sh)',
     "agreeing branches": 'if [ -n "$OUTSIDE" ]; then n=1; else n=1; fi\npython3 -m verl.trainer.main_ppo n=$n',
     "decided conditions": "A=2\nif [ $A -gt 3 ]; then n=1; elif [[ $A == [0-9] || $OUTSIDE == o* ]]; then n=2; else n=3; fi\n"
     "if (( A > 1 )); then m=1; fi\n[ $A = 2 ] && k=1 || k=2\npython3 -m verl.trainer.main_ppo n=$n m=$m k=$k",
@@ -1046,3 +1048,48 @@ def test_zsh_expands_arrays_and_does_not_split_strings(tmp_path: Path) -> None:
     assert words_of(bash) == ["a=1", "x", "y", "a=1", "n=3", "b=2", "3"]
     (tmp_path / "inner.sh").write_text(script)
     assert words_of(read(tmp_path, "zsh inner.sh")) == words_of(zsh)
+
+
+@pytest.mark.parametrize(
+    ("guard", "line", "message"),
+    [
+        ("if [ ! -f data/train.parquet ]; then\n  echo 'prepare it first'\n  exit 1\nfi\n", 3, "exit 1: data/train.parquet does not exist"),
+        ("[[ -d $PWD/data && -n x ]] || { echo gone; exit 2; }\n", 1, "exit 2: {here}/data does not exist"),
+        ("test -e data || exit\n", 1, "exit 1: data does not exist"),
+        ("python3 prepare.py --out data && \\\n", 1, "python3: can't open file prepare.py"),
+        ("set -e\nbash prepare.sh\n", 2, "bash: prepare.sh: No such file or directory"),
+        ("exec > logs/run.log 2>&1\n", 1, "logs/run.log: No such file or directory"),
+    ],
+)  # fmt: skip
+def test_script_that_ends_before_the_job(guard: str, line: int, message: str, tmp_path: Path) -> None:
+    found = read(tmp_path, guard + "python3 -m verl.trainer.main_ppo a=1 b=2")
+    assert [(stop.line, stop.message) for stop in found.stopped] == [(line, message.format(here=tmp_path))]
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        "touch present\nif [ ! -f here.txt ]; then exit 1; fi\n",
+        "mkdir -p data\nif [ ! -d data ]; then exit 1; fi\n",
+        "if [ ! -e /dev/nvidia0 ]; then exit 1; fi\n",
+        "if [ ! -f data ]; then exit 0; fi\n",
+        'if [ ! -f data ]; then wget https://example.org/data; fi\nif [ -n "$UNKNOWN_HERE" ]; then exit 1; fi\n',
+        "if [ $# -lt 1 ]; then exit 1; fi\n",
+        "python3 prepare.py --out data\n",
+        "mkdir -p logs\nexec > logs/run.log 2>&1\n",
+        "exec 2>&1\n",
+        "(test -f data || exit 1)\n",
+        'if [ -n "$UNKNOWN_HERE" ]; then [ -f data ] || exit 1; fi\n',
+        "curl -sO https://example.org/prepare.py\npython3 prepare.py && \\\n",
+    ],
+)
+def test_script_that_may_go_on(guard: str, tmp_path: Path) -> None:
+    (tmp_path / "here.txt").touch()
+    found = read(tmp_path, guard + "python3 -m verl.trainer.main_ppo a=1 b=2")
+    assert not found.stopped
+
+
+def test_sourced_file_from_windows(tmp_path: Path) -> None:
+    (tmp_path / "env.sh").write_bytes(b"LR=1e-5\r\n# all\r\nN=2\r\n")
+    found = read(tmp_path, "source ./env.sh\npython3 -m verl.trainer.main_ppo lr=$LR n=$N")
+    assert words_of(found) == ["lr=1e-5\r", "n=2\r"]
