@@ -13,12 +13,14 @@ from verl_doctor.toolkit.collectors.configuration.roles import is_read
 from verl_doctor.toolkit.collectors.launch.hollow_paths import HollowPath, HollowPaths
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch, Word
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Phase, Subject, check
 from verl_doctor.toolkit.text import listed
 
 _KEY = "data.train_files"
 _WORD = Word(f"{_KEY}=/gsm8k/train.parquet", SCRIPT, 7, f"{_KEY}=$DATA_DIR/gsm8k/train.parquet")
 _NUMBER = Word("trainer.nnodes=", SCRIPT, 8, "trainer.nnodes=$NNODES")
+_PROCESSES = Word("--nproc_per_node=", SCRIPT, 7, "--nproc_per_node=$NGPU")
+_OF_TORCHRUN = re.compile(r"--(?:nnodes|nproc[-_]per[-_]node|node[-_]rank|master[-_]port|max[-_]restarts)=")
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _FOUND = HollowPaths((HollowPath(_KEY, "/gsm8k/train.parquet", ("DATA_DIR",), _WORD),))
 
@@ -31,6 +33,8 @@ _FOUND = HollowPaths((HollowPath(_KEY, "/gsm8k/train.parquet", ("DATA_DIR",), _W
         Example("every variable has a value", (HollowPaths(),)),
         Example("an empty text", (HollowPaths(), *configured(), Launch(FILES, hollow=(replace(_NUMBER, text="trainer.project_name="),)))),
         Example("a number that is empty", (HollowPaths(), *configured(), Launch(FILES, hollow=(_NUMBER,))), "trainer.nnodes is empty, but must be a number: NNODES is set neither here nor in the script"),
+        Example("a number of torchrun's that is empty", (HollowPaths(), Launch(FILES, hollow=(_PROCESSES,))), "torchrun gets no number after --nproc_per_node=: NGPU is set neither here nor in the script"),
+        Example("an address of torchrun's that is empty", (HollowPaths(), Launch(FILES, hollow=(replace(_PROCESSES, text="--rdzv_endpoint="),)))),
         Example(
             "a key that is a variable, which braces have made longer",
             (HollowPaths(), Launch(FILES, hollow=(Word("=1", SCRIPT, 8, "$T{epochs,steps}=1"),))),
@@ -76,8 +80,14 @@ def path_begins_with_nothing(
                 remedy=f"set {listed(unset, 3)} in the script, or export it before the job is started",
                 subject=Subject("setting", (word.text or "").partition("=")[0].lstrip("+") or word.written),
                 stops=(EVERY_JOB,),
-                phase="workers" if (word.text or "").endswith("=") else "composition",
+                phase=_phase(word.text or ""),
             )
+
+
+def _phase(text: str) -> Phase:
+    if _OF_TORCHRUN.fullmatch(text):
+        return "import"
+    return "workers" if text.endswith("=") else "composition"
 
 
 def _problem(word: Word, configuration: Configuration | Unknown) -> str:
@@ -85,6 +95,8 @@ def _problem(word: Word, configuration: Configuration | Unknown) -> str:
     text = word.text or ""
     if text.startswith("="):
         return f"{word.written} becomes {text}, which names no setting"
+    if _OF_TORCHRUN.fullmatch(text):
+        return f"torchrun gets no number after {text}"
     match = re.fullmatch(r"\+{0,2}([\w.]+)=", text)
     if match is None or isinstance(configuration, Unknown):
         return ""

@@ -102,15 +102,18 @@ def shadows(
     hiding: dict[str, Shadow] = {}
     for folder in first:
         for name in _candidates(folder):
+            if name == "verl" and _has_module(folder, launch.command.module):
+                continue
             if name not in hiding and (shadow := _shadow(name, folder, installed)) is not None:
                 hiding[name] = shadow
-    others = frozenset(hiding.keys() - set(_IMPORTED))
+    certain = {*_IMPORTED, "verl"}
+    others = frozenset(hiding.keys() - certain)
     if others:
         from verl_doctor.toolkit.collectors.installed.reached import reached  # noqa: PLC0415 - only beside a folder that may hide something
 
         verl = [str(Path(interpreter.verl).parent)] if interpreter.verl else []
         others = reached(others, launch.command.module, dict.fromkeys([*verl, *interpreter.sys_path]))
-    kept = sorted(hiding.keys() & set(_IMPORTED)) + sorted(others)
+    kept = sorted(hiding.keys() & certain) + sorted(others)
     return Shadows(str(here), tuple(_with_importer(hiding[name]) for name in kept))
 
 
@@ -129,7 +132,13 @@ def _candidates(folder: Path) -> Iterator[str]:
     names = dict.fromkeys(
         entry.removesuffix(".py") for entry in entries if entry.isidentifier() or entry.endswith(".py")
     )
-    yield from (name for name in names if name.isidentifier() and name not in _LOADED and name != "verl")
+    yield from (name for name in names if name.isidentifier() and name not in _LOADED)
+
+
+def _has_module(folder: Path, module: str) -> bool:
+    """Return whether a folder has the job's program, as a checkout of verl has it."""
+    path = folder / module.replace(".", "/")
+    return os.path.isdir(path) or os.path.isfile(f"{path}.py")
 
 
 def _shadow(name: str, folder: Path, installed: Iterable[Path]) -> Shadow | None:

@@ -84,7 +84,7 @@ def read_launch(
     if (
         found.command is not None
         and not reader.unread
-        and any(word.text is None for word in found.command.words)
+        and any(word.text is None for word in (*found.command.words, *found.command.launcher))
     ):
         found = replace(found, hollow=tuple(_hollow(found.command, target, machine, load)))
     working_dir = next(
@@ -117,8 +117,11 @@ def _hollow(
     program = reader.training
     if program is None or reader.unread:
         return
-    known = {(word.path, word.line, word.written): word for word in _words(program.words)}
-    for word in command.words:
+    known = {
+        (word.path, word.line, word.written): word
+        for word in (*_words(program.words), *_words(program.launcher))
+    }
+    for word in (*command.words, *command.launcher):
         supposed = known.get((word.path, word.line, word.written))
         if word.text is None and not word.conditional and supposed is not None and supposed.text:
             yield supposed

@@ -31,6 +31,8 @@ _MAGIC = b"PAR1"  # Parquet begins and ends with it
 _MOST = 200  # files of one pattern
 _SMALLEST_PARQUET = 12  # bytes: both magics, and the length of the footer between them
 
+_LEAVES = "hydra.job.chdir=True moves the job to another folder before it reads the file"
+
 
 @dataclass(frozen=True)
 class DataFile:
@@ -73,6 +75,7 @@ def data_files(
     elsewhere: list[str] = []
     undetermined = ""
     values = launch_values(launch, configuration)
+    leaves = _leaves_the_folder(configuration)
     for key, role in _KEYS:
         override = given(values, key)
         if override is None:
@@ -85,10 +88,14 @@ def data_files(
                 elsewhere.append(text)
             else:
                 path = Path(os.path.normpath(here / machine.expanded(text)))
-                named += [
+                found = [
                     _looked_at(file, role, key, override.path, override.line, folders)
                     for file in _matching(path)
                 ]
+                moved = leaves and not Path(machine.expanded(text)).is_absolute()
+                named += (
+                    [replace(file, trouble="missing", reason=_LEAVES) for file in found] if moved else found
+                )
     if not named and undetermined:
         return Unknown(
             f"the value of {undetermined} cannot be determined from the launch script; name the file with --data"
@@ -98,6 +105,14 @@ def data_files(
         return Absent(f"{where}; --data FILE, or data.train_files in the launch command")
     listed = Counter(named)  # one that is listed twice is read twice
     return DataFiles(tuple(replace(file, times=times) for file, times in listed.items()), tuple(elsewhere))
+
+
+def _leaves_the_folder(configuration: Configuration | Unknown) -> bool:
+    """Return whether Hydra enters a folder of its own before the data are read. A cluster of Ray's may have been started elsewhere."""
+    if isinstance(configuration, Unknown) or configuration.has("actor_rollout_ref"):
+        return False
+    last = next((word for word in reversed(configuration.overrides) if word.key == "hydra.job.chdir"), None)
+    return last is not None and last.value is True and not last.conditional
 
 
 def _matching(path: Path) -> list[Path]:

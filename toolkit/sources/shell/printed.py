@@ -63,7 +63,7 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
             return None if not cwd or ("-P" in known and os.path.realpath(cwd) != cwd) else cwd
         if known[0] == "dirname" and len(known) == 2:
             return str(Path(known[1]).parent)
-        if known[0] == "realpath" and len(known) == 2 or known[:2] in _READLINK and len(known) == 3:
+        if (known[0] == "realpath" and len(known) == 2) or (known[:2] in _READLINK and len(known) == 3):
             path = os.path.normpath(Path(cwd, known[-1])) if cwd else ""
             return path if path and known[-1] and _is_where_it_seems(path, walk) else None
         if known[0] == "basename" and len(known) in (2, 3):

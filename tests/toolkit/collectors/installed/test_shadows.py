@@ -60,6 +60,17 @@ def test_folder_and_file_that_shadow_a_package(job: Path) -> None:
     assert modules(look(job)) == (Shadow("datasets", str(job / "datasets.py"), hidden),)
 
 
+def test_own_package_verl_without_the_program_shadows_the_installed_one(job: Path) -> None:
+    for folder in (job, job.parent / "site"):
+        (folder / "verl").mkdir()
+        (folder / "verl" / "__init__.py").write_text("")
+    (shadow,) = modules(look(job))
+    assert (shadow.name, shadow.path) == ("verl", str(job / "verl"))
+    (job / "verl" / "trainer").mkdir()
+    (job / "verl" / "trainer" / "main_ppo.py").write_text("")
+    assert modules(look(job)) == ()  # a checkout
+
+
 def test_folder_on_pythonpath_shadows_a_package(job: Path) -> None:
     (job / "lib").mkdir()
     (job / "lib" / "datasets.py").write_text("")

@@ -941,6 +941,11 @@ def test_variable_that_a_module_may_set_is_not_empty(call: str, tmp_path: Path) 
     assert not read(tmp_path, f"module load data\n{start}").hollow
 
 
+def test_number_of_the_launcher_that_is_empty(tmp_path: Path) -> None:
+    found = read(tmp_path, "torchrun --nproc_per_node=$N_HERE -m verl.trainer.sft_trainer a.b=1 c.d=2")
+    assert [word.text for word in found.hollow] == ["--nproc_per_node="]
+
+
 def test_shell_variables_do_not_reach_a_container(tmp_path: Path) -> None:
     script = (
         "export N=3\ndocker exec -e M=5 c bash -c 'python3 -m verl.trainer.main_ppo n=$N m=${M:-1} h=$HOME'\n"

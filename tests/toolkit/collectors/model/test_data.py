@@ -17,6 +17,7 @@ from support.environments import interpreter, site_packages
 from support.kept import cannot_run, kept
 from support.miniatures.source_trees import write
 
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Word
 from verl_doctor.toolkit.collectors.model.data_demands import (
@@ -75,6 +76,17 @@ def test_data_files_are_read_from_the_command(tmp_path: Path) -> None:
     assert look(tmp_path, command) == {
         "a.parquet": ("train", ""), "b.parquet": ("train", ""), "c.parquet": ("val", "")
     }  # fmt: skip
+
+
+def test_job_that_hydra_moves_does_not_find_a_relative_path(tmp_path: Path) -> None:
+    (tmp_path / "train.parquet").write_bytes(PARQUET)
+    launch = launched("data.train_files=train.parquet", f"data.val_files={tmp_path}/train.parquet")
+    tree = {"data": {"train_files": "", "val_files": ""}}
+    for words, trouble in ((("hydra.job.chdir=True",), "missing"), ((), "")):
+        composed = configured(*words, tree=tree)[0]
+        found = data_files.collect(Machine({"HOME": str(tmp_path)}, tmp_path), TARGET, launch, composed)
+        assert isinstance(found, DataFiles)
+        assert [file.trouble for file in found.files] == [trouble, ""]
 
 
 def test_glob_pattern_is_expanded(tmp_path: Path) -> None:
