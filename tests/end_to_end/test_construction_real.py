@@ -82,6 +82,7 @@ CASES: Mapping[str, Case] = {
     "batched tokens": Case({f"{ROLLOUT}.max_num_batched_tokens": "16", f"{ROLLOUT}.enable_chunked_prefill": "False"}, "engine", "Field 'max_num_batched_tokens' is frozen"),
     "dynamic batches": Case({f"{ACTOR}.use_dynamic_bsz": "True", f"{ACTOR}.ppo_max_token_len_per_gpu": "32"}, "micro batches", "max_token_len must be greater"),
     "estimator": Case({"algorithm.adv_estimator": "grpoo"}, "algorithm", "Unknown advantage estimator"),
+    "weight of the KL loss": Case({f"{ACTOR}.kl_loss_coef": "null"}, "algorithm", "NoneType"),
     "adapter's targets": Case({f"{MODEL}.lora_rank": "8", f"{MODEL}.target_modules": '["q_projj"]'}, "training engine", "not found in the base model"),
     "optimizer": Case({f"{ACTOR}.optim.optimizer": "AdamWW"}, "training engine", "'AdamWW' not found"),
     "reward": Case({REWARD: "mine.py"}, "reward", "'points'", {"mine.py": SCORE.format("extra_info['points']")}),

@@ -220,7 +220,8 @@ def unwrap(argv: Sequence[Argument], stdin: Lines | None = None) -> Unwrapped:
                 {"--runtime-env": files, "--runtime-env-json": texts, "--working-dir": folders},
             )
         elif _PYTHON.fullmatch(name):
-            program, rest = _python(rest[1:])
+            started = _in_text(rest[1:], stdin)
+            program, rest = (started, rest) if started else _python(rest[1:])
             if program is None:
                 continue
             break
@@ -632,6 +633,30 @@ def _python(words: list[Argument]) -> tuple[PythonProgram | None, list[Argument]
         else:
             return PythonProgram(text, tuple(words[place + 1 :])), []
     return None, []
+
+
+def _in_text(words: list[Argument], stdin: Lines | None) -> PythonProgram | None:
+    """Return the program of verl that a Python text starts: the one after `-c`, or the input. None for any other text."""
+    place = next(
+        (place for place, word in enumerate(words) if not (word.text or "").startswith("-")), len(words)
+    )
+    place = next((place for place, word in enumerate(words[:place]) if word.text in ("-", "-c")), place)
+    option = words[place].text if place < len(words) else "-"
+    if option == "-c" and place + 1 < len(words):
+        text, given, first = words[place + 1].text, words[place + 2 :], words[place + 1]
+    elif option == "-" and stdin is not None and (words or stdin.text):
+        text, given, first = (
+            stdin.text,
+            words[place + 1 :],
+            Argument(None, stdin.path, stdin.line, "sys.argv"),
+        )
+    else:
+        return None
+    if text is None or "verl" not in text:
+        return None
+    from verl_doctor.toolkit.collectors.launch.python_text import started  # noqa: PLC0415 - only for a Python text
+
+    return started(text, given, first)
 
 
 def _shell(words: list[Argument], stdin: Lines | None) -> ShellProgram | None:

@@ -37,10 +37,18 @@ def algorithm(job: Job) -> None:
         aggregate(**taken(aggregate, {"loss_mat": ones, "loss_mask": ones, "loss_agg_mode": way}))
     penalty = find(f"{_CORE}:kl_penalty")
     if job.value(f"{_ACTOR}.use_kl_loss", default=False):
-        penalty(ones, ones, _named(job, f"{_ACTOR}.kl_loss_type"))
+        loss = penalty(ones, ones, _named(job, f"{_ACTOR}.kl_loss_type"))
+        _weighed(loss, job, f"{_ACTOR}.kl_loss_coef")
     if job.value("algorithm.use_kl_in_reward", default=False):
         penalty(ones, ones, _named(job, "algorithm.kl_penalty"))
         find(f"{_CORE}:get_kl_controller")(_named(job, "algorithm.kl_ctrl"))
+        _weighed(ones, job, "algorithm.kl_ctrl.kl_coef")
+    _weighed(ones, job, f"{_ACTOR}.entropy_coeff")
+
+
+def _weighed(loss: Any, job: Job, key: str) -> Any:
+    """Multiply a loss by a setting, as each update does; as it is if the release has no such setting."""
+    return loss * _named(job, key) if job.has(key) else loss
 
 
 def _named(job: Job, key: str) -> Any:

@@ -1098,3 +1098,36 @@ def test_sourced_file_from_windows(tmp_path: Path) -> None:
     (tmp_path / "env.sh").write_bytes(b"LR=1e-5\r\n# all\r\nN=2\r\n")
     found = read(tmp_path, "source ./env.sh\npython3 -m verl.trainer.main_ppo lr=$LR n=$N")
     assert words_of(found) == ["lr=1e-5\r", "n=2\r"]
+
+
+@pytest.mark.parametrize(
+    ("script", "module", "words"),
+    [
+        ("python - a=1 b=2 <<'EOF'\nimport runpy\nrunpy.run_module('verl.trainer.main_ppo', run_name='__main__')\nEOF", "verl.trainer.main_ppo", ["a=1", "b=2"]),
+        ("python3 -u <<EOF\nimport sys\nfrom runpy import run_module\nsys.argv = ['x', 'a=1']\nsys.argv += ['b=2']\nrun_module(\"verl.trainer.sft_trainer\")\nEOF", "verl.trainer.sft_trainer", ["a=1", "b=2"]),
+        ("python3 -c 'from verl.trainer.main_ppo import main; main()' a=1 b=2", "verl.trainer.main_ppo", ["a=1", "b=2"]),
+        ("python3 - a=1 <<EOF\nimport sys\nfrom verl.trainer import main_ppo\nsys.argv.append(open('x').read())\nmain_ppo.main()\nEOF", "verl.trainer.main_ppo", [None]),
+    ],
+)  # fmt: skip
+def test_trainer_that_a_python_text_starts(
+    script: str, module: str, words: list[str | None], tmp_path: Path
+) -> None:
+    found = read(tmp_path, script)
+    assert found.command
+    assert found.command.module == module
+    assert words_of(found) == words
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "python - <<EOF\nimport verl\nprint(verl.__version__)\nEOF",
+        "python -c 'import verl, sys; print(sys.argv)'",
+        "python -c 'from verl.trainer.main_ppo import main'",
+        "python - <<EOF\nverl main(\nEOF",
+    ],
+)
+def test_python_text_that_starts_no_trainer(script: str, tmp_path: Path) -> None:
+    (tmp_path / "later.sh").touch()
+    found = read(tmp_path, f"{script}\npython3 -m verl.trainer.main_ppo a=1")
+    assert words_of(found) == ["a=1"]

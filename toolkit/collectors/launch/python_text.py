@@ -1,0 +1,72 @@
+"""The program of verl that a Python text in a script starts: `python - <<EOF` with runpy, or `python -c` with verl's main."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from verl_doctor.toolkit.collectors.launch.program import PythonProgram
+from verl_doctor.toolkit.sources.python.source import dotted
+from verl_doctor.toolkit.sources.shell.walk import Argument
+
+_TRAINERS = "verl."
+_ARGUMENTS = "sys.argv"
+
+
+def started(text: str, given: Sequence[Argument], first: Argument) -> PythonProgram | None:
+    """Return the module that the text starts, with its words; None if it starts none. `first` is the place of the text's first line."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    module = next(_modules(tree), None)
+    if module is None:
+        return None
+    words = list(given)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Attribute, ast.Name)) and dotted(node) in (_ARGUMENTS, "argv"):
+            words = _changed(tree, given, first)
+            break
+    return PythonProgram(module, tuple(words))
+
+
+def _modules(tree: ast.Module) -> Iterator[str]:
+    """Yield the modules of verl that are run: by `runpy.run_module`, or by calling their `main`."""
+    imported = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name, _, rest = dotted(node.func).partition(".")
+        called = ".".join(filter(None, (imported.get(name, name), rest)))
+        argument = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else ""
+        if called == "runpy.run_module" and isinstance(argument, str) and argument.startswith(_TRAINERS):
+            yield argument
+        elif called.startswith(_TRAINERS) and called.endswith(".main"):
+            yield called.removesuffix(".main")
+
+
+def _changed(tree: ast.Module, given: Sequence[Argument], first: Argument) -> list[Argument]:
+    """The words that the program gets if the text sets its arguments at its top: an unknown one if that cannot be determined."""
+    words = list(given)
+    for node in tree.body:
+        if not any(dotted(part) == _ARGUMENTS for part in ast.walk(node) if isinstance(part, ast.Attribute)):
+            continue
+        texts = node.value if isinstance(node, (ast.Assign, ast.AugAssign)) else None
+        elements = texts.elts if isinstance(texts, (ast.List, ast.Tuple)) else None
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        known = elements is not None and all(isinstance(part, ast.Constant) for part in elements)
+        if not known or target is None or dotted(target) != _ARGUMENTS:
+            return [replace(first, text=None, written=_ARGUMENTS)]
+        added = [
+            replace(first, text=str(part.value), written=str(part.value), line=first.line + part.lineno - 1)
+            for part in elements or ()
+            if isinstance(part, ast.Constant)
+        ]
+        words = added[1:] if isinstance(node, ast.Assign) else [*words, *added]
+    return words
