@@ -20,7 +20,17 @@ from verl_doctor.toolkit.collectors.configuration.configuration import (
 from verl_doctor.toolkit.collectors.configuration.roles import is_read
 from verl_doctor.toolkit.collectors.configuration.validation import Validation
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Phase, Severity, Subject, check
+from verl_doctor.toolkit.rule import (
+    EVERY_JOB,
+    Correction,
+    Evidence,
+    Example,
+    Finding,
+    Phase,
+    Severity,
+    Subject,
+    check,
+)
 from verl_doctor.toolkit.sources.hydra.written import as_written
 
 _SWITCHES = {
@@ -33,7 +43,9 @@ _SWITCHES = {
     "false": False,
     "n": False,
 }
+_NAMES = {"bool": "True or False", "int": "an integer", "float": "a number", "str": "a text"}
 _SLIP = 0.75  # the similarity from which a text is a misspelt True or False
+_CHECKPOINTS = "actor_rollout_ref.model.enable_gradient_checkpointing"
 _NOTHING = "None"
 # Keys that count something. Others whose default happens to be 0 or 1, such as entropy_coeff and top_p, accept fractions.
 _COUNTS = re.compile(
@@ -71,6 +83,10 @@ _COUNTS = re.compile(
             (*configured("actor_rollout_ref.actor.optim.lr=high"), ConfigClasses(unread=("actor_rollout_ref.actor.optim.lr",))),
             "must be a number, not high",
         ),
+        Example("null, which the class allows", (*configured(f"+{_CHECKPOINTS}=null"), ConfigClasses(converted={_CHECKPOINTS: ("bool", "None")}))),
+        Example("null that the server refuses", (*configured(f"+{_CHECKPOINTS}=null"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)})), "must not be null: True or False is required"),
+        Example("a text that the server refuses", (*configured(f"+{_CHECKPOINTS}=Ture"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)})), "must be True or False, not Ture: the rollout's server refuses it"),
+        Example("a text that the server converts", (*configured(f"+{_CHECKPOINTS}=yes"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)}))),
         Example("Python's None", configured("critic.enable=None"), "the text None"),
     ],
 )  # fmt: skip
@@ -92,7 +108,8 @@ def config_value_of_wrong_type(
         is_last = configuration.override_of(word.key) is word  # a later word for the same key replaces it
         if word.fate == "applied" and word.key and is_last and not word.conditional and not word.foreseen:
             types = () if isinstance(classes, Unknown) else classes.declared.get(word.key, ())
-            wanted = _wanted(word, configuration, types)
+            refused = _refused_by_server(word, classes)
+            wanted = refused or _wanted(word, configuration, types)
             if wanted:
                 yield Finding(
                     wanted,
@@ -103,8 +120,9 @@ def config_value_of_wrong_type(
                     ),
                     location=place(word),
                     remedy=_remedy(word, _default(word, configuration)),
-                    severity=_severity(word, configuration, classes),
-                    phase=_phase(word, validation),
+                    severity=None if refused else _severity(word, configuration, classes),
+                    phase="engine" if refused else _phase(word, validation),
+                    stops=(EVERY_JOB,) if refused else (),
                     subject=Subject("setting", word.key),
                     **healed("CFG109", _correction(word, configuration)),
                 )
@@ -140,6 +158,19 @@ def _wanted(word: OverrideWord, configuration: Configuration, types: Sequence[st
         return f"{word.key} must be a list, not {shown}"
     if isinstance(default, Mapping) and default and not isinstance(value, dict):
         return f"{word.key} is a section of {release(configuration)}'s configuration, but {shown} would replace it"
+    return ""
+
+
+def _refused_by_server(word: OverrideWord, classes: ConfigClasses | Unknown) -> str:
+    """What is wrong with a value that the rollout's server converts to a declared type; "" if nothing."""
+    types = () if isinstance(classes, Unknown) else classes.converted.get(word.key, ())
+    if not {*types} & {"bool", "int", "float", "str"} or "None" in types:
+        return ""
+    if word.value is None:
+        return f"{word.key} must not be null: {_NAMES.get(types[0], 'a value')} is required where the rollout's server starts"
+    is_text = isinstance(word.value, str) and "${" not in word.value
+    if types == ("bool",) and is_text and word.value.lower() not in _SWITCHES:
+        return f"{word.key} must be True or False, not {_plain(word.value)}: the rollout's server refuses it"
     return ""
 
 

@@ -27,9 +27,11 @@ class ConfigClasses:
     """The appended keys that verl's classes do not accept, and the types that they declare, where a value has another type than its default.
 
     Undecided keys are left out. `declared` are the names of types by key ("str", "float", "None"). `unread` are those of these
-    keys that no code of verl seems to read, but for that of other training engines.
+    keys that no code of verl seems to read, but for that of other training engines. `converted` are the declared types of the keys
+    that the rollout's server converts to them, which refuses any other value, null included.
     """
 
     refused: tuple[Refused, ...] = ()
     declared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
+    converted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from verl_doctor.toolkit.facts import collector
 def config_classes(configuration: Configuration, trees: VerlTrees) -> ConfigClasses:
     """Look up the classes in verl's sources. `_target_` names the class of a section; only some are ever instantiated."""
     from verl_doctor.toolkit.collectors.configuration.hydra_fields import (  # noqa: PLC0415 - only where a configuration was composed
+        converted_keys,
         declared_types,
         refused_keys,
         retyped,
@@ -27,4 +28,5 @@ def config_classes(configuration: Configuration, trees: VerlTrees) -> ConfigClas
         tuple(refused_keys(configuration, folder, tree.module)),
         dict(declared_types(configuration, changed, folder, tree.module)),
         unread_keys(configuration, changed, folder, tree.module),
+        dict(declared_types(configuration, converted_keys(configuration, folder), folder, tree.module)),
     )

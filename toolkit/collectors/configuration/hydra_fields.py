@@ -21,6 +21,8 @@ _IMPORT = re.compile(rb"^[ \t]*(?:from|import)\b.*", re.MULTILINE)
 _ENGINES = frozenset({"megatron", "mcore", "veomni", "torchtitan", "automodel", "mindspeed"})
 """Folders with code of training engines other than FSDP."""
 _MAKES = re.compile(rb"omega_conf_to_dataclass\(\s*(?:self\.)?config\.([\w.]+)")
+_CONVERTS = re.compile(rb"omega_conf_to_dataclass\(\s*model_config,\s*dataclass_type=")
+_ROLLOUT, _MODEL = "actor_rollout_ref.rollout", "actor_rollout_ref.model"
 _NEWLINE = b"\n"
 
 
@@ -41,6 +43,21 @@ def retyped(configuration: Configuration) -> Iterator[str]:
         default = configuration.default(word.key) if word.fate == "applied" and word.key else MISSING
         if default is not MISSING and word.value is not None and not isinstance(word.value, type(default)):
             yield word.key
+
+
+def converted_keys(configuration: Configuration, folder: Path) -> Iterator[str]:
+    """Yield the keys of the model's section that the script sets, if the rollout's server converts that section to its class."""
+    name = configuration.get(f"{_ROLLOUT}.name")
+    servers = sorted((folder / "workers" / "rollout" / f"{name}_rollout").glob("*server.py"))
+    sources = (read(path) for path in servers)
+    if any(isinstance(source, bytes) and _CONVERTS.search(source) for source in sources):
+        for word in configuration.overrides:
+            if (
+                word.fate == "applied"
+                and word.key.rpartition(".")[0] == _MODEL
+                and configuration.has(word.key)
+            ):
+                yield word.key
 
 
 def declared_types(
