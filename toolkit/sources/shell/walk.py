@@ -60,6 +60,7 @@ from verl_doctor.toolkit.sources.shell.test import holds, is_test
 
 _DEEPEST = 20
 _MOST_ROUNDS = 4
+_MOST_FIRST = 2  # loops, one in the other, of which the first round is followed
 _MOST_LOOPS = 4  # one in the other: each is followed several times
 _EVERY = (Text("@"),)  # the index in `${name[@]}`
 _MOST_COMMANDS = 20_000
@@ -178,7 +179,7 @@ class Walk:
     a file, each with the length of `made` then, `substituted` are the texts of command substitutions. `piped` is what the
     next command reads from a pipe, `loops` how many loops enclose it. `is_login`: bash has read the user's profile. `guards` is what
     the last test results in if the file `absent`, which does not exist, still does not then: no branch is chosen by it.
-    `is_of_windows` returns whether the lines of a file end as in Windows.
+    `is_of_windows` returns whether the lines of a file end as in Windows. `tried` is the number of calls in the last trial.
     """
 
     scope: Scope
@@ -207,6 +208,7 @@ class Walk:
     loops: int = 0
     absent: str = ""
     guards: bool | None = None
+    tried: int = 0
     is_of_windows: Callable[[str], bool] = lambda _: False
 
     def __post_init__(self) -> None:
@@ -504,14 +506,31 @@ class Walk:
             self.forget()
         self.state = start
         if node.name:
-            self.store(node.name, value, node.line)
+            self.store(node.name, self.of_first_round(node, values) or value, node.line)
         self.until("loop", [node.body])
+        if node.name and len(values) > 1:
+            self.store(node.name, None, node.line)
         known = set(self.state.changes)
         self.state.changes += [entry for entry in end.changes if entry not in known]  # of the condition
         self.conditions -= 1
         self.loops -= 1
         self.state = before if self.state.ended else agreed([before, self.state])
         self.state.status = None
+
+    def of_first_round(self, node: Loop, values: Sequence[str | None]) -> str | None:
+        """Return the first of several known values, if the first round calls all programs that any round may call."""
+        first = values[0] if len(values) > 1 and None not in values and self.loops <= _MOST_FIRST else None
+        if first is None:
+            return None
+        counts = []
+        for value in (first, None):
+            state = self.state.copy()
+            before, self.state = self.state, state
+            self.store(node.name, value, node.line)
+            self.state = before
+            self.trial(node.body, state)
+            counts.append(self.tried)
+        return first if counts[0] == counts[1] else None
 
     def trial(self, nodes: tuple[Node, ...], start: ShellState) -> ShellState:
         """Return the state after commands that are followed once more later."""
@@ -521,6 +540,7 @@ class Walk:
         before, self.state = self.state, start.copy()
         self.until("loop", [nodes])
         end, self.state = self.state, before
+        self.tried = len(self.calls) - lengths[0]
         for entries, length in zip(lists, lengths, strict=True):
             del entries[length:]
         return start if end.ended else end

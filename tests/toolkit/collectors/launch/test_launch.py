@@ -1131,3 +1131,18 @@ def test_python_text_that_starts_no_trainer(script: str, tmp_path: Path) -> None
     (tmp_path / "later.sh").touch()
     found = read(tmp_path, f"{script}\npython3 -m verl.trainer.main_ppo a=1")
     assert words_of(found) == ["a=1"]
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("for SEED in 1 2; do\n  python3 -m verl.trainer.main_ppo seed=$SEED a=1\ndone", ["seed=1", "a=1"]),
+        ("for A in x y; do for B in 1 2; do\n  python3 -m verl.trainer.main_ppo a=$A b=$B\ndone; done", ["a=x", "b=1"]),
+        ("for T in none all; do\n  if [ $T = none ]; then continue; fi\n  python3 -m verl.trainer.main_ppo t=$T a=1\ndone", [None, "a=1"]),
+        ("for T in none all; do\n  case $T in all) python3 -m verl.trainer.main_ppo t=$T a=1;; esac\ndone", [None, "a=1"]),
+        ("for N in 1 $UNKNOWN_HERE; do\n  python3 -m verl.trainer.main_ppo n=$N a=1\ndone", [None, "a=1"]),
+        ("for N in 1 2; do :; done\npython3 -m verl.trainer.main_ppo n=$N a=1", [None, "a=1"]),
+    ],
+)  # fmt: skip
+def test_first_round_of_a_loop(script: str, words: list[str | None], tmp_path: Path) -> None:
+    assert words_of(read(tmp_path, script)) == words
