@@ -656,7 +656,8 @@ def _in_text(words: list[Argument], stdin: Lines | None) -> PythonProgram | None
         return None
     from verl_doctor.toolkit.collectors.launch.python_text import started  # noqa: PLC0415 - only for a Python text
 
-    return started(text, given, first)
+    found = started(text, given, first)
+    return PythonProgram(*found) if found else None
 
 
 def _shell(words: list[Argument], stdin: Lines | None) -> ShellProgram | None:

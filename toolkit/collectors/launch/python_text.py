@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from verl_doctor.toolkit.collectors.launch.program import PythonProgram
 from verl_doctor.toolkit.sources.python.source import dotted
 from verl_doctor.toolkit.sources.shell.walk import Argument
 
@@ -14,7 +13,7 @@ _TRAINERS = "verl."
 _ARGUMENTS = "sys.argv"
 
 
-def started(text: str, given: Sequence[Argument], first: Argument) -> PythonProgram | None:
+def started(text: str, given: Sequence[Argument], first: Argument) -> tuple[str, tuple[Argument, ...]] | None:
     """Return the module that the text starts, with its words; None if it starts none. `first` is the place of the text's first line."""
     try:
         tree = ast.parse(text)
@@ -28,7 +27,7 @@ def started(text: str, given: Sequence[Argument], first: Argument) -> PythonProg
         if isinstance(node, (ast.Attribute, ast.Name)) and dotted(node) in (_ARGUMENTS, "argv"):
             words = _changed(tree, given, first)
             break
-    return PythonProgram(module, tuple(words))
+    return module, tuple(words)
 
 
 def _modules(tree: ast.Module) -> Iterator[str]:
