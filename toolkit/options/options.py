@@ -390,18 +390,31 @@ def _hosts(text: str) -> tuple[str, ...]:
     return hosts
 
 
+def _together(
+    _ctx: click.Context, _param: click.Parameter, given: tuple[tuple[str, ...], ...]
+) -> tuple[str, ...]:
+    """Return the codes of an option that was given several times."""
+    return tuple(dict.fromkeys(code for codes in given for code in codes))
+
+
 def rule_options(command: Command) -> Command:
     """Options that choose rules and their assumptions; the command gets `rules`, and `options` the assumption."""
 
     @shared_option(
         "--select",
         type=Codes(),
-        default=(),
+        multiple=True,
+        callback=_together,
         metavar="CODES",
         help="Run only these rules or families: VLLM,PY101.",
     )
     @shared_option(
-        "--ignore", type=Codes(), default=(), metavar="CODES", help="Skip these rules or families."
+        "--ignore",
+        type=Codes(),
+        multiple=True,
+        callback=_together,
+        metavar="CODES",
+        help="Skip these rules or families.",
     )
     @shared_option("--deep", is_flag=True, help="Also run slower rules, which try things; may take a minute.")
     @shared_option(

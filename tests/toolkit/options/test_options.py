@@ -68,3 +68,8 @@ def test_help_lists_only_options_with_an_effect(
 )
 def test_amount_is_read_in_binary_units(written: str, found: int) -> None:
     assert Size().convert(written, None, None) == found
+
+
+def test_codes_of_repeated_options_add_up(here: Doctor, tmp_path: Path) -> None:
+    done = here("check", "--select", "RAY", "--select", "CFG101,RAY", "--ignore", "RAY101", cwd=tmp_path)
+    assert "--select RAY,CFG101 --ignore RAY101" in done.stdout
