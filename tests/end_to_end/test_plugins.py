@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import subprocess
+import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from support import running
 from support.places import TESTS
 from support.running import Doctor
 
-from verl_doctor.toolkit.engine import plugin_trial
+from verl_doctor.toolkit.engine import plugin_limits, plugin_trial
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.system import toml
 from verl_doctor.toolkit.testing import check_examples
@@ -182,7 +183,106 @@ def test_successfully_imported_plugin_is_not_tried_again(
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     entry_point = EntryPoint("part", "quick:part", "verl_doctor.checks")
     assert plugin_trial.why_unusable(entry_point) == ""
-    monkeypatch.setattr(plugin_trial, "_tried", lambda _: Unknown("it was tried again"))
+    monkeypatch.setattr(plugin_trial, "_tried", lambda *_: Unknown("it was tried again"))
     assert plugin_trial.why_unusable(entry_point) == ""
     (tmp_path / "site/quick.py").write_text("import os; os._exit(0)")
     assert plugin_trial.why_unusable(entry_point) == "it was tried again"
+
+
+RULE = """
+import atexit, os, sys, threading, time
+from verl_doctor.toolkit.rule import Evidence, Finding, check
+class Text(str):
+    def __len__(self): raise ValueError("length")
+    __str__ = __format__ = __len__
+@check("HOST951", severity="error", examples=[])
+def part():
+    '''Rude.
+
+    ## Why it matters
+
+    It is rude.
+
+    ## How to fix
+
+    Do not.
+    '''
+    BODY
+    return
+    yield
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("while True: time.sleep(1)", "it did not end within 1 s"),
+        ("while True: yield Finding('x', Evidence('y'))", "it yields more than 10,000 findings"),
+        ("yield Finding('x' * 2_000_000, Evidence('y'))", "its findings have more than 1,000,000 characters"),
+        ("raise KeyboardInterrupt", "it raises KeyboardInterrupt"),
+        ("sys.exit(0)", "SystemExit: 0"),
+    ],
+)
+def test_rule_without_end_is_reported_and_the_rest_is_judged(
+    here: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, reason: str
+) -> None:
+    install(
+        tmp_path / "site",
+        "rude_rule",
+        RULE.replace("BODY", body),
+        {"verl_doctor.checks": {"part": "rude_rule:part"}},
+    )
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.delitem(sys.modules, "rude_rule", raising=False)
+    monkeypatch.setattr(plugin_limits, "LIMIT", 1.0)
+    done = here("check", "--select", "HOST951,PY100", "--format", "json", cwd=tmp_path)
+    results = {result["code"]: result for result in json.loads(done.stdout)["results"]}
+    assert results["HOST951"]["status"] == "error"
+    assert reason in results["HOST951"]["reason"]
+    assert results["PY100"]["status"] == "pass"
+
+
+def test_texts_of_a_plugin_are_plain(tmp_path: Path) -> None:
+    source = RULE.replace("BODY", "yield Finding(Text('mine'), Evidence(Text('found')))")
+    install(tmp_path / "site", "rude_rule", source, {"verl_doctor.checks": {"part": "rude_rule:part"}})
+    done = doctor("check", "--select", "HOST951", "--format", "json", site=tmp_path / "site", cwd=tmp_path)
+    (finding,) = json.loads(done.stdout)["results"][0]["findings"]
+    assert (finding["message"], finding["evidence"]["found"]) == ("mine", "found")
+
+
+@pytest.mark.parametrize(
+    "body", ["threading.Thread(target=time.sleep, args=(600,)).start()", "atexit.register(time.sleep, 600)"]
+)
+def test_plugin_cannot_keep_the_doctor_alive(tmp_path: Path, body: str) -> None:
+    install(
+        tmp_path / "site",
+        "rude_rule",
+        RULE.replace("BODY", body),
+        {"verl_doctor.checks": {"part": "rude_rule:part"}},
+    )
+    done = doctor("check", "--select", "HOST951", "--format", "json", site=tmp_path / "site", cwd=tmp_path)
+    assert json.loads(done.stdout)["results"][0]["status"] == "pass"
+    assert done.returncode == 0
+
+
+def test_fork_in_a_rule_writes_no_second_report(tmp_path: Path) -> None:
+    install(
+        tmp_path / "site",
+        "rude_rule",
+        RULE.replace("BODY", "os.fork()"),
+        {"verl_doctor.checks": {"part": "rude_rule:part"}},
+    )
+    done = doctor("check", "--select", "HOST951", "--format", "json", site=tmp_path / "site", cwd=tmp_path)
+    assert json.loads(done.stdout)["results"][0]["status"] == "pass"
+
+
+def test_module_that_cannot_be_imported_is_tried_once_for_all_its_entry_points(
+    here: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "import os, pathlib\nwith open(pathlib.Path(__file__).with_suffix('.seen'), 'a') as file: file.write('x')\nos._exit(0)"
+    points = {f"part{number}": f"broken_once:part{number}" for number in range(5)}
+    install(tmp_path / "site", "broken_once", source, {"verl_doctor.checks": points})
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    done = here("check", "--select", "PY190", "--format", "json", cwd=tmp_path)
+    assert len(json.loads(done.stdout)["results"][0]["findings"]) == 5
+    assert (tmp_path / "site/broken_once.seen").read_text() == "x"

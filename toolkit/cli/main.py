@@ -23,6 +23,7 @@ from verl_doctor.toolkit.console.streams import (
     give_up_stdout,
     open_closed_streams,
 )
+from verl_doctor.toolkit.engine.plugin_exit import limit_exit
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.options import completion
 from verl_doctor.toolkit.options.exit_codes import EPILOG
@@ -86,8 +87,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line. Errors are one sentence on stderr; a traceback needs -v."""
     open_closed_streams()
     leave_it_at_exit()
-    with masked_streams():
-        _run(arguments)
+    try:
+        with masked_streams():
+            _run(arguments)
+    except SystemExit as end:
+        if arguments is None:  # a process of its own
+            limit_exit(end.code)
+        raise
 
 
 def _run(arguments: Sequence[str] | None) -> NoReturn:

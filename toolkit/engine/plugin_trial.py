@@ -33,13 +33,17 @@ class ImportedWell:
     value: str
 
 
-def why_unusable(entry_point: EntryPoint) -> str:
-    """Return why the doctor must not import it; "" where a child imported it, or where it raised as any import may."""
+def why_unusable(entry_point: EntryPoint, seconds: float = LIMIT) -> str:
+    """Return why the doctor must not import it; "" where a child imported it, or where it raised as any import may.
+
+    `seconds` are left for all trials together.
+    """
+    limit = max(min(LIMIT, seconds), 1.0)
     well = remembered(
         ImportedWell,
         (entry_point.value, sys.path, sys.version),
         _files(entry_point),
-        lambda: _tried(entry_point),
+        lambda: _tried(entry_point, limit),
     )
     return well.reason if isinstance(well, Unknown) else ""
 
@@ -58,7 +62,7 @@ def _files(entry_point: EntryPoint) -> list[Path]:
     return [Path(spec.origin)] if spec.origin else []
 
 
-def _tried(entry_point: EntryPoint) -> ImportedWell | Unknown:
+def _tried(entry_point: EntryPoint, limit: float) -> ImportedWell | Unknown:
     token = secrets.token_hex(16)
     command = [
         sys.executable,
@@ -68,14 +72,14 @@ def _tried(entry_point: EntryPoint) -> ImportedWell | Unknown:
         entry_point.value,
     ]
     try:
-        output = Machine().run(command, timeout=LIMIT, env={"PYTHONDONTWRITEBYTECODE": "1", "HOME": _home()})
+        output = Machine().run(command, timeout=limit, env={"PYTHONDONTWRITEBYTECODE": "1", "HOME": _home()})
     except OSError as error:
         return Unknown(f"its import could not be tried: {error.strerror or error}")
     _, imported, rest = output.stdout.partition(token)
     if not imported:
         if output.code is None:
-            return Unknown(f"its import did not end within {LIMIT:.0f} s")
-        how = ending(output, LIMIT) if output.code < 0 else f"with status {output.code}"
+            return Unknown(f"its import did not end within {limit:.0f} s")
+        how = ending(output, limit) if output.code < 0 else f"with status {output.code}"
         return Unknown(f"its import ends the process {how}" if output.code >= 0 else f"at its import {how}")
     left = json.loads(rest.partition("\n")[0])
     if left:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 _GROUPS = ("verl_doctor.checks", "verl_doctor.fixes", "verl_doctor.facts")
 _RULES_AND_FIXES = ("verl_doctor.checks", "verl_doctor.patches")
 _COLLECTORS = "verl_doctor.toolkit.collectors"
+_OWN = "verl-doctor"
+_ALL_TRIALS = 60.0  # seconds that the imports of all plugins may be tried
 _DECLARATION = b"\n@collector"
 
 
@@ -73,8 +76,10 @@ def load(disabled: Iterable[str] = ()) -> Registry:
     """
     shelf = _Shelf()
     for part in part_index.parts(built_in):
-        shelf.put(part, "verl-doctor")
+        shelf.put(part, _OWN)
     plugins, problems = [], []
+    unusable: dict[tuple[str, str], str] = {}
+    left = _ALL_TRIALS
     for group, entry_points in _entry_points():
         for entry_point in entry_points:
             distribution = entry_point.dist.name if entry_point.dist else "unknown"
@@ -85,7 +90,11 @@ def load(disabled: Iterable[str] = ()) -> Registry:
                 continue
             from verl_doctor.toolkit.engine.plugin_trial import why_unusable  # noqa: PLC0415 - few have a plugin
 
-            if reason := why_unusable(entry_point):
+            begun = time.monotonic()
+            reason = unusable.get((distribution, entry_point.module)) or why_unusable(entry_point, left)
+            left -= time.monotonic() - begun
+            if reason:
+                unusable[distribution, entry_point.module] = reason
                 problems.append(PluginProblem(entry_point.name, distribution, reason))
                 continue
             refuse_exits()
@@ -121,7 +130,7 @@ def built_in() -> list[tuple[Part, Place]]:
     for module in (*(name for name, _ in _modules(_RULES_AND_FIXES)), *collector_modules()):
         for name, part in vars(importlib.import_module(module)).items():
             if isinstance(part, Part):
-                shelf.put(part, "verl-doctor")
+                shelf.put(part, _OWN)
                 if id(part) not in places or module == _defined_by(part).__module__:
                     places[id(part)] = module, name
     return [(part, places[id(part)]) for part in shelf.parts]
@@ -135,7 +144,8 @@ class _Shelf:
 
     @property
     def parts(self) -> list[Part]:
-        return [part for part, _ in self._owners.values()]
+        """All parts, those of plugins within limits."""
+        return [part if owner == _OWN else _limited(part) for part, owner in self._owners.values()]
 
     def put(self, part: Part, owner: str) -> None:
         key = (type(part).__name__, _name(part))
@@ -227,6 +237,13 @@ def _defined_by(part: Part) -> Any:
         case Fix():
             return function_of(part.plan)
     return function_of(part.collect)
+
+
+def _limited(part: Part) -> Part:
+    """Return a plugin's part within limits."""
+    from verl_doctor.toolkit.engine.plugin_limits import limited  # noqa: PLC0415 - few have a plugin
+
+    return part if isinstance(part, Collector) else limited(part)
 
 
 def _parts(values: Iterable[Any]) -> Iterator[Part]:
