@@ -7,6 +7,7 @@ number or a name; log collectors add a date, or wrap the line in JSON. Other pre
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from verl_doctor.toolkit.text import harmless
 
 # Escape sequences, including those that programs print as visible text, and colours that have lost their first character.
 _COLOUR = re.compile(
-    r"(?:\x1b|\^\[|\\x1b|\\u001b|\\033)\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\[\d{1,2}(?:;\d{1,3}){0,4}m"
+    r"(?:\x1b|\^\[|\\x1b|\\u001b|\\033|#033)\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\[\d{1,2}(?:;\d{1,3}){0,4}m"
 )
 _PROCESS = re.compile(
     r"\((?P<who>(?:[\w:.<>=-]+(?:\([\w-]*\))?,? ){0,2}(?:pid|PID)=\d+)[^()]*\) ?|\((?P<ray>raylet|autoscaler|gcs_server)[^()]*\) "
@@ -66,6 +67,23 @@ _FRAME = re.compile(r'\s*File "[^"]+", line \d+')
 _LEVELS = {"D": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR", "C": "FATAL", "F": "FATAL"}
 _KNOWN = frozenset({*_LEVELS.values()})
 _ANY_LEVEL = re.compile(r"\b(TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL)\b", re.IGNORECASE)
+# What a launcher puts before the output of a program that it passes on through its own logger: that logger's level is not the program's.
+_STREAM = re.compile(r"[\[(<]?(?:stderr|stdout)[\])>]?\s*[:|>-]?\s+", re.IGNORECASE)
+# A line of logfmt, with the quoted message, and a line of CSV whose fields are quoted.
+_LOGFMT = re.compile(
+    r'(?:[\w./-]{1,80}: )?(?:[\w./-]+=(?:"(?:[^"\\]|\\.)*"|[^\s"]*)\s+)*(?:msg|message)=(?P<said>"(?:[^"\\]|\\.)*")(?P<more>(?:\s+[\w./-]+=.*)?)$'
+)
+_LOGFMT_LEVEL = re.compile(r"\b(?:level|lvl|severity)=\"?(\w+)")
+_CSV = re.compile(r'"(?:[^"]|"")*"(?:,"(?:[^"]|"")*")+')
+_FIELD_OF_CSV = re.compile(r'"((?:[^"]|"")*)"')
+# Text within one line in which the breaks were escaped, as in the repr of a program's output.
+_ESCAPED = "(most recent call last):\\n"
+_ESCAPES = {"\\n": "\n", "\\t": "\t", "\\'": "'", '\\"': '"', "\\\\": "\\", "\\r": ""}
+_ESCAPE = re.compile(r"\\[nt'\"\\r]")
+_BARS = ("\u2502", "\u2503")  # at both ends of a line in a box
+_ENTITY = re.compile(r"&(?:quot|#x?\d+|lt|gt);|<br ?/?>")
+_QUIET = frozenset({"INFO", "DEBUG"})
+_FEW = 3  # lines that a collector wrapped, from which its level is known
 _LONGEST = 4000  # characters of a line that are read
 _WRAPPED = (
     "message",
@@ -142,10 +160,34 @@ def read_line(number: int, raw: str) -> Iterator[Line]:
         ).rstrip()
         rest, process, level, place = _without_labels(written)
         process_name = process or process_name
-        if rest.startswith('{"') and (wrapped := _unwrapped(rest)) is not None:
+        if (wrapped := _contained(rest)) is not None:
             yield from _of_json(number, process_name, *wrapped)
         else:
             yield Line(number, process_name, level, place, rest[:_LONGEST], written[:_LONGEST])
+
+
+def _contained(rest: str) -> tuple[str, str] | None:
+    """Return the text and the level of a line that something else contains: JSON, logfmt, CSV, a box, HTML or a text with escaped breaks."""
+    if rest.startswith('{"') and (wrapped := _unwrapped(rest)) is not None:
+        return wrapped
+    if ('msg="' in rest or 'message="' in rest) and (found := _LOGFMT.match(rest)) is not None:
+        named = _LOGFMT_LEVEL.search(rest[: found.start("said")] + found["more"])
+        level = named[1].upper() if named is not None else ""
+        return _unescaped(found["said"][1:-1]), _NAMES.get(level, level if level in _KNOWN else "")
+    if _ESCAPED in rest:
+        return _unescaped(rest).rstrip("'\" )"), ""
+    if rest[:1] == '"' and rest[-1:] == '"' and '","' in rest and _CSV.fullmatch(rest):
+        return _FIELD_OF_CSV.findall(rest)[-1].replace('""', '"'), ""
+    if rest[:1] in _BARS and rest[-1:] == rest[:1] and len(rest) > 1:
+        return rest[1:-1].removeprefix(" ").rstrip(), ""
+    if "&" in rest and _ENTITY.search(rest):
+        return html.unescape(rest.replace("<br>", "")), ""
+    return None
+
+
+def _unescaped(text: str) -> str:
+    """Return a text with the escaped breaks, tabs and quotation marks in it as such."""
+    return _ESCAPE.sub(lambda found: _ESCAPES[found[0]], text)
 
 
 def _of_json(number: int, process_name: str, text: str, level: str) -> Iterator[Line]:
@@ -153,7 +195,9 @@ def _of_json(number: int, process_name: str, text: str, level: str) -> Iterator[
     for part in text.split("\n"):
         written = _COLOUR.sub("", part[:_LONGEST]).rstrip("\r ")
         rest, process, own, place = _without_labels(written)
-        yield Line(number, process or process_name, own or level, place, rest, written)
+        # What has a label of its own was passed on: the level is that of whatever passed it on.
+        level_of_part = own or ("" if process and level in _QUIET else level)
+        yield Line(number, process or process_name, level_of_part, place, rest, written)
 
 
 def _unwrapped(raw: str) -> tuple[str, str] | None:
@@ -198,10 +242,16 @@ def _without_labels(written: str) -> tuple[str, str, str, str]:
         elif label := _HEADER.match(rest):
             level, place = _of_header(label)
             rest, again = rest[label.end() :], process
+            if stream := _STREAM.match(rest):
+                rest, level, place = rest[stream.end() :], "", ""
+                continue
             if label := _PROCESS.match(rest):
                 rest, again = rest[label.end() :], label["who"] or label["ray"]
             return rest, again, level, place
         elif label := _BRACKETED.match(rest) or (_BARE.match(rest) if has_clock else None):
+            if stream := _STREAM.match(rest, label.end()):
+                rest = rest[stream.end() :]
+                continue
             return rest[label.end() :], process, _NAMES.get(label["level"], label["level"]), ""
         elif label := _RANK.match(rest):
             process = _of_rank(label)
@@ -233,10 +283,21 @@ def unrelayed(lines: Sequence[Line]) -> list[Line]:
 
     It prints each line of a traceback as a message of its own, as information: what the program itself calls it is unknown.
     """
-    quiet = [line for line in lines if line.level in {"INFO", "DEBUG"} and line.written != line.text]
+    quiet = [line for line in lines if line.level in _QUIET]
     heads = {_origin(line) for line in quiet if _TRACEBACK in line.text}
     relays = heads & {_origin(line) for line in quiet if _FRAME.match(line.text)}
     return [replace(line, level="") if _origin(line) in relays else line for line in lines]
+
+
+def without_uniform_level(lines: Sequence[Line]) -> Sequence[Line]:
+    """Return the lines without the level of a collector that gives the same one, information, to all that it wraps: it knows nothing of them."""
+    wrapped = [line for line in lines if line.text == line.written and line.level not in {"", "WARNING"}]
+    if len(wrapped) < _FEW or any(line.level != "INFO" for line in wrapped):
+        return lines
+    return [
+        replace(line, level="") if line.level == "INFO" and line.text == line.written else line
+        for line in lines
+    ]
 
 
 def _origin(line: Line) -> tuple[str, str, str]:

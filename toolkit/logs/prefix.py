@@ -30,6 +30,7 @@ _CUT = re.compile(r"\s+|(?<=[\]|>:\uff1a\u3011])(?=\S)")
 _LABEL = re.compile(r"[\d\[|>]|:\s|[^\x00-\x7f]|^\W+$")
 # What a program itself prints before most of its lines.
 _OWN = re.compile(r"\bstep:|Progress|shards|Epoch|^\s|\bFile\b", re.IGNORECASE)
+_PROCESS = re.compile(r"\([\w:.<>=-]+(?:\([\w-]*\))?,? (?:[\w:.<>=-]+ )?pid=\d+")
 _NAME = re.compile(r"[A-Za-z][\w.@/-]*(?:[ :=#]\d{1,5}\b)?")
 _LEVELS = re.compile(
     r"\b(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|FATAL)\b|\b[A-Z][a-z]{2}\b", re.IGNORECASE
@@ -38,6 +39,7 @@ _NUMBER = re.compile(r"(?:rank )?\d+")
 _LONGEST = 200  # characters of a prefix
 _SAMPLE = 2000  # lines from which a prefix outside tracebacks is learnt
 _CUTS = 16  # places of a line where its prefix may end
+_CONSECUTIVE = 4  # lines with consecutive numbers, which count the lines
 _FEW = 8  # lines that are too few to learn from
 _MOST = 30  # prefixes of tracebacks that are tried
 _DIFFERENT = 3  # distinct beginnings of the text after a prefix
@@ -87,6 +89,9 @@ def _dedented(lines: Sequence[Line]) -> list[Line]:
 
 def _without_counters(lines: Sequence[Line]) -> Sequence[Line]:
     """Return the lines without leading line numbers."""
+    counted = [int(line.process.rpartition(" ")[2]) for line in lines if _NUMBER.fullmatch(line.process)]
+    if len(counted) >= _CONSECUTIVE and counted == list(range(counted[0], counted[0] + len(counted))):
+        return [replace(line, process="") if _NUMBER.fullmatch(line.process) else line for line in lines]
     times = Counter(line.process for line in lines if _NUMBER.fullmatch(line.process))
     if len(times) < _FEW or 2 * sum(times.values()) >= 3 * len(times):
         return lines
@@ -107,7 +112,10 @@ def _before_anchor(text: str) -> str:
     if at < 0 and (frame := _FRAME.search(text)):
         at = frame.start()
         at -= 2 if text[max(at - 2, 0) : at] == "  " else 0
-    return text[:at] if 0 < at <= _LONGEST and text[:at].strip() else ""
+    before = text[: max(at, 0)]
+    if label := _PROCESS.search(before):  # Ray and vLLM name their processes themselves
+        before = before[: label.start()]
+    return before if len(before) <= _LONGEST and before.strip() else ""
 
 
 def _is_shared(prefix: Prefix, lines: Sequence[Line]) -> bool:
@@ -140,7 +148,7 @@ def _openings(text: str) -> Iterator[tuple[str, str]]:
     """Yield the possible prefixes of a line, each with the text that follows it."""
     for cut in islice(_CUT.finditer(text, 0, _LONGEST), _CUTS):
         before = text[: cut.end()]
-        if _LABEL.search(before) and not _OWN.search(before):
+        if _LABEL.search(before) and not _OWN.search(before) and before.count("(") == before.count(")"):
             yield _form(before), text[cut.end() :]
 
 
