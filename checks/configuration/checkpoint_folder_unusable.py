@@ -1,4 +1,4 @@
-"""CFG124: the folder for checkpoints, Hydra's, or the one for cached tables cannot be created."""
+"""CFG124: the folder for checkpoints, Hydra's, TensorBoard's, or the one for cached tables cannot be created."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.host.output_folders import (
+    FOLDER_OF_TENSORBOARD,
     HYDRA_FOLDER,
     CheckpointFolder,
     DatasetsCache,
     HydraFolder,
+    TensorBoardFolder,
 )
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
@@ -34,6 +36,7 @@ _WHY = {
         Example("a folder in /proc or /sys", (*_JOB, CheckpointFolder("/proc/ckpt", "/proc", "of the kernel")), "checkpoints go to /proc/ckpt, but nothing can be created in /proc"),
         Example("Hydra's folder", (*configured(f"{HYDRA_FOLDER}=/proc/outputs"), HydraFolder("/proc/outputs", "/proc", "of the kernel")), "Hydra writes to /proc/outputs"),
         Example("tables in /proc", (*_JOB, DatasetsCache("/proc/datasets", "/proc", "of the kernel", "HF_DATASETS_CACHE")), "datasets keeps tables in /proc/datasets, but nothing can be created in /proc"),
+        Example("TensorBoard's folder", (*_JOB, TensorBoardFolder("/proc/tb", "/proc", "of the kernel")), "TensorBoard writes to /proc/tb, but nothing can be created in /proc"),
         Example("another user's folder", (*_JOB, CheckpointFolder("/data/ckpt", "/data", "no permission to write")), "you cannot write to /data"),
         Example("a file system that is not mounted here", (*_JOB, CheckpointFolder("/data/ckpt", "/", "no permission to write")), "you cannot write to /"),
     ],
@@ -44,13 +47,15 @@ def checkpoint_folder_unusable(
     folder: CheckpointFolder | Unknown,
     hydra: HydraFolder | Unknown,
     cache: DatasetsCache | Unknown,
+    board: TensorBoardFolder | Unknown,
 ) -> Iterator[Finding]:
-    """The folder for checkpoints, Hydra's, or the one for cached tables cannot be created.
+    """The folder for checkpoints, Hydra's, TensorBoard's, or the one for cached tables cannot be created.
 
     ## Why it matters
     verl creates `trainer.default_local_dir` when it first saves, after `save_freq` steps; what was trained
     until then is lost. Hydra creates `hydra.run.dir` before the program begins. `datasets`, with which verl reads its
-    tables, creates HF_DATASETS_CACHE, or `datasets` in HF_HOME, before it reads the first.
+    tables, creates HF_DATASETS_CACHE, or `datasets` in HF_HOME, before it reads the first. With TensorBoard, verl creates
+    TENSORBOARD_DIR before the first step.
 
     ## How to fix
     Name a folder that you can write to and that every node sees. On a login node, ignore the finding if the
@@ -81,6 +86,15 @@ def checkpoint_folder_unusable(
             subject=Subject("folder", cache.path, cache.variable),
             stops=(EVERY_JOB,),
             phase="workers",
+        )
+    if isinstance(board, TensorBoardFolder) and board.trouble and board.above != "/":
+        yield Finding(
+            f"TensorBoard writes to {board.path}, but {_WHY[board.trouble].format(above=board.above)}",
+            Evidence(found=board.trouble, wanted="a writable folder", read_from=FOLDER_OF_TENSORBOARD),
+            remedy=f"set {FOLDER_OF_TENSORBOARD} to a folder that you can write to",
+            subject=Subject("folder", board.path, FOLDER_OF_TENSORBOARD),
+            stops=(EVERY_JOB,),
+            phase="first batch",
         )
     if isinstance(folder, Unknown) or not folder.trouble:
         return

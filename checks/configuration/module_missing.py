@@ -27,6 +27,7 @@ _IMPORT = MissingModules((MissingModule("math_verify", _REWARD, "first batch", "
     examples=lambda: [
         Example("all modules are installed", (*configured(), MissingModules())),
         Example("an optimizer's", (*configured(f"++{_IMPL}=bitsandbytes.optim"), _OPTIMIZER), "bitsandbytes, which actor_rollout_ref.actor.optim.optimizer_impl names, is not installed"),
+        Example("that a variable has verl import", (*configured(), MissingModules((MissingModule("my_patch", "VERL_USE_EXTERNAL_MODULES", "import"),))), "my_patch, which VERL_USE_EXTERNAL_MODULES names, is not installed"),
         Example("in a reward file", (*configured(f"+{_REWARD}=/home/me/reward.py"), _IMPORT), "/home/me/reward.py imports math_verify, which is not installed"),
         Example("installed first", (*configured(f"+{_REWARD}=/home/me/reward.py"), _IMPORT, Launch(FILES, installs=True)), "unless a command of the script installs it first"),
         Example("a class that verl does not have", (*configured(f"+{_DATASET}=/home/me/mine.py"), _LACKING), "imports verl.utils.dataset.rl_dataset.RLHFDatset, which verl 0.6.1 does not have; did you mean RLHFDataset?"),
@@ -39,7 +40,7 @@ def module_missing(
     """A module, class or function that the job's settings or the user's own files import does not exist.
 
     ## Why it matters
-    verl imports what `optimizer_impl`, `external_lib` and `agent_loop_manager_class` name, and the files of rewards, tools
+    verl imports what `optimizer_impl`, `external_lib`, `agent_loop_manager_class` and the variable VERL_USE_EXTERNAL_MODULES name, and the files of rewards, tools
     and data sets, in its workers, minutes after the start. There the job stops with `No module named ...` or
     `cannot import name ...`.
 

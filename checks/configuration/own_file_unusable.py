@@ -25,6 +25,7 @@ _WORDS: Mapping[Trouble, tuple[str, str]] = {
     "contents": ("{path} {error}", "what verl's code requires of that file"),
     "no path": ("{key} is {path}, not a path", "the path of a file"),
     "no such name": ("{path} has no {name}", "the name of a class in that file"),
+    "no name": ("{key} is null, but {path} needs the name of a class", "the name of a class in that file"),
     "no data set": ("{name} in {path} is not a Dataset: it has no base class", "a subclass of torch.utils.data.Dataset"),
 }  # fmt: skip
 
@@ -38,6 +39,7 @@ _WORDS: Mapping[Trouble, tuple[str, str]] = {
         Example("a syntax error", (*configured(), OwnFiles((OwnFile("data.custom_cls.path", _FILE, "no Python", "workers", error="cannot be parsed: SyntaxError"),))), "cannot be parsed"),
         Example("a reward without a score", (*configured(f"+{_REWARD}={_FILE}"), OwnFiles((OwnFile(_REWARD, _FILE, "contents", "first batch", error="defines f, which returns nothing"),))), "/home/me/mine.py defines f, which returns nothing"),
         Example("a truth value", (*configured(f"+{_TOOLS}=True"), OwnFiles((OwnFile(_TOOLS, "True", "no path", "first batch"),))), "multi_turn.tool_config_path is True, not a path"),
+        Example("a file without a class", (*configured(f"+{_CLASS}=null"), OwnFiles((OwnFile(_CLASS, _FILE, "no name", "workers"),))), "data.custom_cls.name is null, but /home/me/mine.py needs the name of a class"),
         Example("another class", (*configured(f"+{_CLASS}=Mine"), OwnFiles((OwnFile(_CLASS, _FILE, "no such name", "workers", "Mine"),))), "has no Mine"),
         Example("a class without a base", (*configured(f"+{_CLASS}=Mine"), OwnFiles((OwnFile(_CLASS, _FILE, "no data set", "workers", "Mine"),))), "Mine in /home/me/mine.py is not a Dataset"),
     ],

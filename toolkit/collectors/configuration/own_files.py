@@ -30,7 +30,7 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.rule import Phase
 from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read
 
-Trouble = Literal["missing", "no Python", "no such name", "no data set", "contents", "no path"]
+Trouble = Literal["missing", "no Python", "no such name", "no data set", "contents", "no path", "no name"]
 
 _DATASET = "data.custom_cls"
 _RESUME = "trainer.resume_from_path"
@@ -129,6 +129,8 @@ def _found(
         if folder is not None and not os.path.exists(folder):
             ppo = configuration.has("actor_rollout_ref")  # its trainer reads it once the engine is up
             yield OwnFile(_RESUME, str(folder), "missing", "engine" if ppo else "workers")
+        if configuration.get(_RESUME) is None and not configuration.has("actor_rollout_ref"):
+            yield OwnFile(_RESUME, "null", "no path", "workers")
     yield from _last_checkpoint(configuration, cwd, here=here)
     yield from (
         own_file
@@ -274,6 +276,8 @@ def _data_set(configuration: Configuration, cwd: Path, *, here: bool) -> Iterato
     tree = _parsed(path)
     if isinstance(tree, str):
         yield OwnFile(f"{_DATASET}.path", str(path), "no Python", "workers", error=tree)
+    elif name is None:
+        yield OwnFile(f"{_DATASET}.name", str(path), "no name", "workers")
     elif isinstance(tree, ast.Module) and isinstance(name, str):
         names = module_names(tree)
         if names is not None and name not in names:

@@ -1,4 +1,4 @@
-"""Whether the folders that the job writes to can be created: for checkpoints, for Hydra, for cached tables."""
+"""Whether the folders that the job writes to can be created: for checkpoints, for Hydra, for cached tables, for TensorBoard."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from verl_doctor.toolkit.sources.hydra.lookup import MISSING
 from verl_doctor.toolkit.system.file_systems import Obstacle, obstacle
 
 HYDRA_FOLDER = "hydra.run.dir"
+TENSORBOARD, FOLDER_OF_TENSORBOARD = "tensorboard", "TENSORBOARD_DIR"
 _KEY = "trainer.default_local_dir"
 _FREQUENCY = "trainer.save_freq"
 
@@ -44,6 +45,11 @@ class DatasetsCache(OutputFolder):
     """The folder in which `datasets` keeps the tables that it reads, and the variable that sets it."""
 
     variable: str = ""
+
+
+@dataclass(frozen=True)
+class TensorBoardFolder(OutputFolder):
+    """The folder to which TensorBoard's tracker writes, which the variable TENSORBOARD_DIR sets."""
 
 
 @collector(timeout=5)
@@ -102,3 +108,20 @@ def datasets_cache(
                 path, above, "" if above == path and os.path.isdir(machine.at(path)) else trouble, variable
             )
     return Absent("no variable names a folder for datasets")
+
+
+@collector(timeout=5)
+def tensorboard_folder(
+    configuration: Configuration, launch: Launch, job: JobVariables, machine: Machine
+) -> TensorBoardFolder | Unknown:
+    """Check the nearest existing folder, if the job uses TensorBoard and the variable names an absolute path."""
+    loggers = configuration.get("trainer.logger")
+    if TENSORBOARD not in (loggers if isinstance(loggers, list) else [loggers]):
+        return Absent("the job does not use TensorBoard")
+    if launch.is_elsewhere:
+        return Absent("the job runs on another machine")
+    path = job.get(FOLDER_OF_TENSORBOARD)
+    unsure = any(setting.name == FOLDER_OF_TENSORBOARD and setting.conditional for setting in launch.settings)
+    if unsure or FOLDER_OF_TENSORBOARD in job.undetermined or not path.startswith("/") or "$" in path:
+        return Absent(f"{FOLDER_OF_TENSORBOARD} is no known absolute path")
+    return TensorBoardFolder(path, *obstacle(machine, path))

@@ -42,6 +42,7 @@ _FILES: tuple[tuple[str, Phase], ...] = (
 )
 _IMPORTED = (".optimizer_impl", ".external_lib")
 """Keys whose value is imported as a module."""
+_EXTERNAL = "VERL_USE_EXTERNAL_MODULES"
 _REWARD = "custom_reward_function.path"
 _LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
 _EDITABLE = "editable"
@@ -91,6 +92,9 @@ def missing_modules(
     if launch.is_elsewhere or changes_folder(launch):
         return Absent("the folder or the machine on which the job starts is not known")
     wanted = [module for module in _wanted(configuration, folder_of(launch, machine.cwd)) if module.name]
+    if _EXTERNAL not in job.undetermined:
+        names = filter(None, job.get(_EXTERNAL).split(","))
+        wanted += [MissingModule(name, _EXTERNAL, "import") for name in names if "$" not in name]
     if not wanted:
         return MissingModules()
     own = job.get("PYTHONPATH").split(os.pathsep)

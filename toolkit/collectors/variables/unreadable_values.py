@@ -34,6 +34,8 @@ _OF_PYTHON: Mapping[str, tuple[re.Pattern[str], str]] = {
     "PYTHONINTMAXSTRDIGITS": (re.compile(r"0*(?:0|6[4-9]\d|[7-9]\d\d|\d{4,9})"), "invalid value of PYTHONINTMAXSTRDIGITS"),
 }  # fmt: skip
 _HOME = "PYTHONHOME"
+# torch sets this level when torch.distributed is imported (torch/csrc/distributed/c10d/debug.cpp).
+_DEBUG, _DEBUG_LEVELS = "TORCH_DISTRIBUTED_DEBUG", frozenset({"OFF", "INFO", "DETAIL"})
 _LEVELS = frozenset({"CRITICAL", "FATAL", "ERROR", "WARN", "WARNING", "INFO", "DEBUG", "NOTSET"})
 _LEVEL = re.compile(rb"""\.setLevel\(os\.(?:getenv|environ\.get)\(\s*["'](VERL_\w+)["']""")
 _EVERYWHERE = 5  # so many of verl's modules read a level that some of them are imported by every job
@@ -85,10 +87,13 @@ def unreadable_values(
 
 
 def _in_python(given: Mapping[str, str]) -> Iterator[UnreadableValue]:
-    """Check what the interpreter reads before it runs anything."""
+    """Check what the interpreter reads before it runs anything, and torch when it is imported."""
     for name, (takes, text) in _OF_PYTHON.items():
         if name in given and not takes.fullmatch(given[name]):
             yield UnreadableValue(name, "Python", "the interpreter", f"Fatal Python error: {text}", "import")
+    if given.get(_DEBUG, "OFF").upper() not in _DEBUG_LEVELS:
+        text = f"ValueError: The value of {_DEBUG} must be OFF, INFO, or DETAIL."
+        yield UnreadableValue(_DEBUG, "torch", "torch.distributed", text, "import")
     home = given.get(_HOME, "").partition(os.pathsep)[0]
     if home.startswith("/") and "$" not in home and not any(Path(home).glob("lib*/python*/encodings")):
         text = "ModuleNotFoundError: No module named 'encodings'"

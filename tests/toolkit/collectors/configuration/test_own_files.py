@@ -33,6 +33,7 @@ MINE = "class Mine(Base):\n    pass\n\n\nclass Bare:\n    pass\n"
         (["+actor_rollout_ref.rollout.multi_turn.tool_config_path=False"], []),
         (["+custom_reward_function.path=7"], ["no path"]),
         (["+trainer.resume_mode=resume_path", "+trainer.resume_from_path=/gone"], ["missing"]),
+        (["+data.custom_cls.path=mine.py", "+data.custom_cls.name=null"], ["no name"]),
         (["+trainer.resume_mode=auto", "+trainer.resume_from_path=/gone"], []),
         (["+trainer.resume_mode=resume_path", "+trainer.resume_from_path=hdfs://x/gone"], []),
     ],
@@ -48,6 +49,18 @@ def test_problems_of_user_files_are_reported(tmp_path: Path, words: list[str], t
     found = own_files.collect(configured(*words)[0], JOB, Machine(environ={}, cwd=tmp_path), interpreter)
     assert isinstance(found, OwnFiles)
     assert [file.trouble for file in found.files] == troubles
+
+
+def test_fine_tuning_job_needs_a_checkpoint_to_resume_from(tmp_path: Path) -> None:
+    tree = {"trainer": {"resume_mode": "auto", "resume_from_path": None}}
+    for word, troubles in (
+        ("trainer.resume_mode=resume_path", ["no path"]),
+        ("trainer.resume_mode=auto", []),
+    ):
+        composed = configured(word, tree=tree)[0]
+        found = own_files.collect(composed, JOB, Machine(environ={}, cwd=tmp_path), Unknown("not looked at"))
+        assert isinstance(found, OwnFiles)
+        assert [file.trouble for file in found.files] == troubles
 
 
 def test_variable_that_the_script_may_set_is_not_missing(tmp_path: Path) -> None:

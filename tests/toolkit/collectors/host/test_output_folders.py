@@ -12,6 +12,7 @@ from verl_doctor.toolkit.collectors.host.output_folders import (
     DatasetsCache,
     checkpoint_folder,
     datasets_cache,
+    tensorboard_folder,
 )
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
@@ -88,3 +89,20 @@ def test_datasets_cache_folder_is_read(
     else:
         assert isinstance(found, DatasetsCache)
         assert (found.path, found.trouble) == (path.format(here=tmp_path), trouble)
+
+
+@pytest.mark.parametrize(
+    ("loggers", "given", "trouble"),
+    [
+        ("[console,tensorboard]", "/proc/tb", "of the kernel"),
+        ("tensorboard", "/proc/tb", "of the kernel"),
+        ("[console]", "/proc/tb", None),
+        ("[console,tensorboard]", "logs/tb", None),
+        ("[console,tensorboard]", "", None),
+    ],
+)
+def test_tensorboard_folder_is_read(loggers: str, given: str, trouble: str | None) -> None:
+    there = configured(f"++trainer.logger={loggers}")[0]
+    job = JobVariables({"TENSORBOARD_DIR": given} if given else {})
+    found = tensorboard_folder.collect(there, Launch(()), job, Machine(environ={}))
+    assert getattr(found, "trouble", None) == trouble

@@ -86,6 +86,21 @@ def test_missing_modules_are_reported(
     assert [module.name for module in found.modules] == missing
 
 
+def test_modules_that_a_variable_has_verl_import(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").touch()
+    launch = Launch((), command=Command("verl.trainer.main_ppo", (), "run.sh", 2, folder=str(tmp_path)))
+    found = missing_modules.collect(
+        configured()[0],
+        launch,
+        interpreter(tmp_path / "site"),
+        JobVariables({"VERL_USE_EXTERNAL_MODULES": "mine,gone.patches"}),
+        Machine(environ={}, cwd=tmp_path),
+        Absent(""),
+    )
+    assert isinstance(found, MissingModules)
+    assert [(module.name, module.phase) for module in found.modules] == [("gone", "import")]
+
+
 def test_names_missing_from_the_installed_verl_are_reported(tmp_path: Path) -> None:
     site, job = tmp_path / "site", tmp_path / "job"
     for name, text in {

@@ -57,6 +57,8 @@ environment_variables = {
         ("PYTHONMALLOC", "pymalloc_debug", ""),
         ("PYTHONMALLOC", "jemalloc", "unknown"),
         ("PYTHONHOME", "/gone/python", "No module named 'encodings'"),
+        ("TORCH_DISTRIBUTED_DEBUG", "detail", ""),
+        ("TORCH_DISTRIBUTED_DEBUG", "full", "must be OFF, INFO, or DETAIL"),
         ("VERL_LOGGING_LEVEL", "DEBUG", ""),
         ("VERL_LOGGING_LEVEL", "debug", "Unknown level: 'debug'"),
         ("VERL_RARE_LEVEL", "debug", ""),
