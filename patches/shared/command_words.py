@@ -17,7 +17,7 @@ from verl_doctor.toolkit.sources.python.edit import CannotEdit
 
 CORRECTED = (
     *("ATT102", "ATT109", "BUILD130", "CFG101", "CFG102", "CFG103", "CFG108", "CFG109"),
-    *("CFG111", "CFG113", "CFG115", "CFG119", "CFG120", "CFG121", "CFG122", "CFG123", "CFG133"),
+    *("CFG111", "CFG113", "CFG115", "CFG119", "CFG120", "CFG121", "CFG122", "CFG123", "CFG133", "CFG135"),
     *("CFG124", "CFG125", "CFG126", "CFG128", "CFG131", "CUDA157", "DATA101", "DATA107", "DATA111"),
     *("ENV118", "LOAD101", "LOAD108", "LOAD118", "RAY147"),
 )

@@ -571,10 +571,10 @@ class Walk:
         self.scope.unset.clear()
         self.scope.needed.clear()
 
-    def missing(self, line: int, message: str, *, whole: bool = False) -> None:
-        """Note a command that certainly fails: it ends the script under `set -e` or if it is `whole`, else its list."""
+    def missing(self, line: int, message: str) -> None:
+        """Note a command that certainly fails: it ends the script under `set -e`, else its list."""
         if not self.conditions and self.is_there is not None and not self.may_have_called_functions():
-            whole = (whole or self.exits_on_error) and not self.apart_of
+            whole = self.exits_on_error and not self.apart_of
             if whole or self.tested or self.apart_of:
                 self.stops.append(Stop(self.path, line, message, whole))
 
@@ -822,7 +822,8 @@ class Walk:
                 self.missing(node.line, message)
                 state.status = False
             if len(argv) == 1 and name == "exec" and (gone := self.without_folder(written)):
-                self.missing(node.line, f"{gone}: No such file or directory", whole=True)
+                self.missing(node.line, f"{gone}: No such file or directory")
+                state.status = False
             self.calls.append(call)
             self.made += [(len(self.calls), path) for path in self.creates(call)]
             self.writes(node.written, printed)

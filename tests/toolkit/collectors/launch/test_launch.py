@@ -1063,7 +1063,7 @@ def test_zsh_expands_arrays_and_does_not_split_strings(tmp_path: Path) -> None:
         ("test -e data || exit\n", 1, "exit 1: data does not exist"),
         ("python3 prepare.py --out data && \\\n", 1, "python3: can't open file prepare.py"),
         ("set -e\nbash prepare.sh\n", 2, "bash: prepare.sh: No such file or directory"),
-        ("exec > logs/run.log 2>&1\n", 1, "logs/run.log: No such file or directory"),
+        ("set -e\nexec > logs/run.log 2>&1\n", 2, "logs/run.log: No such file or directory"),
     ],
 )  # fmt: skip
 def test_script_that_ends_before_the_job(guard: str, line: int, message: str, tmp_path: Path) -> None:
@@ -1081,7 +1081,8 @@ def test_script_that_ends_before_the_job(guard: str, line: int, message: str, tm
         'if [ ! -f data ]; then wget https://example.org/data; fi\nif [ -n "$UNKNOWN_HERE" ]; then exit 1; fi\n',
         "if [ $# -lt 1 ]; then exit 1; fi\n",
         "python3 prepare.py --out data\n",
-        "mkdir -p logs\nexec > logs/run.log 2>&1\n",
+        "exec > logs/run.log 2>&1\n",
+        "set -e\nmkdir -p logs\nexec > logs/run.log 2>&1\n",
         "exec 2>&1\n",
         "(test -f data || exit 1)\n",
         'if [ -n "$UNKNOWN_HERE" ]; then [ -f data ] || exit 1; fi\n',
