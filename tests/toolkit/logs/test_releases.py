@@ -31,11 +31,8 @@ def test_fault_names_releases_and_its_source(fault: Fault) -> None:
     assert str(SpecifierSet(fault.without))
     assert fault.sources
     assert all(re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", source) for source in fault.sources)
-    words = (
-        fault.texts[0][0]
-        if re.match(r"\w+Error: ", fault.texts[0][0])
-        else f"AttributeError: {'x'.join(fault.texts[0])}"
-    )
+    text = "4".join(fault.texts[0])
+    words = text if re.match(r"\w+Error: ", text) else f"AttributeError: {text}"
     assert fault_of(raised(words, f"/x/{fault.place or 'a.py'}")) is not None
 
 
