@@ -418,8 +418,10 @@ class _Where:
             if not is_reported:
                 return placed
             words = alone.message if alone is not None else error.words
-            advice = advised(alone, self._lines, is_known=_is_answered(placed)) if alone is not None else ""
-            return replace(placed, blame=blamed_alone(words, self._lines), advice=advice)
+            specific = self._specific(alone) if alone is not None else ""
+            is_known = _is_answered(placed) or bool(specific)
+            advice = advised(alone, self._lines, is_known=is_known) if alone is not None else ""
+            return replace(placed, blame=blamed_alone(words, self._lines), advice=advice, specific=specific)
         blame = blamed(found[0], self._lines, placed.phase)
         if blame is not None and blame.announced is not None:
             placed = replace(placed, lines=(blame.announced.written[:_LONGEST], *placed.lines))

@@ -586,3 +586,25 @@ def test_place_of_an_exception_tells_whose_name_it_is(
     first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
     assert first is not None
     assert expected in remedy_of(first)
+
+
+def test_fault_of_a_release_is_known_by_its_last_line_alone() -> None:
+    log = (
+        "step:1 - loss:0.1\nTypeError: patched_routing() got an unexpected keyword argument 'padding_mask'\n"
+    )
+    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
+    assert first is not None
+    assert remedy_of(first).startswith("unless the installed verl is >=0.7.1 (pip show verl)")
+
+
+def test_release_that_does_not_have_a_fault_is_not_replaced() -> None:
+    error = "AttributeError: 'GRPOTrainer' object has no attribute 'current_gradient_accumulation_steps'"
+    older, newer = (
+        remedy(error, "/job/a.py", f"{PACKAGES}/trl/grpo_trainer.py", before=f"transformers=={version}\n")
+        for version in ("4.54.1", "4.56.2")
+    )
+    assert older.startswith(
+        "transformers 4.54.1 has this fault, >=4.55 has not: pip install 'transformers>=4.55'"
+    )
+    assert "has this fault" not in newer
+    assert "transformers>=4.55" not in newer
