@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -69,3 +70,20 @@ def test_demo_stops_quietly_when_its_reader_is_gone(
     with pytest.raises(BrokenPipeError):
         demo.run(keep=False)
     assert (len(ended), capfd.readouterr().err) == (1, "")
+
+
+def test_letters_that_stdout_lacks_are_escaped(tmp_path: Path) -> None:
+    (tmp_path / "r\u00fcn.sh").write_text("true\n")
+    done = doctor("check", "r\u00fcn.sh", "--select", "PY", cwd=tmp_path, PYTHONIOENCODING="ascii")
+    assert "defect" not in done.stderr, done.stderr
+    assert "r\\xfcn.sh" in done.stdout
+
+
+def test_pipe_and_device_on_the_search_path_are_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    code = "import sys; sys.argv = ['verl-doctor', '--version']; from verl_doctor.toolkit.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, check=False, capture_output=True, text=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}/pipe:/dev/zero"},
+    )  # fmt: skip
+    assert done.stdout.startswith("verl-doctor "), done.stderr

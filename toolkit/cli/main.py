@@ -86,6 +86,7 @@ _RENAMED = {
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line. Errors are one sentence on stderr; a traceback needs -v."""
     open_closed_streams()
+    _leave_out_devices()
     leave_it_at_exit()
     try:
         with masked_streams():
@@ -94,6 +95,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         if arguments is None:  # a process of its own
             limit_exit(end.code)
         raise
+
+
+def _leave_out_devices() -> None:
+    """Remove pipes and devices from the search path: importlib.metadata reads them as zip files, without end."""
+    sys.path[:] = [place for place in sys.path if not os.path.exists(place) or _is_plain(place)]
+
+
+def _is_plain(place: str) -> bool:
+    return os.path.isdir(place) or os.path.isfile(place)
 
 
 def _run(arguments: Sequence[str] | None) -> NoReturn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -27,6 +28,10 @@ def open_closed_streams() -> None:
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:
             setattr(sys, name, open(descriptor, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(
+            errors="backslashreplace"
+        )  # as on stderr: `PYTHONIOENCODING=ascii` lacks letters of a path
 
 
 def _is_open(descriptor: int) -> bool:

@@ -269,9 +269,21 @@ def secrets_in(text: str) -> Iterator[str]:
     left, masked = text.split(), without_secrets(text).split()
     if len(left) == len(masked):
         for word, shown in zip(left, masked, strict=True):
-            before, found, behind = shown.partition(MASK)
-            if found and word.startswith(before) and word.endswith(behind):
-                yield word[len(before) : len(word) - len(behind)]
+            yield from _hidden(word, shown)
+        return
+    # A mask covers several words, such as `Bearer TOKEN`.
+    kept, masks = set(masked), [word for word in masked if MASK in word]
+    for word in dict.fromkeys(left):
+        if word not in kept:
+            parts = [part for shown in masks for part in _hidden(word, shown)]
+            yield min(parts, key=len, default=word).strip("\"'")
+
+
+def _hidden(word: str, shown: str) -> Iterator[str]:
+    """Yield the part of a word that is masked where it is shown like this."""
+    before, found, behind = shown.partition(MASK)
+    if found and word.startswith(before) and word.endswith(behind):
+        yield word[len(before) : len(word) - len(behind)]
 
 
 def is_recognisable(value: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from verl_doctor.toolkit.system.secret import is_secret, may_hold_secret, without_secrets
+from verl_doctor.toolkit.system.secret import is_secret, may_hold_secret, secrets_in, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -194,3 +194,8 @@ def test_path_of_the_shell_is_not_a_secret(text: str) -> None:
 )
 def test_module_or_rule_named_api_is_not_a_key(text: str, masked: bool) -> None:
     assert ("***" in without_secrets(text)) is masked
+
+
+def test_secrets_are_found_next_to_a_mask_that_covers_several_words() -> None:
+    line = "curl -H 'Authorization: Bearer gT5nQ8vK2xRw' -u joe:hY7mP4zD9sLb https://example.com"
+    assert list(secrets_in(line)) == ["Bearer", "gT5nQ8vK2xRw", "hY7mP4zD9sLb"]
