@@ -100,9 +100,10 @@ def shadows(
     own = {os.path.realpath(folder) for folder in (here, *first)}
     installed = [Path(entry) for entry in interpreter.sys_path if os.path.realpath(entry) not in own]
     hiding: dict[str, Shadow] = {}
+    is_checkout = False
     for folder in first:
         for name in _candidates(folder):
-            if name == "verl" and _has_module(folder, launch.command.module):
+            if name == "verl" and (is_checkout := is_checkout or _has_module(folder, launch.command.module)):
                 continue
             if name not in hiding and (shadow := _shadow(name, folder, installed)) is not None:
                 hiding[name] = shadow

@@ -101,7 +101,7 @@ def read_launch(
 
 def _reader(machine: Machine, load: Callable[[str], str | None]) -> LaunchReader:
     reader = LaunchReader(load, machine.environ, str(machine.cwd), is_there=os.path.exists)
-    reader.is_of_windows = lambda path: _has_carriage_returns(path, machine)
+    reader.is_of_windows = lambda path: _has_carriage_returns(path, machine, everywhere=True)
     return reader
 
 
@@ -239,14 +239,17 @@ def _why_not(path: Path) -> str:
     return f"{path}: not a readable text file, so it starts no job"
 
 
-def _has_carriage_returns(path: str, machine: Machine) -> bool:
-    if path in machine.planned:
-        return b"\r\n" in machine.planned[path]
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123
-            return b"\r\n" in file.read(LARGEST_SCRIPT)
-    except OSError:
-        return False
+def _has_carriage_returns(path: str, machine: Machine, *, everywhere: bool = False) -> bool:
+    """Return whether a line of the file, or each of its lines, ends as in Windows."""
+    content = machine.planned.get(path)
+    if content is None:
+        try:
+            with open(path, "rb") as file:  # noqa: PTH123
+                content = file.read(LARGEST_SCRIPT)
+        except OSError:
+            return False
+    count = content.count(b"\r\n")
+    return count > 0 and (not everywhere or count == content.count(b"\n"))
 
 
 def _kind(path: Path) -> Kind:

@@ -581,7 +581,9 @@ class Walk:
     def guarded(self, test: Node, body: Sequence[Node], *, holds_if: bool) -> None:
         """Note that the script ends where `body` exits with an error, if the test that decides it looks for a file that does not exist."""
         negated = isinstance(test, Pipeline) and test.negated and len(test.commands) == 1
-        if not (isinstance(test, Simple) or negated) or self.guards is None or not self.absent:
+        asked = test.commands[0] if negated and isinstance(test, Pipeline) else test
+        is_asked = isinstance(asked, Simple) and is_test(asked)
+        if not is_asked or self.guards is None or not self.absent:
             return
         found = _exit_of(body) if self.guards == (holds_if != negated) else None
         if found and not (self.conditions or self.apart_of) and self.is_there is not None:
@@ -693,14 +695,20 @@ class Walk:
     def lacks(self, name: str) -> bool:
         """Return whether a file that a test names certainly does not exist, and note it. Those of the machine may exist where the job runs."""
         path = os.path.normpath(Path(self.state.cwd, name)) if self.state.cwd else ""
-        found = bool(path) and not _OF_MACHINES.match(path) and self.has_no(name)
+        beside = os.path.normpath(
+            Path(self.path).parent / name
+        )  # the job may be started in the script's folder
+        found = bool(path) and not _OF_MACHINES.match(path) and self.has_no(name) and self.has_no(beside)
         self.absent = name if found else self.absent
         return found
 
     def not_openable(self, argv: Sequence[Argument]) -> str:
         """Return the error of Python or a shell for its program if there is no such file; "" if there may be."""
         name, program = argv[0].text or "", argv[1].text if len(argv) > 1 else None
+        beside = os.path.normpath(Path(self.path).parent / (program or ""))
         if not program or glob.has_magic(program) or not self.state.cwd or not self.has_no(program):
+            return ""
+        if not self.has_no(beside):  # the job may be started in the script's folder
             return ""
         if _PYTHON.fullmatch(name) and program.endswith(".py"):
             return f"{name}: can't open file {program}"

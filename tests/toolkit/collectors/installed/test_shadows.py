@@ -69,6 +69,9 @@ def test_own_package_verl_without_the_program_shadows_the_installed_one(job: Pat
     (job / "verl" / "trainer").mkdir()
     (job / "verl" / "trainer" / "main_ppo.py").write_text("")
     assert modules(look(job)) == ()  # a checkout
+    (job / "lib" / "verl").mkdir(parents=True)
+    (job / "lib" / "verl" / "__init__.py").write_text("")
+    assert modules(look(job, path="lib")) == ()  # the checkout comes first
 
 
 def test_folder_on_pythonpath_shadows_a_package(job: Path) -> None:

@@ -1060,6 +1060,7 @@ def test_zsh_expands_arrays_and_does_not_split_strings(tmp_path: Path) -> None:
     [
         ("if [ ! -f data/train.parquet ]; then\n  echo 'prepare it first'\n  exit 1\nfi\n", 3, "exit 1: data/train.parquet does not exist"),
         ("[[ -d $PWD/data && -n x ]] || { echo gone; exit 2; }\n", 1, "exit 2: {here}/data does not exist"),
+        ("! [ -e data ] && exit 3\n", 1, "exit 3: data does not exist"),
         ("test -e data || exit\n", 1, "exit 1: data does not exist"),
         ("python3 prepare.py --out data && \\\n", 1, "python3: can't open file prepare.py"),
         ("set -e\nbash prepare.sh\n", 2, "bash: prepare.sh: No such file or directory"),
@@ -1085,6 +1086,9 @@ def test_script_that_ends_before_the_job(guard: str, line: int, message: str, tm
         "set -e\nmkdir -p logs\nexec > logs/run.log 2>&1\n",
         "exec 2>&1\n",
         "(test -f data || exit 1)\n",
+        "[ -f data ] && ls data\nif ! nvidia-smi; then exit 1; fi\n",
+        "[ -f data ] && ls data\nnvidia-smi || exit 1\n",
+        "[ -f data ] && exit 1\n",
         'if [ -n "$UNKNOWN_HERE" ]; then [ -f data ] || exit 1; fi\n',
         "curl -sO https://example.org/prepare.py\npython3 prepare.py && \\\n",
     ],
@@ -1099,6 +1103,9 @@ def test_sourced_file_from_windows(tmp_path: Path) -> None:
     (tmp_path / "env.sh").write_bytes(b"LR=1e-5\r\n# all\r\nN=2\r\n")
     found = read(tmp_path, "source ./env.sh\npython3 -m verl.trainer.main_ppo lr=$LR n=$N")
     assert words_of(found) == ["lr=1e-5\r", "n=2\r"]
+    (tmp_path / "env.sh").write_bytes(b"# copied\r\nLR=1e-5\nN=2\n")
+    found = read(tmp_path, "source ./env.sh\npython3 -m verl.trainer.main_ppo lr=$LR n=$N")
+    assert words_of(found) == ["lr=1e-5", "n=2"]
 
 
 @pytest.mark.parametrize(
@@ -1147,3 +1154,11 @@ def test_python_text_that_starts_no_trainer(script: str, tmp_path: Path) -> None
 )  # fmt: skip
 def test_first_round_of_a_loop(script: str, words: list[str | None], tmp_path: Path) -> None:
     assert words_of(read(tmp_path, script)) == words
+
+
+def test_files_beside_the_script_are_not_missing(tmp_path: Path) -> None:
+    (tmp_path / "scripts" / "data").mkdir(parents=True)
+    (tmp_path / "scripts" / "prepare.py").touch()
+    script = "set -e\n[ -d data ] || exit 1\npython3 prepare.py\npython3 -m verl.trainer.main_ppo a=1 b=2"
+    assert not read(tmp_path, script, name="scripts/run.sh").stopped
+    assert read(tmp_path, script, name="run.sh").stopped
