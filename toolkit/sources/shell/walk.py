@@ -581,9 +581,9 @@ class Walk:
     def guarded(self, test: Node, body: Sequence[Node], *, holds_if: bool) -> None:
         """Note that the script ends where `body` exits with an error, if the test that decides it looks for a file that does not exist."""
         negated = isinstance(test, Pipeline) and test.negated and len(test.commands) == 1
-        asked = test.commands[0] if negated and isinstance(test, Pipeline) else test
-        is_asked = isinstance(asked, Simple) and is_test(asked)
-        if not is_asked or self.guards is None or not self.absent:
+        tested = test.commands[0] if negated and isinstance(test, Pipeline) else test
+        is_tested = isinstance(tested, Simple) and is_test(tested)
+        if not is_tested or self.guards is None or not self.absent:
             return
         found = _exit_of(body) if self.guards == (holds_if != negated) else None
         if found and not (self.conditions or self.apart_of) and self.is_there is not None:
