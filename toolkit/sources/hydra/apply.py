@@ -52,7 +52,7 @@ def apply(tree: dict[str, Any], override: Override) -> Outcome:
         return "applied"
     if last not in parent and not adds:
         return "no such key"
-    current = _followed(tree, parent.get(last), override.key)
+    current = parent.get(last)
     if isinstance(current, dict) and isinstance(override.value, dict):
         if not adds and not _within(override.value, current):
             return "no such key"
@@ -63,16 +63,19 @@ def apply(tree: dict[str, Any], override: Override) -> Outcome:
 
 
 def _parent(tree: dict[str, Any], steps: Sequence[str], *, adds: bool) -> dict[str, Any] | list[Any] | None:
-    """Return the container of the last step. A primitive on the way becomes an empty dictionary, as in OmegaConf.update."""
+    """Return the container of the last step.
+
+    What is no container on the way becomes an empty dictionary, as in OmegaConf.update. That includes an interpolation of one.
+    """
     # Nothing may be changed on the way unless the end is reached.
     node: Any = tree
-    for place, step in enumerate(steps):
+    for step in steps:
         if isinstance(node, list):
             inner = node[int(step)] if step.isdigit() and int(step) < len(node) else None
         else:
             if step not in node and not adds:
                 return None
-            inner = _followed(tree, node.get(step), ".".join(steps[: place + 1]))
+            inner = node.get(step)
         if not isinstance(inner, (dict, list)):
             if not adds:
                 return None
@@ -83,14 +86,6 @@ def _parent(tree: dict[str, Any], steps: Sequence[str], *, adds: bool) -> dict[s
         node = inner
     found: dict[str, Any] | list[Any] = node
     return found
-
-
-def _followed(tree: dict[str, Any], value: Any, key: str) -> Any:
-    """Return the container that an interpolation refers to; otherwise the value itself."""
-    if isinstance(value, str) and "${" in value:
-        found = lookup(tree, key)
-        return found if isinstance(found, (dict, list)) else value
-    return value
 
 
 def _nothing(value: Any) -> bool:
@@ -112,7 +107,8 @@ def _delete(tree: dict[str, Any], steps: Sequence[str], override: Override) -> O
     current = lookup(tree, override.key)
     if current is None or _nothing(current) or (override.value is not None and override.value != current):
         return "nothing to delete"
-    parent = _parent(tree, steps[:-1], adds=False)
+    # Unlike the others, this one goes through interpolations.
+    parent = lookup(tree, ".".join(steps[:-1])) if steps[1:] else tree
     if not isinstance(parent, dict) or steps[-1] not in parent:
         return "nothing to delete"
     del parent[steps[-1]]

@@ -121,6 +121,34 @@ def test_interpolations_are_followed_or_undetermined(tmp_path: Path) -> None:
     assert lookup({"a": "${a}"}, "a") is UNDETERMINED
 
 
+ACTOR = {"k": 1, "l": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "outcomes", "actor", "reference"),
+    [
+        (["ref.t.k=2"], ["no such key"], ACTOR, "${a.t}"),
+        (["+ref.t.n=2"], ["applied"], ACTOR, {"n": 2}),
+        (["+ref.t.k=2"], ["already there"], ACTOR, "${a.t}"),
+        (["++ref.t.k=2"], ["applied"], ACTOR, {"k": 2}),
+        (["++ref.t.x=2", "+ref.t.k=3"], ["applied", "applied"], ACTOR, {"x": 2, "k": 3}),
+        (["++ref.t.x=2", "ref.t.x=3"], ["applied", "applied"], ACTOR, {"x": 3}),
+        (["ref.t={n: 3}"], ["applied"], ACTOR, {"n": 3}),
+        (["+ref.t={n: 3}"], ["applied"], ACTOR, {"n": 3}),
+        (["++ref.t.l.0=5"], ["applied"], ACTOR, {"l": {"0": 5}}),
+        (["~ref.t.k"], ["applied"], {"l": [1, 2]}, "${a.t}"),
+    ],
+)
+def test_override_below_an_interpolation_gives_it_contents_of_its_own(
+    overrides: list[str], outcomes: list[str], actor: Any, reference: Any, tmp_path: Path
+) -> None:
+    """The expected results are those of hydra-core 1.3.2 with omegaconf 2.3."""
+    (tmp_path / "own.yaml").write_text("a: {t: {k: 1, l: [1, 2]}}\nref: {t: '${a.t}'}\n")
+    found = compose(Sources([tmp_path]), "own", [parse_override(text) for text in overrides])
+    assert list(found.outcomes) == outcomes
+    assert found.after == {"a": {"t": actor}, "ref": {"t": reference}}
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

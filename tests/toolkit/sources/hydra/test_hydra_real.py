@@ -44,6 +44,20 @@ OVERRIDES = (
     ["+engine=[fsdp,megatron]"],
     ["~data"],
     ["~critic@critic"],
+    [
+        "model_engine=megatron",
+        "++actor_rollout_ref.ref.megatron.override_transformer_config.a=1",
+        "+actor_rollout_ref.ref.megatron.override_transformer_config.recompute_method=b",
+    ],
+    [
+        "model_engine=megatron",
+        "+actor_rollout_ref.actor.megatron.override_transformer_config.a=1",
+        "+actor_rollout_ref.ref.megatron.override_transformer_config.a=1",
+    ],
+    [
+        "model_engine=megatron",
+        "actor_rollout_ref.ref.megatron.override_transformer_config.recompute_method=b",
+    ],
 )
 # fmt: off
 ATOMS = (
