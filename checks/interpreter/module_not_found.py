@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 
 from verl_doctor.toolkit.collectors.installed.program_module import ProgramModule
@@ -17,6 +18,14 @@ _GONE = ProgramModule(
 _OLD = ProgramModule(
     "verl.trainer.fsdp_sft_trainer", "/home/me/run.sh", 3, "/env/verl", missing=True, programs=_THERE
 )
+_MORE = ProgramModule(
+    "verl.trainer.main_generation",
+    "/home/me/run.sh",
+    3,
+    "/env/verl",
+    missing=True,
+    programs=("verl.trainer.main_generation_server",),
+)
 _FAR = ProgramModule("verl.model_merger2", "/home/me/run.sh", 3, "/env/verl", missing=True)
 
 
@@ -27,6 +36,7 @@ _FAR = ProgramModule("verl.model_merger2", "/home/me/run.sh", 3, "/env/verl", mi
         Example("the module exists", (_HERE,)),
         Example("a name with its parts in another order", (_GONE,), "verl 0.9.1 has no module verl.trainer.ppo_main"),
         Example("the module of an earlier release", (_OLD,), "no module verl.trainer.fsdp_sft_trainer; did you mean verl.trainer.sft_trainer?"),
+        Example("a module that does something more", (_MORE,), "did you mean verl.trainer.main_generation_server?"),
         Example("no module has a similar name", (_FAR,), "no module verl.model_merger2"),
     ],
     since="0.2",
@@ -51,6 +61,14 @@ def module_not_found(program: ProgramModule) -> Iterator[Finding]:
         location=Location(program.path, None if program.path == COMMAND_LINE else program.line),
         remedy=f"write {near} instead" if near else "name a module that this verl has",
         subject=Subject("symbol", program.module, near),
-        fix="script-module" if near and program.path != COMMAND_LINE else None,
+        fix="script-module" if _is_same(program.module, near) and program.path != COMMAND_LINE else None,
         stops=(EVERY_JOB,),
+    )
+
+
+def _is_same(module: str, near: str) -> bool:
+    """Return whether the other name has no word that this one lacks: `main_generation_server` is another program."""
+    words = re.split(r"[._]", module)
+    return near != "" and all(
+        difflib.get_close_matches(word, words, 1, 0.7) for word in re.split(r"[._]", near)
     )
