@@ -6,6 +6,7 @@ import pytest
 
 from verl_doctor.checks.interpreter.module_not_found import module_not_found
 from verl_doctor.toolkit.collectors.installed.program_module import ProgramModule
+from verl_doctor.toolkit.testing import run_check
 
 
 @pytest.mark.parametrize(
@@ -22,5 +23,5 @@ def test_only_a_slip_is_repaired(module: str, there: str, fix: str | None) -> No
     program = ProgramModule(
         f"verl.trainer.{module}", "/r.sh", 3, "/verl", missing=True, programs=(f"verl.trainer.{there}",)
     )
-    (found,) = module_not_found(program)
+    (found,) = run_check(module_not_found, program).findings
     assert (found.fix, found.subject.detail if found.subject else "") == (fix, f"verl.trainer.{there}")
