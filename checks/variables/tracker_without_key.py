@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 
 from verl_doctor.checks.shared.configuration import configured, place
@@ -18,8 +19,14 @@ _ONLINE = ("", "online", "run", "cloud", "shared")
 _PLACES = ("WANDB_API_KEY", "/home/me/.netrc")
 
 
-def _trackers(*, installed: bool = True, key: str = "", mode: str = "", offline: str = "") -> Trackers:
-    return Trackers((Tracker("wandb", installed, key, mode, _PLACES),), offline)
+_MODES = ("online", "offline", "shared", "disabled", "dryrun", "run")
+
+
+def _trackers(
+    *, installed: bool = True, key: str = "", mode: str = "", offline: str = "", modes: tuple[str, ...] = ()
+) -> Trackers:
+    read_from = "/env/wandb/sdk/wandb_settings.py:400" if modes else ""
+    return Trackers((Tracker("wandb", installed, key, mode, _PLACES, "", modes, read_from),), offline)
 
 
 @check(
@@ -33,6 +40,8 @@ def _trackers(*, installed: bool = True, key: str = "", mode: str = "", offline:
         Example("verl's own default, and no key", (*configured(), _trackers()), "reports to wandb, but has no key for it"),
         Example("the job certainly stops", (*configured(), Trackers((Tracker("wandb", True, "", "", _PLACES, "/env/wandb/sdk/wandb_login.py:260"),))), "has no key for it: the job stops"),
         Example("the package is missing", (*configured("trainer.logger=[wandb]"), _trackers(installed=False, mode="offline")), "wandb, which is not installed"),
+        Example("a mode that wandb has", (*configured(), _trackers(mode="dryrun", modes=_MODES))),
+        Example("a typo in the mode", (*configured(), _trackers(mode="ofline", modes=_MODES)), "wandb refuses WANDB_MODE=ofline; did you mean offline?"),
         Example("a key, and no network", (*configured(), _trackers(key="WANDB_API_KEY", offline="HF_HUB_OFFLINE")), "HF_HUB_OFFLINE is set, so there is no network"),
     ],
 )  # fmt: skip
@@ -47,7 +56,8 @@ def tracker_without_key(
 
     verl's default is `trainer.logger=["console","wandb"]`. The tracker is opened when training begins, after
     all models have been loaded, and in a Ray worker, where no key can be entered: `No API key configured`.
-    The minutes until then are lost. Without a network, `wandb.init` waits 90 s and fails.
+    The minutes until then are lost. Without a network, `wandb.init` waits 90 s and
+    fails. A mode that it does not have (`WANDB_MODE=ofline`) ends it too.
 
     ## How to fix
 
@@ -87,6 +97,19 @@ def _judged(
             phase="start",
             subject=subject,
             **alone,
+        )
+    elif tracker.mode and tracker.modes and tracker.mode not in tracker.modes:
+        near = next(iter(difflib.get_close_matches(tracker.mode.lower(), tracker.modes, 1)), "")
+        yield Finding(
+            f"{tracker.name} refuses {tracker.mode_variable}={tracker.mode}"
+            + (f"; did you mean {near}?" if near else ""),
+            Evidence(f"{tracker.mode_variable}={tracker.mode}", ", ".join(tracker.modes), tracker.modes_from),
+            location=where,
+            remedy=f"set {tracker.mode_variable}={near or 'offline'}, or {console}",
+            severity="error",
+            stops=(EVERY_JOB,),
+            phase="start",
+            subject=subject,
         )
     elif tracker.mode not in _ONLINE:
         return

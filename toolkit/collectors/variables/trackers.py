@@ -7,7 +7,7 @@ they look: wandb/sdk/lib/wbauth (0.31), swanlab/sdk/internal/settings (0.10); ve
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +26,10 @@ _HOSTS = {"wandb": "api.wandb.ai", "swanlab": "api.swanlab.cn"}
 # wandb's error in a process without a terminal, and where it is raised (0.15 to 0.31).
 _REFUSAL = re.compile(rb"No API key configured\. Use|api_key not configured \(no-tty\)")
 _REFUSED_IN = ("sdk/lib/wbauth/authenticate.py", "sdk/wandb_login.py")
+# A mode that is not among these is refused by pydantic (0.19 to 0.28); older releases list them elsewhere.
+_MODES = re.compile(rb"(?<=\n)    mode: Literal\[[^\]]*\]")
+_MODES_IN = ("sdk/wandb_settings.py",)
+_QUOTED = re.compile(rb"\"(\w+)\"")
 _ANONYMOUS = "WANDB_ANONYMOUS"  # with it an older wandb works without a key
 _LOGS_IN = re.compile(r"wandb[ ._]?login|netrc", re.IGNORECASE)
 _OFFLINE = re.compile(r"^\s*mode\s*=\s*(offline|dryrun|disabled)\s*$", re.MULTILINE)
@@ -34,6 +38,9 @@ _OFFLINE = re.compile(r"^\s*mode\s*=\s*(offline|dryrun|disabled)\s*$", re.MULTIL
 @dataclass(frozen=True)
 class Tracker:
     """`key_from` names the variable or file that has a key, "" if none of `looked_at` has. `mode` is what is set, "" for the default.
+
+    `modes` are those that the package accepts, and `modes_from` is where it lists them, as "path:line"; empty if that was not
+    found, or if the mode may be another one where the job runs.
 
     `refuses` is where the package raises without a key and without a terminal, as "path:line". It is "" if that was not
     found, or if the job may have a key that is not visible here: on another node, or set by a script.
@@ -45,6 +52,8 @@ class Tracker:
     mode: str = ""
     looked_at: tuple[str, ...] = ()
     refuses: str = ""
+    modes: tuple[str, ...] = ()
+    modes_from: str = ""
 
     @property
     def mode_variable(self) -> str:
@@ -83,11 +92,14 @@ def trackers(
     if (
         not isinstance(interpreter, Unknown)
         and isinstance(raylets, Unknown)
-        and not environment.has(_ANONYMOUS)
         and _runs_here(launch, variables)
     ):
-        place = next(_refusals(interpreter.sys_path), "")
-        found = [replace(tracker, refuses=place) if tracker.name == "wandb" else tracker for tracker in found]
+        found = [
+            _as_wandb_decides(tracker, interpreter.sys_path, is_anonymous=environment.has(_ANONYMOUS))
+            if tracker.name == "wandb"
+            else tracker
+            for tracker in found
+        ]
     return Trackers(tuple(found), next(offline_variables, ""))
 
 
@@ -99,12 +111,23 @@ def _runs_here(launch: Launch | Unknown, variables: JobVariables) -> bool:
     return not logs_in and not variables.has("RAY_ADDRESS")
 
 
-def _refusals(path: Iterable[str]) -> Iterator[str]:
-    for file in (Path(entry, "wandb", name) for entry in path for name in _REFUSED_IN):
+def _as_wandb_decides(tracker: Tracker, path: Sequence[str], *, is_anonymous: bool) -> Tracker:
+    refusals = () if is_anonymous else _found_in(path, _REFUSED_IN, _REFUSAL)
+    modes, modes_from = next(_found_in(path, _MODES_IN, _MODES), (b"", ""))
+    _, refuses = next(iter(refusals), (b"", ""))
+    names = tuple(name.decode("utf-8", "replace") for name in _QUOTED.findall(modes))
+    return replace(tracker, refuses=refuses, modes=names, modes_from=modes_from)
+
+
+def _found_in(
+    path: Iterable[str], names: Iterable[str], pattern: re.Pattern[bytes]
+) -> Iterator[tuple[bytes, str]]:
+    """Yield what the pattern matches in these files of wandb, each with its place."""
+    for file in (Path(entry, "wandb", name) for entry in path for name in names):
         content = read(file)
-        match = _REFUSAL.search(content) if isinstance(content, bytes) else None
+        match = pattern.search(content) if isinstance(content, bytes) else None
         if match and isinstance(content, bytes):
-            yield f"{file}:{content.count(bytes([10]), 0, match.start()) + 1}"
+            yield match[0], f"{file}:{content.count(bytes([10]), 0, match.start()) + 1}"
 
 
 class _Environment:

@@ -176,6 +176,16 @@ def test_wandb_refuses_to_run_without_a_key(tmp_path: Path) -> None:
     assert tracker_in(look(tmp_path, launch=JOB, WANDB_ANONYMOUS="allow")).refuses == ""
 
 
+def test_modes_are_those_of_the_installed_wandb(tmp_path: Path) -> None:
+    settings = 'class Settings:\n    x: int\n    mode: Literal["online", "offline", "run"] = Field(\n'
+    write(tmp_path, "/site/wandb/sdk/wandb_settings.py", settings)
+    found = tracker_in(look(tmp_path, launch=JOB, WANDB_MODE="ofline"))
+    assert (found.mode, found.modes) == ("ofline", ("online", "offline", "run"))
+    assert found.modes_from == f"{tmp_path}/site/wandb/sdk/wandb_settings.py:3"
+    assert tracker_in(look(tmp_path, launch=JOB, raylets=Raylets())).modes == ()
+    assert tracker_in(look(tmp_path, launch=JOB), "swanlab").modes == ()
+
+
 def test_script_that_logs_in_needs_no_key(tmp_path: Path) -> None:
     write(tmp_path, "/site/wandb/sdk/wandb_login.py", "# No API key configured. Use")
     write(tmp_path, "/run.sh", "wandb login $KEY\n")
