@@ -30,6 +30,8 @@ _FROM = re.compile(
     rf"^[ \t]*from[ \t]+((?:{'|'.join(PACKAGES)})(?:\.\w+)*)[ \t]+import[ \t]+(?:\(([^)]*)\)|([^\n(#\\]+))",
     re.MULTILINE,
 )
+# transformers 5 keeps the old names of these as aliases, which it makes when it is imported.
+_ALIASED = re.compile(r"transformers\b.*(?:_fast|Fast|\.tokenization_utils)(?:\.\w*)?")
 _ALL = re.compile(r"__all__\s*=\s*\[(.*?)\]", re.DOTALL)
 
 

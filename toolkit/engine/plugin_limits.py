@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from itertools import islice
 from typing import Any
 
 from verl_doctor.toolkit.change import Fix
@@ -40,9 +41,17 @@ def limited(part: Check | Fix) -> Check | Fix:
     )
 
 
-def _within(
-    function: Callable[..., Any], read: Callable[[Any], Any] = lambda found: found
-) -> Callable[..., Any]:
+def _read_out(found: Any) -> Any:
+    """Return what a function yields as a tuple: read later, it would be outside the limits."""
+    if not isinstance(found, Iterator):
+        return found
+    most = tuple(islice(found, MOST_FINDINGS + 1))
+    if len(most) > MOST_FINDINGS:
+        raise PluginLimitError(f"it yields more than {MOST_FINDINGS:,} items")
+    return most
+
+
+def _within(function: Callable[..., Any], read: Callable[[Any], Any] = _read_out) -> Callable[..., Any]:
     @functools.wraps(function)
     def run(*arguments: Any, **named: Any) -> Any:
         outcome: Future[Any] = Future()

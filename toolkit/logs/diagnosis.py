@@ -418,21 +418,24 @@ class _Where:
             if not is_reported:
                 return placed
             words = alone.message if alone is not None else error.words
-            specific = self._specific(alone) if alone is not None else ""
+            blame = blamed_alone(words, self._lines)
+            specific = self._specific(alone, blame) if alone is not None else ""
             is_known = _is_answered(placed) or bool(specific)
             advice = advised(alone, self._lines, is_known=is_known) if alone is not None else ""
-            return replace(placed, blame=blamed_alone(words, self._lines), advice=advice, specific=specific)
+            return replace(placed, blame=blame, advice=advice, specific=specific)
         blame = blamed(found[0], self._lines, placed.phase)
         if blame is not None and blame.announced is not None:
             placed = replace(placed, lines=(blame.announced.written[:_LONGEST], *placed.lines))
         is_refusal = blame is not None and bool(blame.settings)
-        specific = self._specific(found[0])
+        specific = self._specific(found[0], blame)
         is_known = _is_answered(placed) or bool(specific)
         advice = advised(found[0], self._lines, is_known=is_known, is_refusal=is_refusal)
         return replace(_with_code(placed, found[0]), blame=blame, advice=advice, specific=specific)
 
-    def _specific(self, raised: Raised) -> str:
-        """Return what helps with this very exception, whatever signature matches it."""
+    def _specific(self, raised: Raised, blame: Blame | None) -> str:
+        """Return what helps with this very exception, whatever signature matches it. No release mends the user's own code."""
+        if blame is not None and blame.fault == "code":
+            return ""
         return of_release(raised, self._lines) or kernel(raised)
 
     def _goes_on(self) -> bool:
