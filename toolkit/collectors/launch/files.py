@@ -24,6 +24,7 @@ from verl_doctor.toolkit.collectors.launch.shell_refused import refused
 from verl_doctor.toolkit.collectors.launch.working_dir import folder_in_file
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.sources.make.makefile import NAMES
 from verl_doctor.toolkit.sources.shell.set_by_others import is_set_by_others
 from verl_doctor.toolkit.sources.shell.state import EnvironmentChange
 from verl_doctor.toolkit.sources.shell.walk import Argument, Stop
@@ -75,6 +76,8 @@ def read_launch(
             nodes = nodes or _of_batch(text, _SBATCH_NODES)
             gpus = gpus or _of_batch(text, _SBATCH_GPUS)
             reader.script(text, str(path), target.words if path == scripts[0] else ())
+            if path.name.startswith(NAMES) or path.suffix == ".mk":  # not every line of it is a command
+                reader.lost = [word for word in reader.lost if word.path != str(path)]
             if len(reader.unread) > followed and not _has_carriage_returns(str(path), machine):
                 errors.append(refused(str(path), text, machine))
     if target.words and not scripts:

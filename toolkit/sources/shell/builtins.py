@@ -175,7 +175,7 @@ def _source(walk: Walk, node: Simple, argv: list[Argument]) -> None:
             return
     path = os.path.normpath(Path(walk.state.cwd, name))
     gone = "/" in name and walk.is_there is not None and walk.state.cwd and not walk.is_there(path)
-    if gone and not walk.may_have_made(path):
+    if gone and not walk.is_of_machine(name) and not walk.may_have_made(path):
         walk.missing(node.line, f"{name}: No such file or directory")
     walk.not_followed(node.line, f"{name} is sourced, but does not exist")
 

@@ -76,22 +76,26 @@ _ANSWERS = frozenset({
 _FUNCTIONS = frozenset({"module", "ml", "spack", "conda", "mamba", "micromamba", "pyenv", "nvm", "use"})
 _LOGIN = re.compile(r"#!.*\bbash\s+(?:-\w*l|--login)\b")
 _OF_MACHINES = re.compile(
-    r"/(?:dev|proc|sys|etc|usr|opt|run|var|lib\w*|s?bin|boot|snap|local\w*|scratch\w*)(?:/|$)|/\.\w+$"
+    r"/(?:dev|proc|sys|etc|usr|opt|run|tmp|var|lib\w*|s?bin|boot|snap|local\w*|scratch\w*)(?:/|$)|/\.\w+$"
 )
+_SHALLOW = 2  # the parts of `/tmp`: such a folder is nobody's own
 _PYTHON, _SHELLS = re.compile(r"python[\d.]*"), frozenset({"bash", "sh"})
 _DESCRIPTOR = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)\}[<>]")  # bash assigns a number to it
 
 
-def _exit_of(nodes: Sequence[Node]) -> tuple[int, str] | None:
-    """Return the line and the status of an `exit` with an error that these commands reach; None if there may be none."""
+def _exit_of(nodes: Sequence[Node], before: str) -> tuple[int, str] | None:
+    """Return the line and the status of an `exit` with an error that these commands reach; None if there may be none.
+
+    `before` is the status of the command before these.
+    """
     for place, node in enumerate(nodes):
         if isinstance(node, Group) and not node.subshell:
-            return _exit_of(node.body)
+            return _exit_of(node.body, before if place == 0 else "0")
         if not isinstance(node, Simple):
             return None
         words = [word.raw for word in node.words if isinstance(word, Written)]
         if words[:1] in (["exit"], ["return"], ["exec"]):
-            code = words[1] if len(words) > 1 else "1" if place == 0 else "0"
+            code = words[1] if len(words) > 1 else before if place == 0 else "0"
             return (node.line, code) if words[0] == "exit" and code.isdigit() and int(code) else None
     return None
 
@@ -124,7 +128,8 @@ class Call:
     """A program that is called: `argv[0]` is its name. `changes` are the environment changes made until then.
 
     `folder` is where it starts, "" where unknown. `written` are the files that its output goes to, `stdin` is what it reads,
-    `limits` are the words of each `ulimit` until then. `forgotten`: it may have other variables, too.
+    `limits` are the words of each `ulimit` until then. `forgotten`: it may have other variables, too. `doubts` is the number of
+    enclosing conditions, and of places at which its failure is handled.
     """
 
     argv: tuple[Argument, ...]
@@ -135,6 +140,7 @@ class Call:
     stdin: Lines | None = None
     limits: tuple[tuple[str, ...], ...] = ()
     forgotten: bool = False
+    doubts: int = 0
 
 
 @dataclass(frozen=True)
@@ -179,7 +185,8 @@ class Walk:
     a file, each with the length of `made` then, `substituted` are the texts of command substitutions. `piped` is what the
     next command reads from a pipe, `loops` how many loops enclose it. `is_login`: bash has read the user's profile. `guards` is what
     the last test results in if the file `absent`, which does not exist, still does not then: no branch is chosen by it.
-    `is_of_windows` returns whether the lines of a file end as in Windows. `tried` is the number of calls in the last trial.
+    `is_of_windows` returns whether the lines of a file end as in Windows. `tried` are the calls in the last trial, `skips` is the
+    number of times that commands were skipped which another round of a loop may run.
     """
 
     scope: Scope
@@ -208,7 +215,8 @@ class Walk:
     loops: int = 0
     absent: str = ""
     guards: bool | None = None
-    tried: int = 0
+    tried: list[Call] = field(default_factory=list)
+    skips: int = 0
     is_of_windows: Callable[[str], bool] = lambda _: False
 
     def __post_init__(self) -> None:
@@ -344,8 +352,16 @@ class Walk:
         if ends:
             self.state = agreed(ends)
 
+    @property
+    def doubts(self) -> int:
+        """The number of conditions that enclose the current command, except loops, and of places at which its failure is handled."""
+        return self.conditions - self.loops + self.tested
+
     def leave(self, kind: Kind) -> None:
         """End the enclosing loops, the function or sourced file, or the shell, where the current state counts again."""
+        self.skips += kind == "loop" or (
+            self.conditions > self.loops and (kind == "function" or self.apart_of > 0)
+        )
         ends = {"shell", "function", "source"} if kind == "function" else {"shell", kind}
         if kind == "loop":
             frames = list(itertools.takewhile(lambda frame: frame.kind == "loop", reversed(self.frames)))
@@ -518,19 +534,26 @@ class Walk:
         self.state.status = None
 
     def of_first_round(self, node: Loop, values: Sequence[str | None]) -> str | None:
-        """Return the first of several known values, if the first round calls all programs that any round may call."""
+        """Return the first of several known values, if the first round calls all programs that any round may call.
+
+        None if a condition decides whether a program runs that gets the value, or what follows its failure.
+        """
         first = values[0] if len(values) > 1 and None not in values and self.loops <= _MOST_FIRST else None
         if first is None:
             return None
-        counts = []
-        for value in (first, None):
+        rounds, skips = [], 0
+        for value in (None, first):
             state = self.state.copy()
             before, self.state = self.state, state
             self.store(node.name, value, node.line)
             self.state = before
+            skips = self.skips
             self.trial(node.body, state)
-            counts.append(self.tried)
-        return first if counts[0] == counts[1] else None
+            rounds.append(self.tried)
+        calls, known = rounds
+        is_certain = len(calls) == len(known) and self.skips == skips
+        given = (call for call, other in zip(known, calls, strict=False) if call != other)
+        return first if is_certain and all(call.doubts <= self.doubts for call in given) else None
 
     def trial(self, nodes: tuple[Node, ...], start: ShellState) -> ShellState:
         """Return the state after commands that are followed once more later."""
@@ -540,7 +563,7 @@ class Walk:
         before, self.state = self.state, start.copy()
         self.until("loop", [nodes])
         end, self.state = self.state, before
-        self.tried = len(self.calls) - lengths[0]
+        self.tried = self.calls[lengths[0] :]
         for entries, length in zip(lists, lengths, strict=True):
             del entries[length:]
         return start if end.ended else end
@@ -585,7 +608,8 @@ class Walk:
         is_tested = isinstance(tested, Simple) and is_test(tested)
         if not is_tested or self.guards is None or not self.absent:
             return
-        found = _exit_of(body) if self.guards == (holds_if != negated) else None
+        before = "0" if holds_if else "1"
+        found = _exit_of(body, before) if self.guards == (holds_if != negated) else None
         if found and not (self.conditions or self.apart_of) and self.is_there is not None:
             line, code = found
             self.stops.append(Stop(self.path, line, f"exit {code}: {self.absent} does not exist"))
@@ -682,7 +706,8 @@ class Walk:
             self.substituted,
             [script for script in self.substituted if script != scripts[0]],
         )
-        missing = (text for text in texts[1:] if text and not text.startswith("-") and self.has_no(text))
+        names = [text for text in texts[1:] if text and not text.startswith("-")]
+        missing = (name for name in names if not self.is_of_machine(name) and self.has_no(name))
         message = next((f"ls: cannot access '{name}': No such file or directory" for name in missing), "")
         self.substituted = kept
         return message
@@ -690,25 +715,36 @@ class Walk:
     def without_folder(self, names: Iterable[str]) -> str:
         """Return the first of these files whose folder does not exist, and that nothing may have made; "" without any."""
         paths = {name: Path(os.path.normpath(Path(self.state.cwd, name))) for name in names if self.state.cwd}
-        return next((name for name, path in paths.items() if self.has_no(str(path.parent))), "")
+        missing = (name for name, path in paths.items() if self.has_no(str(path.parent)))
+        return next((name for name in missing if not self.is_of_machine(name)), "")
+
+    def is_of_machine(self, name: str) -> bool:
+        """Return whether a path belongs to the machine rather than to the job: it may exist where the job runs."""
+        path = Path(os.path.normpath(Path(self.state.cwd, name)))
+        own = (Path(self.state.cwd), Path(self.path).parent)
+        if any(len(folder.parts) > _SHALLOW and path.is_relative_to(folder) for folder in own):
+            return False
+        top = str(Path(*path.parts[:2]))
+        return _OF_MACHINES.match(str(path)) is not None or (
+            self.is_there is not None and not self.is_there(top)
+        )
 
     def lacks(self, name: str) -> bool:
-        """Return whether a file that a test names certainly does not exist, and note it. Those of the machine may exist where the job runs."""
-        path = os.path.normpath(Path(self.state.cwd, name)) if self.state.cwd else ""
-        beside = os.path.normpath(
-            Path(self.path).parent / name
-        )  # the job may be started in the script's folder
-        found = bool(path) and not _OF_MACHINES.match(path) and self.has_no(name) and self.has_no(beside)
+        """Return whether a file that a test names certainly does not exist, and note it."""
+        found = self.state.cwd != "" and not self.is_of_machine(name) and self.has_no_here(name)
         self.absent = name if found else self.absent
         return found
+
+    def has_no_here(self, name: str) -> bool:
+        """Return whether nothing has this name, also in the script's folder, where the job may be started."""
+        return self.has_no(name) and self.has_no(os.path.normpath(Path(self.path).parent / name))
 
     def not_openable(self, argv: Sequence[Argument]) -> str:
         """Return the error of Python or a shell for its program if there is no such file; "" if there may be."""
         name, program = argv[0].text or "", argv[1].text if len(argv) > 1 else None
-        beside = os.path.normpath(Path(self.path).parent / (program or ""))
-        if not program or glob.has_magic(program) or not self.state.cwd or not self.has_no(program):
+        if not program or glob.has_magic(program) or not self.state.cwd:
             return ""
-        if not self.has_no(beside):  # the job may be started in the script's folder
+        if self.is_of_machine(program) or not self.has_no_here(program):
             return ""
         if _PYTHON.fullmatch(name) and program.endswith(".py"):
             return f"{name}: can't open file {program}"
@@ -824,6 +860,7 @@ class Walk:
                 self.read_by(node),
                 tuple(state.limits),
                 state.forgotten,
+                self.doubts,
             )
             printed = self.printed_by(node, argv)
             if message := self.not_openable(argv):

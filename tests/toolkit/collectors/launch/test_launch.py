@@ -1065,10 +1065,13 @@ def test_zsh_expands_arrays_and_does_not_split_strings(tmp_path: Path) -> None:
         ("python3 prepare.py --out data && \\\n", 1, "python3: can't open file prepare.py"),
         ("set -e\nbash prepare.sh\n", 2, "bash: prepare.sh: No such file or directory"),
         ("set -e\nexec > logs/run.log 2>&1\n", 2, "logs/run.log: No such file or directory"),
+        ("[ -f data ] || { exit; }\n", 1, "exit 1: data does not exist"),
+        ("set -e\nsource {here}/env.sh\n", 2, "{here}/env.sh: No such file or directory"),
     ],
 )  # fmt: skip
 def test_script_that_ends_before_the_job(guard: str, line: int, message: str, tmp_path: Path) -> None:
-    found = read(tmp_path, guard + "python3 -m verl.trainer.main_ppo a=1 b=2")
+    script = guard.replace("{here}", str(tmp_path)) + "python3 -m verl.trainer.main_ppo a=1 b=2"
+    found = read(tmp_path, script)
     assert [(stop.line, stop.message) for stop in found.stopped] == [(line, message.format(here=tmp_path))]
 
 
@@ -1079,6 +1082,18 @@ def test_script_that_ends_before_the_job(guard: str, line: int, message: str, tm
         "mkdir -p data\nif [ ! -d data ]; then exit 1; fi\n",
         "if [ ! -e /dev/nvidia0 ]; then exit 1; fi\n",
         "if [ ! -f data ]; then exit 0; fi\n",
+        "if [ ! -f data ]; then exit; fi\n",
+        "[ ! -f data ] && exit\n",
+        "[ -f data ] || { echo none; { exit; }; }\n",
+        "[ -d /tmp/ray/no_session_here ] || exit 1\n",
+        "[ -f /no_workspace_here/.ready ] || { echo 'run it in the container'; exit 1; }\n",
+        "[ -d /no_workspace_here ] || exit 1\n",
+        "set -e\npython3 /usr/no_site_here/preflight.py\n",
+        "set -e\nbash /tmp/no_folder_here/prepare.sh\n",
+        "set -e\nsource /usr/no_site_here/env.sh\n",
+        "set -e\nexec 200>/var/no_locks_here/x.lock\n",
+        "set -e\nexec >/scratch/me/run.log 2>&1\n",
+        "set -e\nLAST=$(ls /scratch/me/checkpoints)\n",
         'if [ ! -f data ]; then wget https://example.org/data; fi\nif [ -n "$UNKNOWN_HERE" ]; then exit 1; fi\n',
         "if [ $# -lt 1 ]; then exit 1; fi\n",
         "python3 prepare.py --out data\n",
@@ -1150,6 +1165,17 @@ def test_python_text_that_starts_no_trainer(script: str, tmp_path: Path) -> None
         ("for T in none all; do\n  case $T in all) python3 -m verl.trainer.main_ppo t=$T a=1;; esac\ndone", [None, "a=1"]),
         ("for N in 1 $UNKNOWN_HERE; do\n  python3 -m verl.trainer.main_ppo n=$N a=1\ndone", [None, "a=1"]),
         ("for N in 1 2; do :; done\npython3 -m verl.trainer.main_ppo n=$N a=1", [None, "a=1"]),
+        ('for M in x y; do\n  ray stop || true\n  [ -n "$DEBUG" ] && nvidia-smi\n  python3 -m verl.trainer.main_ppo m=$M a=1\ndone', ["m=x", "a=1"]),
+        ("for M in x y; do\n  [ -d $M ] || continue\n  python3 -m verl.trainer.main_ppo m=$M a=1\ndone", [None, "a=1"]),
+        ("for M in x y; do\n  if [ ! -d $M ]; then echo no; continue; fi\n  python3 -m verl.trainer.main_ppo m=$M a=1\ndone", [None, "a=1"]),
+        ("for M in x y; do\n  if [ -d $M ]; then python3 -m verl.trainer.main_ppo m=$M a=1; fi\ndone", [None, "a=1"]),
+        ("for M in x y; do\n  test -e $M && python3 -m verl.trainer.main_ppo m=$M a=1\ndone", [None, "a=1"]),
+        ("for M in x y; do\n  ([ -d $M ] || exit 0; python3 -m verl.trainer.main_ppo m=$M a=1)\ndone", [None, "a=1"]),
+        ("run() { [ -d $1 ] || return; python3 -m verl.trainer.main_ppo m=$1 a=1; }\nfor M in x y; do run $M; done", [None, "a=1"]),
+        ("for N in 64 2; do python3 -m verl.trainer.main_ppo n=$N a=1 && break; done", [None, "a=1"]),
+        ("for N in 64 2; do if python3 -m verl.trainer.main_ppo n=$N a=1; then break; fi; done", [None, "a=1"]),
+        ("for N in 64 2; do python3 -m verl.trainer.main_ppo n=$N a=1 || echo $N failed; done", [None, "a=1"]),
+        ("for A in x y; do for B in 1 2; do\n  mkdir -p out && python3 -m verl.trainer.main_ppo a=$A b=$B\ndone; done", ["a=x", "b=1"]),
     ],
 )  # fmt: skip
 def test_first_round_of_a_loop(script: str, words: list[str | None], tmp_path: Path) -> None:

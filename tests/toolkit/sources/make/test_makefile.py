@@ -163,6 +163,19 @@ def test_what_is_not_followed_is_noted(makefile: str, reason: str, tmp_path: Pat
     assert any(reason in note for note in found.unread)
 
 
+@pytest.mark.parametrize("name", ["Makefile", "train.mk"])
+def test_the_lines_of_a_block_are_not_overrides_that_were_cut_off(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(
+        f"define FLAGS\ndata.train_files=/x trainer.total_epochs=1\nendef\nt:\n\t{START} $(FLAGS)\n"
+    )
+    found = launch.collect(
+        Target(Path("/env/bin/python"), "--python", files=(path,)), Machine(environ=ENVIRON, cwd=tmp_path)
+    )
+    assert isinstance(found, Launch)
+    assert not found.lost
+
+
 def test_the_verdict_states_why_the_makefile_was_not_followed(tmp_path: Path) -> None:
     found = read(tmp_path, "make t", f"$(eval N := 1)\nt:\n\t{START} a=$(N)\n")
     (note,) = run_check(launch_starts_nothing, found).unjudged
