@@ -87,6 +87,8 @@ _COUNTS = re.compile(
         Example("null that the server refuses", (*configured(f"+{_CHECKPOINTS}=null"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)})), "must not be null: True or False is required"),
         Example("a text that the server refuses", (*configured(f"+{_CHECKPOINTS}=Ture"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)})), "must be True or False, not Ture: the rollout's server refuses it"),
         Example("a text that the server converts", (*configured(f"+{_CHECKPOINTS}=yes"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)}))),
+        Example("a number as a text that the server converts", (*configured(f"+{_CHECKPOINTS}='1'"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)}))),
+        Example("a fraction as a text that the server refuses", (*configured(f"+{_CHECKPOINTS}='1.0'"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)})), "must be True or False, not 1.0: the rollout's server refuses it"),
         Example("Python's None", configured("critic.enable=None"), "the text None"),
     ],
 )  # fmt: skip
@@ -169,9 +171,18 @@ def _refused_by_server(word: OverrideWord, classes: ConfigClasses | Unknown) -> 
     if word.value is None:
         return f"{word.key} must not be null: {_NAMES.get(types[0], 'a value')} is required where the rollout's server starts"
     is_text = isinstance(word.value, str) and "${" not in word.value
-    if types == ("bool",) and is_text and word.value.lower() not in _SWITCHES:
+    if types == ("bool",) and is_text and not _is_switch(word.value):
         return f"{word.key} must be True or False, not {_plain(word.value)}: the rollout's server refuses it"
     return ""
+
+
+def _is_switch(text: str) -> bool:
+    """Return whether OmegaConf converts a text to True or False: a word for it, or an integer."""
+    try:
+        int(text)
+    except ValueError:
+        return text.lower() in _SWITCHES
+    return True
 
 
 def _severity(

@@ -58,7 +58,7 @@ def step_interval_unusable(configuration: Configuration, intervals: StepInterval
     steps = configuration.number(_STEPS)
     if steps is not None and type(every) is int and steps < every:
         return
-    certain = type(every) is not int or every == 1 or steps is not None
+    certain = configuration.get(_STEPS) is None if every == _AFTER_EPOCHS else every == 1 or steps is not None
     message = f"the job validates {when}, but {_TABLE} is null"
     yield _finding(configuration, intervals, _TEST, message, "first batch", None if certain else "warning")
 

@@ -7,6 +7,7 @@ An assertion without a message, or with numbers alone, says nothing to whoever h
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Sequence
 
@@ -88,24 +89,38 @@ def _candidates(text: str) -> Sequence[str]:
 
 
 def _words(node: ast.expr) -> str:
+    """Return a condition in words; "" if they would not say what is wanted, as for most calls."""
     if isinstance(node, ast.BoolOp):
-        joint = " and " if isinstance(node.op, ast.And) else ", or "
-        return joint.join(map(_words, node.values))
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        return f"{_plain(node.operand)} must be empty or off"
-    if isinstance(node, ast.Call) and _plain(node.func) == "isinstance" and len(node.args) == 2:
-        return f"{_plain(node.args[0])} must be a {_plain(node.args[1])}"
+        parts = [_words(value) for value in node.values]
+        return (" and " if isinstance(node.op, ast.And) else ", or ").join(parts) if all(parts) else ""
+    negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+    inner = node.operand if isinstance(node, ast.UnaryOp) and negated else node
+    if isinstance(inner, ast.Call) and _plain(inner.func) == "isinstance" and len(inner.args) == 2:
+        kinds = _kinds(inner.args[1])
+        must = "must not be" if negated else "must be"
+        return f"{_plain(inner.args[0])} {must} {' or '.join(kinds)}" if all(kinds) else ""
+    if isinstance(inner, (ast.Name, ast.Attribute, ast.Subscript)):
+        return f"{_plain(inner)} must be {'empty or off' if negated else 'set'}"
     if isinstance(node, ast.Compare):
         left, words = node.left, []
         for operator, right in zip(node.ops, node.comparators, strict=True):
             words.append(_compared(left, operator, right))
             left = right
         return " and ".join(words)
-    return (
-        f"{_plain(node)} must be set"
-        if isinstance(node, (ast.Name, ast.Attribute))
-        else f"{_plain(node)} must hold"
-    )
+    return ""
+
+
+def _kinds(node: ast.expr) -> list[str]:
+    """Return the types of an `isinstance`, each with its article; "" for one whose name is unknown."""
+    if isinstance(node, ast.Tuple):
+        return [kind for part in node.elts for kind in _kinds(part)] or [""]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return [*_kinds(node.left), *_kinds(node.right)]
+    name = ast.unparse(node)
+    if name in ("None", "type(None)"):
+        return ["None"]
+    is_type = re.fullmatch(r"(?:\w+\.)*[A-Z]\w*|(?!self\.|cls\.)\w+\.[\w.]+", name) or hasattr(builtins, name)
+    return [f"{'an' if name[0] in 'aeioAEIO' else 'a'} {_plain(node)}" if is_type else ""]
 
 
 def _compared(left: ast.expr, operator: ast.cmpop, right: ast.expr) -> str:

@@ -8,6 +8,7 @@ installed package takes precedence, wherever it is.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,6 +52,8 @@ _LOADED = frozenset(
     }
 )
 _MODULE = "verl.trainer."
+_BEFORE_SAFE_PATH = ("3.8.", "3.9.", "3.10.")  # Python ignores PYTHONSAFEPATH
+_EXTENDS = re.compile(rb"\b(?:extend_path|declare_namespace|__path__)\b")
 _ALIKE = 0.5  # of the installed package's files: a folder with so many of them is a copy of it
 
 
@@ -88,12 +91,14 @@ def shadows(
     if changes_folder(launch):
         return Absent("the launch script changes the folder")
     here = folder_of(launch, machine.cwd)
-    path = variables.get("PYTHONPATH")
+    path, is_safe = variables.get("PYTHONPATH"), interpreter.safe_path
     for setting in launch.settings:
         if setting.name == "PYTHONPATH" and not setting.conditional:
             path = setting.value or ""
+        if setting.name == "PYTHONSAFEPATH" and not interpreter.version.startswith(_BEFORE_SAFE_PATH):
+            is_safe = (is_safe and setting.conditional) or (not setting.removed and setting.value != "")
     first = [here / entry for entry in path.split(os.pathsep) if entry and "$" not in entry]
-    if not interpreter.safe_path:
+    if not is_safe:
         first.insert(0, here)
     elif not first:
         return Absent("PYTHONSAFEPATH keeps the current folder off the path")
@@ -149,7 +154,17 @@ def _shadow(name: str, folder: Path, installed: Iterable[Path]) -> Shadow | None
     real = next((path for entry in installed for path in _packages(name, entry)), None)
     if real is None or os.path.realpath(real) == os.path.realpath(own) or _is_copy(own, real):
         return None
+    if os.path.isdir(own) and _extends(own / "__init__.py"):
+        return None
     return Shadow(name, str(own), str(real))
+
+
+def _extends(source: Path) -> bool:
+    """Return whether a package also looks for its modules in other folders."""
+    try:
+        return _EXTENDS.search(source.read_bytes()) is not None
+    except OSError:
+        return True
 
 
 def _packages(name: str, folder: Path) -> Iterator[Path]:

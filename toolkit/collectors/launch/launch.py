@@ -18,7 +18,7 @@ Kind = Literal["shell script", "runtime_env", "Dockerfile", "command line"]
 COMMAND_LINE = "the command line"  # the place of a word typed after `--`
 THIS_SHELL = "this shell"  # the place of a variable that verl-doctor has too
 _INTERPOLATION = re.compile(r"(\$\{[A-Za-z_]\w*(?:\.\w+)+(?::[^{}]*)?\}): bad substitution")
-_CHANGES_FOLDER = re.compile(r"(?:^|[;&|(])\s*(?:cd|pushd)\b", re.MULTILINE)
+_CHANGES_FOLDER = re.compile(r"(?:^|[;&|(])\s*(?:cd|pushd)\b|\bchdir\(", re.MULTILINE)
 
 
 @dataclass(frozen=True)

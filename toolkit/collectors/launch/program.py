@@ -132,11 +132,13 @@ class PythonProgram:
     """A Python module ("verl.trainer.main_ppo") or the path of a script, and its arguments.
 
     `launcher` are the words of a process launcher with its options (`torchrun --nproc_per_node=8 -m`), empty for plain Python.
+    `uses` are the names in the Python text that starts the module, as if each was called.
     """
 
     module: str
     words: tuple[Argument, ...]
     launcher: tuple[Argument, ...] = ()
+    uses: str = ""
 
 
 @dataclass(frozen=True)
@@ -221,9 +223,12 @@ def unwrap(argv: Sequence[Argument], stdin: Lines | None = None) -> Unwrapped:
             )
         elif _PYTHON.fullmatch(name):
             started = _in_text(rest[1:], stdin)
+            safe = _safe_path(rest)
             program, rest = (started, rest) if started else _python(rest[1:])
             if program is None:
                 continue
+            if not program.launcher:  # its processes do not inherit the option
+                assigned += safe
             break
         elif name in _SHELL:
             program = _shell(rest[1:], stdin)
@@ -611,6 +616,16 @@ def _launched(words: list[Argument], place: int) -> PythonProgram | None:
     return None
 
 
+def _safe_path(words: list[Argument]) -> list[Argument]:
+    """Return the assignment that amounts to the same as Python's option -P, if it is given."""
+    own = itertools.takewhile(lambda word: re.fullmatch(r"-[A-Zbdiqsuvx]+", word.text or ""), words[1:])
+    return [
+        replace(word, text="PYTHONSAFEPATH=1")
+        for word in own
+        if re.fullmatch(r"-[bBdEiIOPqsSuvx]*[IP].*", word.text or "")
+    ][:1]
+
+
 def _python(words: list[Argument]) -> tuple[PythonProgram | None, list[Argument]]:
     place = 0
     while place < len(words):
@@ -657,7 +672,7 @@ def _in_text(words: list[Argument], stdin: Lines | None) -> PythonProgram | None
     from verl_doctor.toolkit.collectors.launch.python_text import started  # noqa: PLC0415 - only for a Python text
 
     found = started(text, given, first)
-    return PythonProgram(*found) if found else None
+    return PythonProgram(found[0], found[1], uses=found[2]) if found else None
 
 
 def _shell(words: list[Argument], stdin: Lines | None) -> ShellProgram | None:

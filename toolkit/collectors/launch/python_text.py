@@ -13,8 +13,13 @@ _TRAINERS = "verl."
 _ARGUMENTS = "sys.argv"
 
 
-def started(text: str, given: Sequence[Argument], first: Argument) -> tuple[str, tuple[Argument, ...]] | None:
-    """Return the module that the text starts, with its words; None if it starts none. `first` is the place of the text's first line."""
+def started(
+    text: str, given: Sequence[Argument], first: Argument
+) -> tuple[str, tuple[Argument, ...], str] | None:
+    """Return the module that the text starts, its words and the names in the text, as if each was called; None if it starts none.
+
+    `first` is the place of the text's first line.
+    """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
@@ -22,12 +27,7 @@ def started(text: str, given: Sequence[Argument], first: Argument) -> tuple[str,
     module = next(_modules(tree), None)
     if module is None:
         return None
-    words = list(given)
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Attribute, ast.Name)) and dotted(node) in (_ARGUMENTS, "argv"):
-            words = _changed(tree, given, first)
-            break
-    return module, tuple(words)
+    return module, tuple(_changed(tree, given, first)), "".join(f"{name}(" for name in _names(tree))
 
 
 def _modules(tree: ast.Module) -> Iterator[str]:
@@ -50,11 +50,23 @@ def _modules(tree: ast.Module) -> Iterator[str]:
             yield called.removesuffix(".main")
 
 
+def _names(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.alias):
+            yield node.name
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
 def _changed(tree: ast.Module, given: Sequence[Argument], first: Argument) -> list[Argument]:
     """The words that the program gets if the text sets its arguments at its top: an unknown one if that cannot be determined."""
     words = list(given)
     for node in tree.body:
-        if not any(dotted(part) == _ARGUMENTS for part in ast.walk(node) if isinstance(part, ast.Attribute)):
+        if "argv" not in ast.unparse(node):  # also under another name, and in `setattr(sys, "argv", ...)`
             continue
         texts = node.value if isinstance(node, (ast.Assign, ast.AugAssign)) else None
         elements = texts.elts if isinstance(texts, (ast.List, ast.Tuple)) else None

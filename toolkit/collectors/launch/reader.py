@@ -105,6 +105,7 @@ _INSTALLERS = frozenset({"pip", "pip3", "uv", "conda", "mamba", "micromamba", "p
 _INSTALLS = frozenset({"install", "sync", "add", "update", "upgrade", "create"})
 _WRITES = re.compile(
     r"save|write|download|dump|copy|to_(?:parquet|json|csv)|makedirs|mkdir|open\(|subprocess|system\("
+    r"|sink_|extract|unpack|rename|move\(|link\(|run_path|exec\("
 )
 _ANYWHERE = "/"
 _SOURCES = (".py", ".yaml", ".yml", ".json", ".jinja", ".jinja2")
@@ -262,6 +263,11 @@ class LaunchReader:
         self.stops_ray = self.stops_ray or (unwrapped.stops_ray and not self.ray_starts)
         program, names = unwrapped.program, _names_of(unwrapped, call)
         if isinstance(program, PythonProgram):
+            moves = "chdir(" in program.uses
+            if moves:
+                call = replace(call, folder="")
+            if self.training is None and (moves or _WRITES.search(program.uses)):
+                self.made.append(_ANYWHERE)
             reaching = (*reaching, *self.from_overrides(program, call.conditional))
             self.working_dirs += folder_of_overrides(program.words)
             self.programs.append(

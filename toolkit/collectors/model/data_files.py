@@ -111,6 +111,8 @@ def _leaves_the_folder(configuration: Configuration | Unknown) -> bool:
     """Return whether Hydra enters a folder of its own before the data are read. A cluster of Ray's may have been started elsewhere."""
     if isinstance(configuration, Unknown) or configuration.has("actor_rollout_ref"):
         return False
+    if any(word.key.startswith(("hydra.run", "hydra.sweep")) for word in configuration.overrides):
+        return False  # the folder may be the one where the job starts
     last = next((word for word in reversed(configuration.overrides) if word.key == "hydra.job.chdir"), None)
     return last is not None and last.value is True and not last.conditional
 

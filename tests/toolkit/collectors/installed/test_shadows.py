@@ -10,8 +10,8 @@ import pytest
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.shadows import Shadow, Shadows, shadows
 from verl_doctor.toolkit.collectors.launch.environment import Variables
-from verl_doctor.toolkit.collectors.launch.launch import Command, Launch
-from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Setting
+from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
 
 JOB = Launch((), command=Command("verl.trainer.main_ppo", (), "run.sh", 2))
@@ -80,6 +80,28 @@ def test_folder_on_pythonpath_shadows_a_package(job: Path) -> None:
     assert modules(look(job)) == ()
     hidden = str(job.parent / "site" / "datasets")
     assert modules(look(job, path="lib")) == (Shadow("datasets", str(job / "lib" / "datasets.py"), hidden),)
+
+
+def test_safe_path_keeps_the_jobs_folder_off_the_path(job: Path) -> None:
+    (job / "datasets.py").write_text("")
+    given = Setting("PYTHONSAFEPATH", "1", "run.sh", 1)
+    assert isinstance(look(job, replace(JOB, settings=(given,))), Absent)
+    assert isinstance(look(job, replace(JOB, settings=(replace(given, conditional=True),))), Absent)
+    for without in (replace(given, value=""), replace(given, value=None, removed=True)):
+        assert modules(look(job, replace(JOB, settings=(given, without)))) != ()
+
+
+def test_package_that_looks_in_other_folders_too_is_not_a_shadow(job: Path) -> None:
+    (job / "datasets").mkdir()
+    source = job / "datasets" / "__init__.py"
+    source.write_text("# mine\n")
+    assert modules(look(job)) != ()
+    for text in (
+        "from pkgutil import extend_path\n__path__ = extend_path(__path__, __name__)\n",
+        "__path__.append('/srv/datasets')\n",
+    ):
+        source.write_text(text)
+        assert modules(look(job)) == ()
 
 
 def test_copy_of_the_package_is_not_a_shadow(job: Path) -> None:

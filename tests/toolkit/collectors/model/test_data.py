@@ -82,7 +82,13 @@ def test_job_that_hydra_moves_does_not_find_a_relative_path(tmp_path: Path) -> N
     (tmp_path / "train.parquet").write_bytes(PARQUET)
     launch = launched("data.train_files=train.parquet", f"data.val_files={tmp_path}/train.parquet")
     tree = {"data": {"train_files": "", "val_files": ""}}
-    for words, trouble in ((("hydra.job.chdir=True",), "missing"), ((), "")):
+    moves = "hydra.job.chdir=True"
+    for words, trouble in (
+        ((moves,), "missing"),
+        ((), ""),
+        ((moves, "hydra.run.dir=."), ""),
+        ((moves, "hydra.run.dir=${oc.env:PWD}"), ""),
+    ):
         composed = configured(*words, tree=tree)[0]
         found = data_files.collect(Machine({"HOME": str(tmp_path)}, tmp_path), TARGET, launch, composed)
         assert isinstance(found, DataFiles)
