@@ -388,7 +388,7 @@ class _Where:
         placed = self.placed(error)
         found = self._raised.get((error.number, error.process))
         if found is not None:
-            placed = replace(placed, specific=self._specific(found[0]))
+            placed = replace(placed, specific=self._specific(found[0], error.blame))
         if error.signature is not None and error.signature.named:
             raised = found[0] if found is not None else self._alone.get((error.number, error.process))
             placed = replace(placed, advice=advised(raised, self._lines) if raised is not None else "")
@@ -418,11 +418,10 @@ class _Where:
             if not is_reported:
                 return placed
             words = alone.message if alone is not None else error.words
-            blame = blamed_alone(words, self._lines)
-            specific = self._specific(alone, blame) if alone is not None else ""
+            specific = self._specific(alone, None) if alone is not None else ""
             is_known = _is_answered(placed) or bool(specific)
             advice = advised(alone, self._lines, is_known=is_known) if alone is not None else ""
-            return replace(placed, blame=blame, advice=advice, specific=specific)
+            return replace(placed, blame=blamed_alone(words, self._lines), advice=advice, specific=specific)
         blame = blamed(found[0], self._lines, placed.phase)
         if blame is not None and blame.announced is not None:
             placed = replace(placed, lines=(blame.announced.written[:_LONGEST], *placed.lines))

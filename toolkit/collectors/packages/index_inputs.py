@@ -27,8 +27,8 @@ def index_inputs(machine: Machine, prefix: Path) -> tuple[object, ...]:
     texts = [value for _, value in variables] + [_text(file) for file in files]
     named = {word.removeprefix("file://") for text in texts for word in _BETWEEN_WORDS.split(text) if word}
     paths = (machine.cwd / machine.expanded(word) for word in sorted(named))
-    there = [*files, *(path for path in paths if os.path.exists(path))]
-    return (*variables, *map(_state, there))
+    existing = [*files, *(path for path in paths if os.path.exists(path))]
+    return (*variables, *map(_state, existing))
 
 
 def _text(file: Path) -> str:
@@ -53,7 +53,7 @@ def _state(path: Path) -> tuple[object, ...]:
 
 def _entries(folder: Path) -> Iterator[tuple[str, int]]:
     """Yield the packages and pages in a folder, and in the folders of an index."""
-    for place in (folder, *sorted(folder.glob("*/"))) if folder.is_dir() else ():
+    for place in (folder, *sorted(folder.glob("*/"))) if os.path.isdir(folder) else ():
         with contextlib.suppress(OSError), os.scandir(place) as entries:
             yield from sorted(
                 (entry.name, entry.stat().st_mtime_ns)
