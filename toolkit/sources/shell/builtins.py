@@ -175,7 +175,9 @@ def _source(walk: Walk, node: Simple, argv: list[Argument]) -> None:
             return
     path = os.path.normpath(Path(walk.state.cwd, name))
     gone = "/" in name and walk.is_there is not None and walk.state.cwd and not walk.is_there(path)
-    if gone and not walk.is_of_machine(name) and not walk.may_have_made(path):
+    # The environment of the job is where it is checked; other files may belong to the machine on which it runs.
+    is_own = name.endswith("/bin/activate") or not walk.is_of_machine(name)
+    if gone and is_own and not walk.may_have_made(path):
         walk.missing(node.line, f"{name}: No such file or directory")
     walk.not_followed(node.line, f"{name} is sourced, but does not exist")
 

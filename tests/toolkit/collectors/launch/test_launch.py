@@ -1067,6 +1067,7 @@ def test_zsh_expands_arrays_and_does_not_split_strings(tmp_path: Path) -> None:
         ("set -e\nexec > logs/run.log 2>&1\n", 2, "logs/run.log: No such file or directory"),
         ("[ -f data ] || { exit; }\n", 1, "exit 1: data does not exist"),
         ("set -e\nsource {here}/env.sh\n", 2, "{here}/env.sh: No such file or directory"),
+        ("set -e\nsource /usr/no_site_here/bin/activate\n", 2, "/usr/no_site_here/bin/activate: No such file or directory"),
     ],
 )  # fmt: skip
 def test_script_that_ends_before_the_job(guard: str, line: int, message: str, tmp_path: Path) -> None:
