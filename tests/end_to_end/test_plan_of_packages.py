@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,19 @@ def test_installer_runs_once_for_a_plan_and_not_again_for_the_same(tmp_path: Pat
     assert job.runs == 1
     (tmp_path / "home" / "constraints.txt").write_text("ray<3")
     job.fix(PIP_CONSTRAINT=str(tmp_path / "home" / "constraints.txt"))
+    assert job.runs == 2
+
+
+def test_showing_a_kept_result_does_not_make_it_younger(tmp_path: Path) -> None:
+    job = Job(tmp_path, 0)
+    job.fix()
+    (kept,) = (tmp_path / "home" / "cache").rglob("Resolution/*.json")
+    half_an_hour_ago = time.time() - 1800
+    os.utime(kept, (half_an_hour_ago, half_an_hour_ago))
+    job.fix()
+    assert (job.runs, kept.stat().st_mtime) == (1, pytest.approx(half_an_hour_ago))
+    os.utime(kept, (half_an_hour_ago - 1800, half_an_hour_ago - 1800))
+    job.fix()
     assert job.runs == 2
 
 

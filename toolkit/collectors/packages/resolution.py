@@ -212,11 +212,14 @@ def resolution(
         return resolve()
     inputs = index_inputs(machine, Path(interpreter.prefix))
     key = key_of((installer, packages, requests, known, inputs), ())
-    found = _of_this_run.get(key) or recall(Resolution, key, _KEPT) or resolve()
+    found = _of_this_run.get(key) or recall(Resolution, key, _KEPT)
+    if found is None:
+        found = resolve()
+        if not isinstance(found, Unknown) and found.outcome == "resolved":
+            keep(found, key)
     _of_this_run[key] = found
     if isinstance(found, Unknown) or found.outcome != "resolved":
         return found
-    keep(found, key)
     return replace(found, copy=str(_free_name(Path(found.environment))))
 
 
