@@ -11,11 +11,12 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from verl_doctor.toolkit.change import Fix
 from verl_doctor.toolkit.rule import Check, Finding
+
+T = TypeVar("T")
 
 LIMIT = 20.0
 """Seconds that one call may take."""
@@ -43,12 +44,14 @@ def limited(part: Check | Fix) -> Check | Fix:
 
 def _read_out(found: Any) -> Any:
     """Return what a function yields as a tuple: read later, it would be outside the limits."""
-    if not isinstance(found, Iterator):
-        return found
-    most = tuple(islice(found, MOST_FINDINGS + 1))
-    if len(most) > MOST_FINDINGS:
-        raise PluginLimitError(f"it yields more than {MOST_FINDINGS:,} items")
-    return most
+    return tuple(_counted(found, "items")) if isinstance(found, Iterator) else found
+
+
+def _counted(found: Iterable[T], what: str) -> Iterator[T]:
+    for number, each in enumerate(found, 1):
+        if number > MOST_FINDINGS:
+            raise PluginLimitError(f"it yields more than {MOST_FINDINGS:,} {what}")
+        yield each
 
 
 def _within(function: Callable[..., Any], read: Callable[[Any], Any] = _read_out) -> Callable[..., Any]:
@@ -76,15 +79,8 @@ def _within(function: Callable[..., Any], read: Callable[[Any], Any] = _read_out
 
 
 def _findings(found: Iterable[Finding]) -> tuple[Finding, ...]:
-    return tuple(_counted(found))
-
-
-def _counted(found: Iterable[Finding]) -> Iterator[Finding]:
     room = _Room()
-    for number, finding in enumerate(found, 1):
-        if number > MOST_FINDINGS:
-            raise PluginLimitError(f"it yields more than {MOST_FINDINGS:,} findings")
-        yield room.plain(finding)
+    return tuple(room.plain(finding) for finding in _counted(found, "findings"))
 
 
 class _Room:

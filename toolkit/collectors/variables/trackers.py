@@ -112,9 +112,9 @@ def _runs_here(launch: Launch | Unknown, variables: JobVariables) -> bool:
 
 
 def _as_wandb_decides(tracker: Tracker, path: Sequence[str], *, is_anonymous: bool) -> Tracker:
-    refusals = () if is_anonymous else _found_in(path, _REFUSED_IN, _REFUSAL)
-    modes, modes_from = next(_found_in(path, _MODES_IN, _MODES), (b"", ""))
-    _, refuses = next(iter(refusals), (b"", ""))
+    nothing = b"", ""
+    modes, modes_from = next(_found_in(path, _MODES_IN, _MODES), nothing)
+    _, refuses = nothing if is_anonymous else next(_found_in(path, _REFUSED_IN, _REFUSAL), nothing)
     names = tuple(name.decode("utf-8", "replace") for name in _QUOTED.findall(modes))
     return replace(tracker, refuses=refuses, modes=names, modes_from=modes_from)
 
