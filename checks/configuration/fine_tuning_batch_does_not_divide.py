@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import healed, settings
+from verl_doctor.checks.shared.fine_tuning import is_sharded, sharing_processes
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Phase, Subject, check
@@ -13,14 +14,12 @@ from verl_doctor.toolkit.text import counted
 
 _BATCH, _MICRO = "data.train_batch_size", "data.micro_batch_size_per_gpu"
 _DYNAMIC = "data.use_dynamic_bsz"
-_PARALLEL = "engine.ulysses_sequence_parallel_size"
 _TREE = {"data": {"train_batch_size": 256, "micro_batch_size_per_gpu": 4, "use_dynamic_bsz": False}, "engine": {"strategy": "fsdp"}}  # fmt: skip
 _FOUR = JobProcesses(needs_ranks=True, launcher="torchrun", options={"nproc_per_node": "4"})
 
 
 def _irrelevant(configuration: Configuration) -> str | None:
-    strategy = configuration.get("engine.strategy")
-    return None if strategy in ("fsdp", "fsdp2") else "this job does no fine-tuning with FSDP"
+    return None if is_sharded(configuration) else "this job does no fine-tuning with FSDP"
 
 
 @check(
@@ -54,7 +53,7 @@ def fine_tuning_batch_does_not_divide(
     `data.use_dynamic_bsz=True`.
     """
     batch, micro = configuration.get(_BATCH), configuration.get(_MICRO)
-    ranks = _ranks(configuration, processes)
+    ranks = sharing_processes(configuration, processes)
     if type(batch) is not int or not ranks:
         return
     rows = batch // ranks
@@ -65,18 +64,6 @@ def fine_tuning_batch_does_not_divide(
         message = f"the {rows} rows of each process cannot be divided into micro batches of {micro}"
         nearest = max(size for size in range(1, micro) if rows % size == 0)
         yield _finding(configuration, message, _MICRO, {_MICRO: nearest}, "first update")
-
-
-def _ranks(configuration: Configuration, processes: JobProcesses) -> int:
-    """The number of processes that share the data; 0 if unknown."""
-    if processes.undetermined or processes.launcher not in ("torchrun", "torch.distributed.run"):
-        return 0
-    numbers = [processes.options.get(name, "1") or "" for name in ("nnodes", "nproc_per_node")]
-    parallel = configuration.get(_PARALLEL)
-    parallel = parallel if type(parallel) is int and parallel > 0 else 1
-    if not all(number.isdigit() for number in numbers):
-        return 0
-    return int(numbers[0]) * int(numbers[1]) // parallel
 
 
 def _finding(

@@ -31,6 +31,7 @@ _EFFECT = "the job trains on fewer GPUs than the script requests"
 _RAY_ADDRESS = "RAY_ADDRESS"
 _RAY_INIT = "ray_kwargs.ray_init"
 _ALLOCATION = "SLURM_JOB_ID"
+_TO_GENERATE, _NODES_TO_GENERATE = "rollout.n_gpus_per_node", "rollout.nnodes"
 _OTHER_MACHINES = frozenset({"srun", "sbatch", "ssh", "kubectl"})
 _LAUNCH = Launch(((SCRIPT, "shell script"),))
 _BY_SRUN = replace(
@@ -41,6 +42,11 @@ _H200 = Gpu("NVIDIA H200", 143771)
 
 def _machine(gpus: int, cpus: float = 16) -> Resources:
     return Resources((_H200,) * gpus, cpus, 128 << 30)
+
+
+def _apart(*words: str) -> tuple[Configuration]:
+    """A trainer that generates on GPUs of its own: eight to train and eight to generate by default."""
+    return configured(*words, tree={"rollout": {"nnodes": 1, "n_gpus_per_node": 8}, "trainer": {"nnodes": 1, "n_gpus_per_node": 8, "device": "cuda"}})  # fmt: skip
 
 
 @check(
@@ -62,6 +68,11 @@ def _machine(gpus: int, cpus: float = 16) -> Resources:
         Example("as much as Slurm gives", (*configured(f"{NODES}=2", f"{GPUS}=8"), JobVariables(), replace(_LAUNCH, nodes=2, gpus_per_node=8))),
         Example("in an allocation of another size", (*configured(f"{NODES}=4"), JobVariables({_ALLOCATION: "7"}), replace(_LAUNCH, nodes=2))),
         Example("a cluster that Slurm does not manage", (*configured(f"{NODES}=4"), JobVariables({_RAY_ADDRESS: "10.0.0.1:6379"}), replace(_LAUNCH, nodes=2))),
+        Example("half to train and half to generate", (*_apart(f"{GPUS}=4", f"{_TO_GENERATE}=4"), _machine(8), JobVariables(), _LAUNCH)),
+        Example("nothing to generate on its own", (*_apart(f"{_NODES_TO_GENERATE}=0"), _machine(8), JobVariables(), _LAUNCH)),
+        Example("none left to generate", (*_apart(), _machine(8), JobVariables(), _LAUNCH), "8 GPUs to train and 8 GPUs to generate, but this machine has 8 GPUs"),
+        Example("none visible is left to generate", (*_apart(f"{GPUS}=2", f"{_TO_GENERATE}=2"), _machine(8), JobVariables({_VISIBLE: "0,1,2"}, {_VISIBLE: (SCRIPT, 3)}), _LAUNCH), "but CUDA_VISIBLE_DEVICES shows 3 GPUs"),
+        Example("Ray is given none to generate", (*_apart(f"+{_RAY_INIT}.num_gpus=8"), _LAUNCH), "but it starts its own Ray with 8 GPUs"),
         Example("8 of 1, read without a script", (*configured(), _machine(1)), "requests 8 GPUs on each node, but this machine has 1 GPU"),
         Example("8 of 1, beside another driver's Ray", (*configured(f"{GPUS}=8", f"{NODES}=1"), _machine(1), JobVariables(), _LAUNCH, RayAddresses(running=(LocalRay("10.0.0.5:6379"),))), "this machine has 1 GPU"),
         Example("8 of 1 on a login node, by srun", (*configured(f"{GPUS}=8", f"{NODES}=1"), _machine(1), JobVariables(), _BY_SRUN), "this machine has 1 GPU"),
@@ -81,7 +92,8 @@ def more_gpus_than_there_are(
     If the job is to run here, verl stops when it places its workers (`Total available GPUs ... is less than
     total desired GPUs`), or waits forever for nodes that never come. A Ray that the job starts itself counts
     the GPUs of this machine, or those in `CUDA_VISIBLE_DEVICES`: with fewer than the job requests, it always
-    fails. A batch script that requests fewer nodes or GPUs from Slurm than the job needs fails too, unless
+    fails. Trainers that generate beside the training, such as one-step-off and fully async, need those of
+    `rollout.n_gpus_per_node` as well. A batch script that requests fewer nodes or GPUs from Slurm than the job needs fails too, unless
     options of `sbatch` say otherwise. Where no script is named, or the job joins a Ray that runs, the finding is a warning.
 
     ## How to fix
@@ -93,9 +105,21 @@ def more_gpus_than_there_are(
     wanted = configuration.number(GPUS)
     nodes = configuration.number(NODES)
     has = configuration.number(f"{_RAY_INIT}.num_gpus")
+    apart = (configuration.number(_TO_GENERATE) or 0) * (configuration.number(_NODES_TO_GENERATE) or 0)
     own = isinstance(launch, Launch) and not launch.submitted and not launch.ray_starts
     if own and configuration.complete and wanted and nodes and has is not None and has < wanted * nodes:
         yield _own_cluster_finding(configuration, wanted, nodes, has)
+        return
+    if (
+        own
+        and configuration.complete
+        and wanted
+        and nodes
+        and has is not None
+        and has < wanted * nodes + apart
+    ):
+        ray = f"it starts its own Ray with {counted(int(has), 'GPU')}"
+        yield _none_left(configuration, wanted * nodes, apart, has, ray)
         return
     if (
         isinstance(launch, Launch)
@@ -121,6 +145,11 @@ def more_gpus_than_there_are(
     ):
         yield _hidden(configuration, variables, visible, wanted)
         return
+    if wanted and starts_ray and apart and (usable := _usable(resources, variables, launch)):
+        count, where = usable
+        if wanted + apart > count:
+            yield _none_left(configuration, wanted, apart, count, where)
+            return
     if (
         isinstance(resources, Unknown)
         or resources.gpus is None
@@ -169,6 +198,47 @@ def _own_cluster_finding(configuration: Configuration, wanted: float, nodes: flo
         subject=Subject("setting", word.key if word else GPUS),
         stops=(EVERY_JOB,),
         phase="workers",
+    )
+
+
+def _usable(
+    resources: Resources | Unknown, variables: JobVariables | Unknown, launch: Launch | Unknown
+) -> tuple[int, str] | None:
+    """The number of GPUs that the job's own Ray counts, and the clause that states it; None if unknown."""
+    if isinstance(variables, Unknown) or isinstance(launch, Unknown):
+        return None
+    visible = _visible(variables, launch)
+    if visible is not None and (_VISIBLE in variables.places or _has_gpus(resources)):
+        return visible, f"{_VISIBLE} shows {counted(visible, 'GPU')}"
+    if isinstance(resources, Unknown) or not resources.gpus:
+        return None
+    return len(resources.gpus), f"this machine has {counted(len(resources.gpus), 'GPU')}"
+
+
+def _none_left(
+    configuration: Configuration, training: float, generating: float, count: float, where: str
+) -> Finding:
+    """The finding for a trainer that generates on GPUs of its own, where training leaves too few of them."""
+    word = configuration.override_of(GPUS) or configuration.override_of(_TO_GENERATE)
+    left = int(count - generating)
+    remedy = (
+        f"set {GPUS} and {_TO_GENERATE} so that together they request at most {counted(int(count), 'GPU')}"
+    )
+    correction = None
+    if left > 0 and configuration.number(NODES) == 1:
+        correction = settings(
+            configuration, {GPUS: left}, f"{count:g} GPUs less {generating:g} to generate", _EFFECT
+        )
+    return Finding(
+        f"the job requests {counted(int(training), 'GPU')} to train and {counted(int(generating), 'GPU')} to generate, but {where}",
+        Evidence(found=counted(int(count), "GPU"), wanted=counted(int(training + generating), "GPU")),
+        location=place(word) if word else None,
+        remedy=remedy,
+        severity="error",
+        **healed("CFG111", correction),
+        subject=Subject("setting", GPUS),
+        stops=(EVERY_JOB,),
+        phase="engine",
     )
 
 

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.rule import Phase
 _MARKS: tuple[tuple[Phase, str], ...] = (
     ("import", r"main_ppo|sft_trainer"),
     ("ray", r"ray init kwargs|INFO worker\.py"),
-    ("workers", r"\(TaskRunner\w* pid=\d+\)|main_task pid=|^dataset len|in run_sft$"),
+    ("workers", r"\(\w*TaskRunner\w* pid=\d+\)|main_task pid=|^dataset len|in run_sft$"),
     ("engine", r"vLLMHttpServer pid="),
     ("first batch", r"Training Progress: +0%|^Epoch 1/\d+: +0%|, in fit$"),
 )

@@ -52,3 +52,44 @@ def test_unparsable_sources_are_unknown(tmp_path: Path) -> None:
     found = look(tmp_path, "+actor_rollout_ref.rollout.engine_kwargs.vllm.seed=1", arguments="class (")
     assert isinstance(found, Unknown)
     assert "EngineArgs" in found.reason
+
+
+def test_choices_of_arguments_are_those_of_the_command_line(tmp_path: Path) -> None:
+    arguments = """
+        from typing import Literal, Optional
+        from vllm.config import Strategy, Method as Way
+        class EngineArgs:
+            model: str = ""
+            cache: Strategy = "auto"
+            policy: Optional[Way] = None
+            level: Literal["warn", "error"] | None = None
+            mixed: Strategy | str = ""
+            number: Literal[1, 2] = 1
+            elsewhere: Nothing = 0
+        """
+    config = {
+        "config/__init__.py": "from vllm.config.cache import Strategy\nMethod = Literal['fcfs', 'priority']\n",
+        "config/cache.py": "Strategy = Literal['auto', 'fp8']\n",
+    }
+    vllm = source_trees.vllm(
+        tmp_path, {"engine/arg_utils.py": arguments, "entrypoints/llm.py": LLM, **config}
+    )
+    tree = {"actor_rollout_ref": {"rollout": {"engine_kwargs": {"vllm": {}}}}}
+    words = [Word("+actor_rollout_ref.rollout.engine_kwargs.vllm.cache=auto", "run.sh", 1)]
+    configuration = with_overrides(Configuration("main.py", "config", "ppo", before=tree), words)
+    found = []
+    for number, server in enumerate(
+        ("args = parser.parse_args(args)\n", "args = AsyncEngineArgs(**kwargs)\n")
+    ):
+        files = {"workers/rollout/vllm_rollout/vllm_async_server": server}
+        verl = source_trees.verl(tmp_path / str(number), "", **files)
+        answer = engine_arguments.collect(configuration, VllmTree(vllm), VerlTrees(verl, ""))
+        assert isinstance(answer, EngineArguments)
+        found.append(answer.choices)
+    by_command_line, by_keyword = found
+    assert by_command_line == {
+        "cache": ("auto", "fp8"),
+        "policy": ("fcfs", "priority"),
+        "level": ("warn", "error"),
+    }
+    assert by_keyword == {}

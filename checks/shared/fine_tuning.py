@@ -1,0 +1,25 @@
+"""Shared by the rules about fine-tuning jobs: how many processes share the rows of a batch."""
+
+from __future__ import annotations
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
+
+_PARALLEL = "engine.ulysses_sequence_parallel_size"
+
+
+def is_sharded(configuration: Configuration) -> bool:
+    """Return whether a fine-tuning job trains with FSDP, where all processes share the data but for sequence parallelism."""
+    return configuration.get("engine.strategy") in ("fsdp", "fsdp2")
+
+
+def sharing_processes(configuration: Configuration, processes: JobProcesses) -> int:
+    """Return the number of processes that share the data of a fine-tuning job with FSDP; 0 if it is unknown."""
+    if processes.undetermined or processes.launcher not in ("torchrun", "torch.distributed.run"):
+        return 0
+    numbers = [processes.options.get(name, "1") or "" for name in ("nnodes", "nproc_per_node")]
+    parallel = configuration.get(_PARALLEL)
+    parallel = parallel if type(parallel) is int and parallel > 0 else 1
+    if not is_sharded(configuration) or not all(number.isdigit() for number in numbers):
+        return 0
+    return int(numbers[0]) * int(numbers[1]) // parallel
