@@ -53,8 +53,8 @@ def lanes_for(stage: Stage, processors: int) -> list[tuple[str, ...]]:
     engine, trainer = ("vllm", *rollout), ("verl", *main)
     lanes: list[tuple[str, ...]] = [engine, (*trainer, *workers), ("torch",), ("ray",)]
     if processors > len(lanes):
-        lanes = [engine, trainer, *((worker,) for worker in workers), ("vllm",), ("torch",), ("ray",)]
-    return list(dict.fromkeys(lanes))
+        lanes = [engine, trainer, *((worker,) for worker in workers), ("torch",), ("ray",)]
+    return lanes
 
 
 def cores(stage: Stage) -> int:
