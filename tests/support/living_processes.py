@@ -40,7 +40,9 @@ from verl_doctor.toolkit.system import process_activity
 
 ENGINE = "VLLM::EngineCore"
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_CLONE_FILES, _CLONE_NEWNS, _CLONE_NEWNET = 0x400, 0x20000, 0x40000000
+_CLONE_FILES, _CLONE_NEWNS, _CLONE_NEWNET, _CLONE_NEWTIME = 0x400, 0x20000, 0x40000000, 0x80
+_SET_SIGNAL = 10  # F_SETSIG
+_IO_URING_SETUP, _IO_URING_ENTER, _IO_URING_REGISTER = 425, 426, 427  # on all architectures
 _SEIZE = 0x4206  # PTRACE_SEIZE
 _kept: list[object] = []
 
@@ -620,6 +622,200 @@ def _live_session(stage: Stage) -> None:
 plain("a worker of a Ray that is not known", title="ray::WorkerDict", runs=("ray",))
 
 
+# --- What a first look at descriptors and at the first thread does not show.
+@kind("an alarm that it waits for without a handler")
+def _blocked_alarm(_: Stage) -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+    signal.alarm(3600)
+
+
+@kind("it is told of changes in a folder by a signal of its choice")
+def _notified_otherwise(stage: Stage) -> None:
+    signal.signal(signal.SIGRTMIN + 1, lambda *_: None)
+    folder = os.open(stage.folder, os.O_RDONLY)
+    fcntl.fcntl(folder, _SET_SIGNAL, signal.SIGRTMIN + 1)
+    fcntl.fcntl(folder, fcntl.F_NOTIFY, fcntl.DN_CREATE)
+    _kept.append(folder)
+
+
+@kind("it waits at a message queue of POSIX")
+def _posix_queue(_: Stage) -> None:
+    queue = ctypes.CDLL(None).mq_open(f"/q{os.getpid()}".encode(), os.O_RDONLY | os.O_CREAT, 0o600, None)
+    if queue < 0:
+        raise NotHereError
+    _waits_in_a_thread(lambda: select.select([queue], [], []))
+
+
+@kind("it waits at a semaphore with a name")
+def _named_semaphore(_: Stage) -> None:
+    library = ctypes.CDLL(None)
+    library.sem_open.restype = ctypes.c_void_p
+    semaphore = library.sem_open(f"/s{os.getpid()}".encode(), os.O_CREAT, 0o600, 0)
+    _waits_in_a_thread(lambda: library.sem_wait(ctypes.c_void_p(semaphore)))
+
+
+@kind("a listener in a message to itself")
+def _listener_in_message(_: Stage) -> None:
+    server, (sends, receives) = socket.create_server(("127.0.0.1", 0)), socket.socketpair()
+    socket.send_fds(sends, [b"x"], [server.fileno()])
+    server.close()
+    _kept.extend((sends, receives))
+
+
+def _ring() -> tuple[int, tuple[int, ...]]:
+    """Return an io_uring, and where its fields are."""
+    parameters = ctypes.create_string_buffer(120)
+    ring = _LIBC.syscall(_IO_URING_SETUP, 8, parameters)
+    if ring < 0:
+        raise NotHereError
+    return ring, struct.unpack_from("10I", parameters.raw, 40)
+
+
+def _registered(ring: int, descriptor: int) -> None:
+    """Put a file into a ring and close its descriptor."""
+    assert _LIBC.syscall(_IO_URING_REGISTER, ring, 2, (ctypes.c_int * 1)(descriptor), 1) == 0
+    os.close(descriptor)
+
+
+@kind("a listener that only an io_uring has")
+def _listener_in_ring(_: Stage) -> None:
+    ring = _ring()[0]
+    _registered(ring, socket.create_server(("127.0.0.1", 0)).detach())
+    _kept.append(ring)
+
+
+@kind("a listener that only an io_uring without a descriptor has")
+def _listener_in_mapped_ring(_: Stage) -> None:
+    ring = _ring()[0]
+    _registered(ring, socket.create_server(("127.0.0.1", 0)).detach())
+    _LIBC.mmap.restype = ctypes.c_void_p
+    _LIBC.mmap(None, mmap.PAGESIZE, 3, mmap.MAP_SHARED, ring, ctypes.c_long(0))
+    os.close(ring)
+
+
+@kind(
+    "the other end is held: a connection that only an io_uring has",
+    before=_inherited(_unix(socket.SOCK_STREAM)),
+    partner=nothing,
+)
+def _connection_in_ring(_: Stage) -> None:
+    ring = _ring()[0]
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names alone
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):  # noqa: PTH115
+                _registered(ring, int(name))
+    _kept.append(ring)
+
+
+def _submitted(request: bytes) -> None:
+    """Give the kernel a request that goes on."""
+    ring, fields = _ring()
+    queue = mmap.mmap(ring, fields[6] + 32, mmap.MAP_SHARED)
+    requests = mmap.mmap(ring, 512, mmap.MAP_SHARED, offset=0x10000000)
+    requests[: len(request)] = request
+    queue[fields[1] : fields[1] + 4] = struct.pack("I", 1)
+    assert _LIBC.syscall(_IO_URING_ENTER, ring, 1, 0, 0, None, 0) == 1
+    _kept.extend((ring, queue, requests))
+
+
+@kind("a timer of an io_uring")
+def _ring_timer(_: Stage) -> None:
+    hour = ctypes.create_string_buffer(struct.pack("qq", 3600, 0))
+    _kept.append(hour)
+    _submitted(struct.pack("BBHiQQII", 11, 0, 0, -1, 0, ctypes.addressof(hour), 1, 0))
+
+
+@kind("an io_uring accepts clients")
+def _ring_accepts(_: Stage) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        _submitted(struct.pack("BBHiQQII", 13, 0, 0, server.fileno(), 0, 0, 0, 0))
+
+
+@kind("a request of io_submit waits for clients")
+def _asynchronous(_: Stage) -> None:
+    context = ctypes.c_ulong(0)
+    if os.uname().machine != "x86_64" or _LIBC.syscall(206, 8, ctypes.byref(context)):
+        raise NotHereError
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        request = struct.pack("QIIHhIQQqQII", 1, 0, 0, 5, 0, server.fileno(), 1, 0, 0, 0, 0, 0)
+        block = ctypes.create_string_buffer(request, 64)
+        _kept.append(block)
+        assert _LIBC.syscall(209, context, 1, (ctypes.c_void_p * 1)(ctypes.addressof(block))) == 1
+
+
+def _number_of(stage: Stage, number: int) -> None:
+    (stage.folder / f"traced-{stage.number}").write_text(str(number))
+    time.sleep(0.3)
+
+
+def _finds(hold: Callable[[int], int]) -> Act:
+    """Return an act that holds the process whose number is found."""
+
+    def here(stage: Stage) -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError, ValueError):
+                _kept.append(hold(int((stage.folder / f"traced-{stage.number}").read_text())))
+                return
+            time.sleep(0.01)
+
+    return here
+
+
+for _name, _hold in (
+    ("waits for its end", os.pidfd_open),
+    ("has its memory open", lambda pid: os.open(f"/proc/{pid}/mem", os.O_RDONLY)),
+    ("has its folder of /proc open", lambda pid: os.open(f"/proc/{pid}", os.O_RDONLY)),
+):
+    kind(f"somebody {_name}", before=_number, partner=_finds(_hold))(
+        lambda stage: _number_of(stage, os.getpid())
+    )
+
+
+@kind("a debugger has a thread of it", before=_number, partner=_trace)
+def _traced_thread(stage: Stage) -> None:
+    thread = threading.Thread(target=_LIBC.pause, daemon=True)
+    thread.start()
+    _number_of(stage, thread.native_id or 0)
+
+
+def _elsewhere(ends: Callable[[], tuple[int, int]]) -> Callable[[Stage], tuple[list[int], list[int]]]:
+    """Make both ends in another network."""
+
+    def before(_: Stage) -> tuple[list[int], list[int]]:
+        here = os.open("/proc/self/ns/net", os.O_RDONLY)
+        assert _LIBC.unshare(_CLONE_NEWNET) == 0
+        try:
+            os.system("ip link set lo up 2>/dev/null")
+            own, other = ends()
+        finally:
+            assert _LIBC.setns(here, _CLONE_NEWNET) == 0
+            os.close(here)
+        return [own], [other]
+
+    return before
+
+
+for _name, _ends in (("TCP", _tcp(serves=True)), ("a Unix stream", _unix(socket.SOCK_STREAM))):
+    plain(f"the other end is held in another network: {_name}", before=_elsewhere(_ends), partner=nothing)
+
+
+for _name, _flag in (("host name", 0x4000000), ("control groups", 0x2000000)):
+
+    @kind(f"it has its own {_name}", roots=True)
+    def _own_namespace(_: Stage, flag: int = _flag) -> None:
+        _LIBC.unshare(flag)
+
+
+@kind("it has its own time", roots=True)
+def _own_time(_: Stage) -> None:
+    _LIBC.unshare(_CLONE_NEWTIME)
+    inner = os.open("/proc/self/ns/time_for_children", os.O_RDONLY)
+    if _LIBC.setns(inner, _CLONE_NEWTIME):
+        raise NotHereError
+    os.close(inner)
+
+
 # --- The dead.
 plain("an engine", dies=True)
 plain("a worker", title="VLLM::Worker_TP0", dies=True)
@@ -658,6 +854,11 @@ def _self_pipe(_: Stage) -> None:
     _kept.extend(socket.socketpair())
     _kept.append(_LIBC.eventfd(0, 0))
     _kept.append(select.epoll())
+
+
+@kind("one with an io_uring that has nothing to do", dies=True)
+def _idle_ring(_: Stage) -> None:
+    _kept.append(_ring()[0])
 
 
 @kind("one that torch.distributed has brought together with itself", runs=("vllm", "torch"), dies=True)

@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.file_systems import FileSystem, file_systems
+from verl_doctor.toolkit.system.process_table import threads
 
 # Version 1 writes "no limit" as the largest number of pages that fits.
 _UNLIMITED = 1 << 60
@@ -99,20 +100,34 @@ class ControlGroups:
 
 def control_groups(machine: Machine, process: str = "self") -> ControlGroups:
     """Return the groups of a process, by its number, as seen through this process's mounts."""
-    mounts = [mount for mount in file_systems(machine) if mount.kind in ("cgroup", "cgroup2")]
-    lines = (machine.read(f"/proc/{process}/cgroup") or "").splitlines()
-    found = []
-    named = False
-    for line in lines:
-        # hierarchy-ID:controllers:path, with no controllers for version 2 (cgroups(7))
-        controllers, _, path = line.partition(":")[2].partition(":")
-        named = named or path.startswith("/")
-        mount = _mount_of(controllers, mounts) if path else None
-        if mount is not None:
-            found += [_group(machine, folder) for folder in _folders(machine, mount, path)]
+    listed = machine.read(f"/proc/{process}/cgroup") or ""
+    found = [_group(machine, folder) for folder in _folders_of(machine, listed)]
+    named = any(line.partition(":")[2].partition(":")[2].startswith("/") for line in listed.splitlines())
     return ControlGroups(
         tuple(group for group in found if group != Group(group.folder)), hidden=named and not found
     )
+
+
+def is_frozen(machine: Machine, pid: int) -> bool:
+    """Return whether a visible group of any thread of a process is frozen, or about to be, and can be thawed."""
+    listed = {machine.read(f"/proc/{pid}/task/{task}/cgroup") or "" for task in threads(pid, machine)}
+    return any(
+        (machine.read(f"{folder}/freezer.state") or "THAWED").strip() != "THAWED"
+        or _table(machine.read(f"{folder}/cgroup.events") or "").get("frozen") == 1
+        for text in listed
+        for folder in _folders_of(machine, text)
+    )
+
+
+def _folders_of(machine: Machine, listed: str) -> Iterator[str]:
+    """Yield the folders of the groups in a list of /proc/PID/cgroup."""
+    mounts = [mount for mount in file_systems(machine) if mount.kind in ("cgroup", "cgroup2")]
+    for line in listed.splitlines():
+        # hierarchy-ID:controllers:path, with no controllers for version 2 (cgroups(7))
+        controllers, _, path = line.partition(":")[2].partition(":")
+        mount = _mount_of(controllers, mounts) if path else None
+        if mount is not None:
+            yield from _folders(machine, mount, path)
 
 
 def _mount_of(controllers: str, mounts: list[FileSystem]) -> FileSystem | None:

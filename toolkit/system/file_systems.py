@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +46,8 @@ _SHARED_FUSE = re.compile(
 _OF_THE_KERNEL = frozenset(
     ["proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "devpts", "bpf", "fusectl"]
 )
+_MQUEUE = 0x19800202  # MQUEUE_MAGIC, the first word of statfs(2)
+_ROOM = 512  # bytes, more than any statfs structure has
 _IN_MEMORY = frozenset(["tmpfs", "ramfs", "devtmpfs"])
 Obstacle = Literal["", "a file is in the way", "no permission to write", "read-only", "of the kernel"]
 _ESCAPED = re.compile(r"\\([0-7]{3})")
@@ -189,6 +193,14 @@ def file_system_of(
         if inside and (best is None or len(mount.mounted_on) >= len(best.mounted_on)):
             best = mount
     return best
+
+
+def is_message_queue(path: str) -> bool:
+    """Return whether a path is a POSIX message queue: a regular file of a file system that need not be mounted anywhere."""
+    about = ctypes.create_string_buffer(_ROOM)
+    if ctypes.CDLL(None).statfs(os.fsencode(path), about):
+        return False
+    return int.from_bytes(about.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder) == _MQUEUE
 
 
 def read_ahead(machine: Machine, number: str) -> int | None:

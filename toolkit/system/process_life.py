@@ -12,13 +12,16 @@ import re
 import signal
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.system.cgroups import is_frozen
 from verl_doctor.toolkit.system.descriptor_copy import copy_of
+from verl_doctor.toolkit.system.file_systems import is_message_queue
+from verl_doctor.toolkit.system.process_table import threads
 from verl_doctor.toolkit.system.process_tasks import steadily, views
 
 _STANDARD = 2
@@ -27,16 +30,21 @@ _USER_NETLINK = 2  # NETLINK_USERSOCK, by which processes communicate with each 
 # Devices that a process may have open without serving others.
 _DEVICES = re.compile(
     r"/dev/(?:null|zero|full|u?random|tty|console|pts/\d+|nvidia[\w-]*(?:/.*)?|infiniband/.*|dri/.*|kfd|gdrdrv|cpu_dma_latency"
-    r"|shm(?:/.*)?|hugepages(?:/.*)?|mqueue/.*)"
+    r"|shm(?:/.*)?|hugepages(?:/.*)?)"
 )
 _HARMLESS = re.compile(
     r"anon_inode:\[?(?:eventfd|eventpoll|timerfd|signalfd|io_uring|sync_file)\]?|/dmabuf:.*|/memfd:.*"
 )
 _TIMER = re.compile(r"^it_value: \((\d+), (\d+)\)$", re.MULTILINE)
 _LOCK = re.compile(r"^lock:\s", re.MULTILINE)
-_CAUGHT = re.compile(r"^SigCgt:\s*([0-9a-f]+)$", re.MULTILINE)
-# Signals that only a timer or a folder watch sends. /proc does not show setitimer(2), alarm(2) or F_NOTIFY.
-_WAKING = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO)
+_SIGNALS = re.compile(r"^Sig(Cgt|Blk):\s*([0-9a-f]+)$", re.MULTILINE)
+_IN_MESSAGES = re.compile(r"^scm_fds:\s*[1-9]", re.MULTILINE)
+_INODE = re.compile(r"^ino:\s*(\d+)$", re.MULTILINE)
+_RING_TARGET = "anon_inode:[io_uring]"
+_RING = re.compile(r"^\S+ \S+ \S+ \S+ (\d+) +anon_inode:\[io_uring\]", re.MULTILINE)
+# Signals that only a timer or a folder watch sends, and those that F_SETSIG of fcntl(2) may choose instead. /proc does not show
+# setitimer(2), alarm(2) or F_NOTIFY. glibc uses 32 and 33 itself.
+_WAKING = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO, *range(34, 65))
 # System calls that wait for another process with the same queue or semaphore: semop, semtimedop, msgsnd, msgrcv, mq_timedsend,
 # mq_timedreceive.
 _QUEUES = {
@@ -81,19 +89,50 @@ def _state(pid: int, machine: Machine) -> Iterator[Sign]:
         )
         if terminal and foreground == group:
             yield Sign("runs in the foreground of a terminal")
+    if is_frozen(machine, pid):
+        yield Sign("is frozen and may be thawed")
     if (machine.read(f"/proc/{pid}/timers") or "").strip():
         yield Sign("has a timer")
-    caught = _CAUGHT.search(machine.read(f"/proc/{pid}/status") or "")
-    signals = int(caught[1], 16) if caught else 0
+    signals = _awaited(pid, machine)
     for number in _WAKING:
         if signals >> (number - 1) & 1:
-            yield Sign(f"waits for {number.name}, which a timer or a folder watch sends")
+            name = number.name if isinstance(number, signal.Signals) else f"signal {number}"
+            yield Sign(f"waits for {name}, which a timer or a folder watch sends")
     yield from _queues(pid, machine)
+
+
+def _awaited(pid: int, machine: Machine) -> int:
+    """Return the signals that reach a process, as a mask: those with a handler, and those that all threads block, to wait for them."""
+    caught, blocked = 0, -1
+    for task in threads(pid, machine):
+        status = machine.read(f"/proc/{pid}/task/{task}/status") or ""
+        for name, mask in _SIGNALS.findall(status):
+            if name == "Cgt":
+                caught |= int(mask, 16)
+            else:
+                blocked &= int(mask, 16)
+    return caught | max(blocked, 0)
+
+
+def _memory(pid: int, rings: Collection[str], machine: Machine) -> Iterator[Sign]:
+    """Yield the signs of what a process has mapped: semaphores that others may open, and requests to the kernel without a descriptor."""
+    mapped = machine.read(f"/proc/{pid}/maps") or ""
+    if "/[aio]" in mapped:
+        yield Sign("has asynchronous requests to the kernel (io_setup)")
+    if any(inode not in rings for inode in _RING.findall(mapped)):
+        yield Sign("has an io_uring without a descriptor")
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(machine.at("/dev/shm")):  # noqa: S108 - only listed
+            if entry.name.startswith("sem.") and not entry.name.startswith("sem.mp-"):
+                about = entry.stat(follow_symlinks=False)
+                place = f" {os.major(about.st_dev):02x}:{os.minor(about.st_dev):02x} {about.st_ino} "
+                if place in mapped:
+                    yield Sign(f"uses the semaphore /dev/shm/{entry.name}, which others may open")
 
 
 def _queues(pid: int, machine: Machine) -> Iterator[Sign]:
     calls = _QUEUES.get(os.uname().machine, frozenset())
-    for task in os.listdir(machine.at(f"/proc/{pid}/task")):  # noqa: PTH208 - names alone
+    for task in threads(pid, machine):
         if (machine.read(f"/proc/{pid}/task/{task}/syscall") or "").partition(" ")[0] in calls:
             yield Sign("waits at a message queue or a semaphore that others may use")
             return
@@ -107,10 +146,15 @@ def _descriptors(pid: int, machine: Machine) -> Iterator[Sign]:
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile
             targets[int(name)] = os.readlink(f"{folder}/{name}")  # noqa: PTH115 - "socket:[4711]" is no path
     output = {targets.get(number) for number in (1, 2)}
+    rings: set[str] = set()
     for number, target in targets.items():
         info = machine.read(f"/proc/{pid}/fdinfo/{number}") or ""
         if _LOCK.search(info):
             yield Sign(f"holds a lock or a lease on {target}")
+        if _IN_MESSAGES.search(info):
+            yield Sign("has a message with descriptors in one of its sockets")
+        if target == _RING_TARGET:
+            rings.update(_INODE.findall(info))
         if target.startswith("socket:"):
             yield from _socket(pid, number, target, machine)
         elif target.startswith("anon_inode:"):
@@ -120,14 +164,28 @@ def _descriptors(pid: int, machine: Machine) -> Iterator[Sign]:
                 yield Sign(f"has {target} open, through which it may serve others")
         elif target.startswith("/") and not _HARMLESS.fullmatch(target):
             yield from _file(f"{folder}/{number}", number, target, written_as_output=target in output)
+    yield from _memory(pid, rings, machine)
 
 
 def _anonymous(target: str, info: str) -> Iterator[Sign]:
     if not _HARMLESS.fullmatch(target):
         yield Sign(f"has {target} open, which may wake it or others")
+    if target == _RING_TARGET and not _is_idle(info):
+        yield Sign("has files or requests in an io_uring")
     timer = _TIMER.search(info)
     if timer and (int(timer[1]) or int(timer[2])):
         yield Sign("has a running timer")
+
+
+def _is_idle(ring: str) -> bool:
+    """Return whether an io_uring has no files of its own and has completed all its requests. Old kernels do not report the latter."""
+    fields = dict(re.findall(r"^(\w+):[ \t]*(.*)$", ring, re.MULTILINE))
+    return (
+        fields.get("UserFiles") == "0"
+        and not re.search(r"^PollList:\n\s+\S", ring, re.MULTILINE)
+        and fields.get("SqHead") == fields.get("SqTail")
+        and fields.get("CachedSqHead", "?") == fields.get("CachedCqTail", "")
+    )
 
 
 def _file(link: str, number: int, target: str, *, written_as_output: bool) -> Iterator[Sign]:
@@ -138,6 +196,8 @@ def _file(link: str, number: int, target: str, *, written_as_output: bool) -> It
         return  # closed meanwhile
     if stat.S_ISFIFO(about.st_mode):
         yield Sign(f"has the named pipe {target} open, which any process may use")
+    elif is_message_queue(link):
+        yield Sign(f"has the message queue {target} open, which any process may use")
     elif (
         stat.S_ISREG(about.st_mode)
         and opened.st_mode & stat.S_IWUSR

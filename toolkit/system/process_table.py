@@ -126,6 +126,14 @@ def below(pid: int, machine: Machine) -> frozenset[tuple[int, int]]:
     return frozenset(found.items())
 
 
+def threads(pid: int, machine: Machine) -> list[int]:
+    """Return the numbers of a process's threads; none if it has ended."""
+    try:
+        return sorted(map(int, os.listdir(machine.at(f"/proc/{pid}/task"))))  # noqa: PTH208 - names alone
+    except OSError:
+        return []
+
+
 def sees_all(machine: Machine) -> bool:
     """Return whether the table shows all processes of the machine: not in a container, nor if /proc hides those of other users."""
     try:

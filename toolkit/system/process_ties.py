@@ -7,10 +7,12 @@ counts as held by another user, container or machine. Only the kernel can prove 
 from __future__ import annotations
 
 import contextlib
+import errno
 import ipaddress
 import os
 import re
 import select
+import socket
 import stat
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
@@ -92,6 +94,8 @@ _SHARED = re.compile(
 )
 _INHERITED = b"/dev/zero"  # unnamed shared memory, which only children inherit
 _EVENT = re.compile(r"^eventfd-id:\s*(\d+)$", re.MULTILINE)
+_WATCHED = re.compile(r"^Pid:\s*(\d+)$", re.MULTILINE)  # of a pidfd
+_FILE_OF_PROCESS = re.compile(r"/proc/(\d+)(?:/.*)?")
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,7 @@ def ties_of(pids: Collection[int], machine: Machine) -> dict[int, frozenset[Tie]
     wanted |= {
         target for ends in own.values() for end in ends or () for target in sockets.other_ends(end.target)
     }
+    wanted |= {f"process:[{pid}]" for pid in pids}
     holders: dict[str, list[tuple[int, _Descriptor]]] = defaultdict(list)
     sharers: dict[bytes, list[tuple[int, bool]]] = defaultdict(list)
     hidden = not sees_all(machine)
@@ -154,6 +159,11 @@ def ties_of(pids: Collection[int], machine: Machine) -> dict[int, frozenset[Tie]
                 *((Tie(0, "descriptors that cannot be examined"),) if own[pid] is None else ()),
                 *((Tie(0, "memory that cannot be examined"),) if memory[pid] is None else ()),
                 *(tie for end in own[pid] or () for tie in _at(end, pid, holders, sockets, machine)),
+                *(
+                    Tie(other, "its pidfd or /proc folder in common")
+                    for other, _ in holders[f"process:[{pid}]"]
+                    if other != pid
+                ),
                 *_shared(pid, memory[pid] or {}, sharers, holders, hidden=hidden),
             }
         )
@@ -252,6 +262,23 @@ def _at(
         yield from (Tie(other, "a connection", standard) for other in others if other != pid)
         if not others:
             yield Tie(0, sockets.name(end.target), standard)
+    if not sockets.lists(end.target) and _is_connected(end, pid):
+        yield Tie(0, "a connection of another network or kind", standard)
+
+
+def _is_connected(end: _Descriptor, pid: int) -> bool:
+    """Return whether a socket that no table lists is connected. One that may not be copied is left to `signs_of_life`."""
+    copy = copy_of(pid, end.number) if end.view == f"/proc/{pid}" else None
+    if copy is None:
+        return False
+    try:
+        with socket.socket(fileno=copy) as connection:
+            if connection.family == socket.AF_NETLINK:  # its other end is the kernel
+                return False
+            connection.getpeername()
+    except OSError as error:
+        return error.errno != errno.ENOTCONN
+    return True
 
 
 class _Sockets:
@@ -261,8 +288,11 @@ class _Sockets:
         self._peers = unix_peers()
         self._tcp: dict[int, Connection] = {}
         self._by_ends: dict[tuple[object, object], Connection] = {}
-        self._unix = {unix_socket.inode for unix_socket in unix_sockets(machine) if unix_socket.connected}
+        unix = list(unix_sockets(machine))
+        self._unix = {unix_socket.inode for unix_socket in unix if unix_socket.connected}
+        self._listed = {unix_socket.inode for unix_socket in unix}
         for connection in connections(machine):
+            self._listed.add(connection.inode)
             if connection.state in _WAITING:
                 self._by_ends[connection.local, connection.remote] = connection
                 if connection.inode:
@@ -283,6 +313,10 @@ class _Sockets:
             return ("socket:[0]",) if inode in self._unix else ()
         peer = self._peers.get(inode, 0)
         return (f"socket:[{peer}]",) if peer else ()
+
+    def lists(self, target: str) -> bool:
+        """Return whether the tables of this network namespace contain a socket."""
+        return _inode(target) in self._listed
 
     def is_lost(self, target: str) -> bool:
         """Return whether it was connected to a process of this machine that has ended."""
@@ -324,6 +358,7 @@ def _open_in(
     folders: Collection[str], machine: Machine, wanted: Collection[str] | None
 ) -> Iterator[_Descriptor]:
     events = wanted is None or any(target.startswith("eventfd:") for target in wanted)
+    processes = wanted is not None
     for view in folders:
         with os.scandir(machine.at(f"{view}/fd")) as entries:
             for entry in entries:
@@ -331,6 +366,10 @@ def _open_in(
                     target = os.readlink(entry.path)  # noqa: PTH115 - one of very many
                     if events and target == "anon_inode:[eventfd]":
                         target = _event(f"{view}/fdinfo/{entry.name}", machine)
+                    elif processes and (
+                        number := _process_of(target, f"{view}/fdinfo/{entry.name}", machine)
+                    ):
+                        target = f"process:[{number}]"
                     if _is_channel(entry, target) if wanted is None else target in wanted:
                         mode = entry.stat(follow_symlinks=False).st_mode
                         reads, writes = bool(mode & stat.S_IRUSR), bool(mode & stat.S_IWUSR)
@@ -341,6 +380,15 @@ def _event(path: str, machine: Machine) -> str:
     """Return what identifies an eventfd, "eventfd:[4711]", if the kernel numbers them."""
     number = _EVENT.search(machine.read(path) or "")
     return f"eventfd:[{number[1]}]" if number else ""
+
+
+def _process_of(target: str, info: str, machine: Machine) -> str:
+    """Return the number of the process that a pidfd or an open file of /proc refers to, "" for other descriptors."""
+    if target == "anon_inode:[pidfd]":
+        match = _WATCHED.search(machine.read(info) or "")
+    else:
+        match = _FILE_OF_PROCESS.fullmatch(target)
+    return match[1] if match else ""
 
 
 def _is_channel(entry: os.DirEntry[str], target: str) -> bool:

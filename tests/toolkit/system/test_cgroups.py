@@ -14,7 +14,7 @@ import pytest
 from support.recorded import recorded
 
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.system.cgroups import ControlGroups, Group, control_groups, count_of_list
+from verl_doctor.toolkit.system.cgroups import ControlGroups, Group, control_groups, count_of_list, is_frozen
 from verl_doctor.toolkit.system.file_systems import file_systems
 
 CG = "/sys/fs/cgroup"
@@ -155,6 +155,34 @@ def test_unreadable_group_falls_back_to_its_parents(tmp_path: Path, own: str) ->
 @pytest.mark.parametrize("own", ["", "nonsense\n", "0::\n"])
 def test_missing_mount_information_gives_no_groups(tmp_path: Path, own: str) -> None:
     assert groups(tmp_path, "", own, {f"{CG}/pids.max": "9\n"}) == ControlGroups()
+
+
+@pytest.mark.parametrize(
+    ("mounts", "own", "file", "states"),
+    [
+        (
+            V2,
+            "0::/job\n",
+            "job/cgroup.events",
+            {"populated 1\nfrozen 0\n": False, "populated 1\nfrozen 1\n": True},
+        ),
+        (
+            f"36 24 0:31 / {CG}/freezer rw - cgroup cgroup rw,freezer\n",
+            "6:freezer:/job/inner\n",
+            "freezer/job/freezer.state",
+            {"THAWED\n": False, "FREEZING\n": True, "FROZEN\n": True},
+        ),
+    ],
+    ids=["version 2", "version 1, the group above"],
+)
+def test_process_in_a_frozen_group_is_detected(
+    tmp_path: Path, mounts: str, own: str, file: str, states: Mapping[str, bool]
+) -> None:
+    for number, (state, frozen) in enumerate(states.items()):
+        files = {"/proc/self/mountinfo": mounts, "/proc/7/task/7/cgroup": own, f"{CG}/{file}": state}
+        if "inner" in own:
+            files[f"{CG}/freezer/job/inner/cgroup.procs"] = "7\n"
+        assert is_frozen(recorded(tmp_path / str(number), files), 7) == frozen
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from verl_doctor.toolkit.system.process_table import (
     seconds_of,
     sees_all,
     settled_command,
+    threads,
 )
 from verl_doctor.toolkit.system.process_ties import LISTENS, connections, lost_ends, socket_inodes, ties_of
 
@@ -42,7 +43,7 @@ _MIB = 1024 * 1024
 _LONGEST = 60
 _TRACER = re.compile(r"^TracerPid:\s+(\d+)", re.MULTILINE)
 _RESIDENT = re.compile(r"^VmRSS:\s+(\d+) kB", re.MULTILINE)
-_NAMESPACES = ("pid", "net", "mnt", "ipc", "user")
+_NAMESPACES = ("pid", "net", "mnt", "ipc", "user", "uts", "cgroup", "time")
 _SESSION = re.compile(r"(/[^\s=]*?/session_[\w-]+)(?:/|$)")
 _AGENT = re.compile(r"\bray/\w+/(?:\w+/)*\w+\.py")
 _MODULE = re.compile(r"multiprocessing\.\w+|compile_worker")
@@ -74,7 +75,7 @@ def left_processes(gpus: Gpus | Unknown, machine: Machine) -> LeftProcesses | Un
             ties=lambda pids: ties_of(pids, machine),
             age=lambda row: now - seconds_of(row.ticks),
             session=lambda row: is_session_alive(row, table, machine),
-            debugger=lambda row: _number(_TRACER, row.pid, machine),
+            debugger=lambda row: _debugger(row.pid, machine),
             elsewhere=lambda row: _elsewhere(row.pid, machine),
             foreign=lambda row: why_unrecognised(row.pid, row.command, machine),
             abandoned=lambda row: lost_ends(row.pid, machine) > 0,
@@ -176,8 +177,9 @@ def _answers(path: Path) -> bool:
 def _elsewhere(pid: int, machine: Machine) -> str:
     """Return why a process counts as another container's, "" if it is in the same container as this program."""
     try:
+        known = [kind for kind in _NAMESPACES if os.path.lexists(machine.at(f"/proc/self/ns/{kind}"))]
         own, its = (
-            [os.readlink(machine.at(f"/proc/{owner}/ns/{kind}")) for kind in _NAMESPACES]  # noqa: PTH115
+            [os.readlink(machine.at(f"/proc/{owner}/ns/{kind}")) for kind in known]  # noqa: PTH115
             for owner in ("self", pid)
         )
         roots = [machine.at(f"/proc/{owner}/root").stat() for owner in ("self", pid)]
@@ -187,6 +189,12 @@ def _elsewhere(pid: int, machine: Machine) -> str:
         return f"its container may not be examined ({error.strerror})"
     same = own == its and os.path.samestat(*roots)
     return "" if same else "it runs in another container; run verl-doctor there"
+
+
+def _debugger(pid: int, machine: Machine) -> int:
+    """Return the process that traces any thread of this one, 0 if none does."""
+    tracers = (_number(_TRACER, f"{pid}/task/{task}", machine) for task in threads(pid, machine))
+    return next(filter(None, tracers), 0)
 
 
 def _rendezvous(pids: Collection[int], machine: Machine) -> set[int]:
@@ -255,6 +263,6 @@ def resident(pid: int, machine: Machine) -> int:
     return _number(_RESIDENT, pid, machine) * 1024
 
 
-def _number(pattern: re.Pattern[str], pid: int, machine: Machine) -> int:
+def _number(pattern: re.Pattern[str], pid: int | str, machine: Machine) -> int:
     match = pattern.search(machine.read(f"/proc/{pid}/status") or "")
     return int(match[1]) if match else 0

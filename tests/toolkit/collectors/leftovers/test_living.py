@@ -20,7 +20,7 @@ pytestmark = [
 ]
 
 OWN = ["unshare", "--fork", "--pid", "--mount-proc", "--mount", "--net", "--kill-child"]
-DEAD_PROCESSES = 8
+DEAD_PROCESSES = 9
 
 
 def planted(script: str, user: str) -> dict[str, Any]:
