@@ -4,8 +4,8 @@
     unshare --fork --pid --mount-proc --mount --net --kill-child python tests/support/living_holders.py SEED ROUNDS USERS ROOM
 
 USERS is "root", "user" for an ordinary user beside whom root's processes run, or "alone" for one who sees all processes. With 0
-rounds all kinds are planted together, and once more those beside which the unused must go, else a random part of them
-in each. Prints one JSON document.
+rounds all kinds are planted together, once more those beside which the unused must go, and each of the others alone, else a
+random part of them in each. Prints one JSON document.
 """
 
 from __future__ import annotations
@@ -42,19 +42,24 @@ UNUSED = 4_000_000  # numbers that no process has begin here
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _CLONE_FS, _CLONE_FILES, _CLONE_NEWNS, _CLONE_NEWPID = 0x200, 0x400, 0x20000, 0x20000000
 _DETACH = 2
+_IO_URING_SETUP, _IO_URING_REGISTER = 425, 427  # on all architectures
 _kept: list[object] = []
 Act = Callable[[Path], None]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of holder. `makes` is what it holds, `here` how; `user` is a number for one who is not the doctor's user."""
+    """One kind of holder. `makes` is what it holds, `here` how; `user` is a number for one who is not the doctor's user.
+
+    `blurs`: nothing shows what it holds, so that all folders and segments stay.
+    """
 
     name: str
     here: Act | None
     makes: str = "session"
     roots: bool = False
     user: int | None = None
+    blurs: bool = False
 
 
 KINDS: list[Kind] = []
@@ -147,10 +152,29 @@ def _elsewhere(path: Path, how: str) -> None:
         subprocess.run(["mount", "--bind", path, place], check=True)
     elif how == "overlay":
         subprocess.run(["mount", "-t", "overlay", "-o", f"lowerdir={path}:/mnt", "none", place], check=True)
+    elif how == "link":
+        place.with_suffix(".link").symlink_to(path)
+        layers = f"lowerdir={place.with_suffix('.link')}:/mnt"
+        subprocess.run(["mount", "-t", "overlay", "-o", layers, "none", place], check=True)
+    elif how == "here":
+        os.chdir(path)
+        subprocess.run(["mount", "-t", "overlay", "-o", "lowerdir=.:/mnt", "none", place], check=True)
+        os.chdir("/")
     elif how == "detached":
         subprocess.run(["mount", "--bind", path / "logs", place], check=True)
         os.chdir(place)
         assert _LIBC.umount2(os.fsencode(place), _DETACH) == 0
+
+
+def _in_ring(path: Path) -> None:
+    """Put it into an io_uring that is mapped and has no descriptor."""
+    ring = _LIBC.syscall(_IO_URING_SETUP, 8, ctypes.create_string_buffer(120))
+    opened = os.open(path, os.O_RDONLY)
+    assert _LIBC.syscall(_IO_URING_REGISTER, ring, 2, (ctypes.c_int * 1)(opened), 1) == 0
+    _LIBC.mmap.restype = ctypes.c_void_p
+    _LIBC.mmap(None, mmap.PAGESIZE, mmap.PROT_READ, mmap.MAP_SHARED, ring, ctypes.c_long(0))
+    os.close(opened)
+    os.close(ring)
 
 
 _OPENING = {"read": os.O_RDONLY, "write": os.O_RDWR, "append": os.O_WRONLY | os.O_APPEND, "path": os.O_PATH}
@@ -172,10 +196,12 @@ for _makes in ("session", "spill", "segment"):
 
     kind(f"{_makes}: in the command line", makes=_makes)(lambda path: _run(path, argument=True))
     kind(f"{_makes}: in the environment", makes=_makes)(lambda path: _run(path, argument=False))
-    kind(f"{_makes}: a descriptor of a file on its way", makes=_makes)(
+    kind(f"{_makes}: a descriptor of a file on its way", makes=_makes, blurs=True)(
         lambda path: _fly(_inner(path), os.O_RDONLY)
     )
-    kind(f"{_makes}: a path of it on its way", makes=_makes)(lambda path: _fly(_inner(path), os.O_PATH))
+    kind(f"{_makes}: a path of it on its way", makes=_makes, blurs=True)(
+        lambda path: _fly(_inner(path), os.O_PATH)
+    )
     kind(f"{_makes}: a thread has it open", makes=_makes)(
         lambda path: _thread(lambda: hold(_inner(path), os.O_PATH) and None, _CLONE_FILES)
     )
@@ -202,14 +228,25 @@ for _makes in ("session", "spill"):
     kind(f"{_makes}: its first thread has ended, and it works in it", makes=_makes)(
         lambda path: _without_its_first_thread(lambda: os.chdir(_folder(path)), path)
     )
-    kind(f"{_makes}: an open folder on its way", makes=_makes)(lambda path: _fly(_folder(path), os.O_RDONLY))
-    kind(f"{_makes}: an open folder on its way to who has not accepted", makes=_makes)(
+    kind(f"{_makes}: an open folder on its way", makes=_makes, blurs=True)(
+        lambda path: _fly(_folder(path), os.O_RDONLY)
+    )
+    kind(f"{_makes}: an open folder on its way to who has not accepted", makes=_makes, blurs=True)(
         lambda path: _fly(_folder(path), os.O_RDONLY, accepted=False)
     )
     kind(f"{_makes}: watched", makes=_makes)(lambda path: _watch(_folder(path)))
     kind(f"{_makes}: has it as its root", makes=_makes, roots=True)(lambda path: os.chroot(path))
     kind(f"{_makes}: mounted elsewhere", makes=_makes, roots=True)(lambda path: _elsewhere(path, "bind"))
     kind(f"{_makes}: below an overlay", makes=_makes, roots=True)(lambda path: _elsewhere(path, "overlay"))
+    kind(f"{_makes}: below an overlay that has another name for it", makes=_makes, roots=True)(
+        lambda path: _elsewhere(_folder(path), "link")
+    )
+    kind(f"{_makes}: below an overlay that has no name for it", makes=_makes, roots=True, blurs=True)(
+        lambda path: _elsewhere(_folder(path), "here")
+    )
+    kind(f"{_makes}: a folder in an io_uring without a descriptor", makes=_makes, blurs=True)(
+        lambda path: _in_ring(_folder(path))
+    )
     kind(f"{_makes}: another user works in it", makes=_makes, user=0)(lambda path: os.chdir(path))
     kind(f"{_makes}: another user has the folder open", makes=_makes, user=0)(
         lambda path: hold(path, os.O_RDONLY) and None
@@ -436,7 +473,7 @@ def one_round(kinds: list[Kind], users: str, dice: random.Random, count: Counter
     if said is None:
         yield "the doctor broke"
         said = {}
-    flies = any("on its way" in one.name for one, _ in planted)
+    blurred = any(one.blurs for one, _ in planted)
     for one, path in planted:
         if one.here is not None:
             count["living"] += 1
@@ -444,7 +481,7 @@ def one_round(kinds: list[Kind], users: str, dice: random.Random, count: Counter
                 yield f"lost: {one.name}"
             continue
         # What may be open to somebody who is not seen stays, whoever it is.
-        unsure = one.makes != "socket" and (users == "user" or flies)
+        unsure = one.makes != "socket" and (users == "user" or blurred)
         count["unsure" if unsure else "dead"] += 1
         if bool(content(path)) != unsure:
             yield f"{'left' if content(path) else 'removed'}: {one.name}: {said.get(str(path))}"
@@ -483,8 +520,11 @@ def main(seed: int, rounds: int, users: str) -> None:
         for kind in KINDS
         if not (users != "root" and kind.roots) and not (users == "alone" and kind.user is not None)
     ]
-    quiet = [kind for kind in kinds if "on its way" not in kind.name]
+    quiet = [kind for kind in kinds if not kind.blurs]
     plans = [kinds, quiet] if not rounds else []
+    if not rounds:
+        unused = next(kind for kind in KINDS if kind.here is None)
+        plans += [[kind, unused] for kind in kinds if kind.blurs]
     for _ in range(rounds):
         among = dice.choice((kinds, quiet))
         plans.append(dice.sample(among, dice.randint(5, 15)))

@@ -238,5 +238,16 @@ def file_systems(machine: Machine) -> Iterator[FileSystem]:
             )
 
 
+def overlay_layers(mounts: str) -> Iterator[str]:
+    """Yield the folders of which the overlays in a list of /proc/PID/mountinfo consist, as whoever mounted them wrote them."""
+    for line in mounts.splitlines():
+        words = line.partition(" - ")[2].split(" ", 2)
+        if words[0] == "overlay" and len(words) > 2:
+            for option in words[2].split(","):
+                name, _, value = option.partition("=")
+                if name.rstrip("+") in ("lowerdir", "datadir", "upperdir", "workdir"):
+                    yield from filter(None, _plain(value).split(":"))
+
+
 def _plain(text: str) -> str:
     return _ESCAPED.sub(lambda match: chr(int(match[1], 8)), text)

@@ -40,8 +40,8 @@ _LOCK = re.compile(r"^lock:\s", re.MULTILINE)
 _SIGNALS = re.compile(r"^Sig(Cgt|Blk):\s*([0-9a-f]+)$", re.MULTILINE)
 _IN_MESSAGES = re.compile(r"^scm_fds:\s*[1-9]", re.MULTILINE)
 _INODE = re.compile(r"^ino:\s*(\d+)$", re.MULTILINE)
-_RING_TARGET = "anon_inode:[io_uring]"
-_RING = re.compile(r"^\S+ \S+ \S+ \S+ (\d+) +anon_inode:\[io_uring\]", re.MULTILINE)
+RING_TARGET = "anon_inode:[io_uring]"
+RING = re.compile(r"^\S+ \S+ \S+ \S+ (\d+) +anon_inode:\[io_uring\]", re.MULTILINE)
 # Signals that only a timer or a folder watch sends, and those that F_SETSIG of fcntl(2) may choose instead. /proc does not show
 # setitimer(2), alarm(2) or F_NOTIFY. glibc uses 32 and 33 itself.
 _WAKING = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGIO, *range(34, 65))
@@ -119,7 +119,7 @@ def _memory(pid: int, rings: Collection[str], machine: Machine) -> Iterator[Sign
     mapped = machine.read(f"/proc/{pid}/maps") or ""
     if "/[aio]" in mapped:
         yield Sign("has asynchronous requests to the kernel (io_setup)")
-    if any(inode not in rings for inode in _RING.findall(mapped)):
+    if any(inode not in rings for inode in RING.findall(mapped)):
         yield Sign("has an io_uring without a descriptor")
     with contextlib.suppress(OSError):
         for entry in os.scandir(machine.at("/dev/shm")):  # noqa: S108 - only listed
@@ -153,7 +153,7 @@ def _descriptors(pid: int, machine: Machine) -> Iterator[Sign]:
             yield Sign(f"holds a lock or a lease on {target}")
         if _IN_MESSAGES.search(info):
             yield Sign("has a message with descriptors in one of its sockets")
-        if target == _RING_TARGET:
+        if target == RING_TARGET:
             rings.update(_INODE.findall(info))
         if target.startswith("socket:"):
             yield from _socket(pid, number, target, machine)
@@ -170,7 +170,7 @@ def _descriptors(pid: int, machine: Machine) -> Iterator[Sign]:
 def _anonymous(target: str, info: str) -> Iterator[Sign]:
     if not _HARMLESS.fullmatch(target):
         yield Sign(f"has {target} open, which may wake it or others")
-    if target == _RING_TARGET and not _is_idle(info):
+    if target == RING_TARGET and not _is_idle(info):
         yield Sign("has files or requests in an io_uring")
     timer = _TIMER.search(info)
     if timer and (int(timer[1]) or int(timer[2])):

@@ -13,6 +13,7 @@ from verl_doctor.toolkit.system.file_systems import (
     file_systems,
     may_write,
     nearest,
+    overlay_layers,
     space_of,
     why_not_writable,
 )
@@ -144,3 +145,12 @@ def test_folder_without_write_permission(node: Machine, monkeypatch: pytest.Monk
     node.at("/home/me/data sets").mkdir(parents=True)
     assert why_not_writable(node, "/home/me/data sets/x") == "/home/me/data sets is mounted read-only"
     assert why_not_writable(node, "/home/me/x").endswith("cannot write to /home/me")
+
+
+def test_layers_of_overlays_are_listed_as_written() -> None:
+    mounts = (
+        "50 27 0:60 / /a rw - overlay none rw,lowerdir=/tmp/one\\040two:.,upperdir=/up,workdir=/w,xino=off\n"
+        "51 27 0:61 / /b rw - overlay overlay ro,lowerdir+=/x,datadir+=/y\n"
+        "52 27 0:62 / /c rw - ext4 /dev/vdd rw,lowerdir=/no\n"
+    )
+    assert list(overlay_layers(mounts)) == ["/tmp/one two", ".", "/up", "/w", "/x", "/y"]

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from verl_doctor.toolkit.collectors.processes.processes import role_of
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.system.file_systems import file_system_of
+from verl_doctor.toolkit.system.file_systems import file_system_of, overlay_layers
+from verl_doctor.toolkit.system.process_life import RING, RING_TARGET
 from verl_doctor.toolkit.system.process_table import (
     Row,
     boot_time,
@@ -44,6 +45,10 @@ _LONGEST = 60
 _WHERE = re.compile(r"^((?:\S+ ){4})\S+")  # of a line of /proc/PID/mountinfo
 _INODE = re.compile(r"^ino:\s*(\d+)$", re.MULTILINE)
 _IN_FLIGHT = re.compile(r"^scm_fds:\s*(\d+)$", re.MULTILINE)
+# Layers that container runtimes name relative to their own folder when there are many.
+_OF_CONTAINERS = re.compile(
+    r"(?:\d+/fs|l/[A-Z0-9]{26}|(?:[\w.-]+/)?[0-9a-f]{64}(?:-init)?/(?:diff|fs|work|merged))"
+)
 _WATCHED = re.compile(r"\bino:([0-9a-f]+)")  # of inotify and fanotify
 
 
@@ -113,6 +118,8 @@ def signs_of(
     here = "\n".join(_WHERE.sub(r"\1", line) for line in search.mounts("self").splitlines())
     for name in wanted.within(here):
         count(name, Use(own, "this machine", "has it mounted elsewhere"))
+    for how, device, inode in search.layers_here():
+        count(numbered(device, inode), Use(own, "this machine", how))
     for pid in () if isinstance(listed, Unknown) else listed:
         row = row_of(pid, machine, settled_command(pid, machine))
         if row is None or _is_dead(row, machine):
@@ -225,8 +232,10 @@ class _Search:
         texts: list[tuple[str, str]] = []
         found: list[tuple[str, int, int]] = []
         folders = views(pid, self._machine)
+        rings: set[str] = set()
         for folder in folders:
             links = self._links(folder)
+            rings.update(self._rings(folder, links))
             texts += [
                 ("has it open", "\n".join(links.values())),
                 ("listens at it", "\n".join(self._sockets.get(link, "") for link in links.values())),
@@ -238,15 +247,35 @@ class _Search:
             if self._inodes:
                 found += self._places(folder)
         main = folders[0] if folders else f"/proc/{pid}"
+        mapped = self._machine.read(f"{main}/maps") or ""
+        if any(inode not in rings for inode in RING.findall(mapped)):
+            self._waiting.append(f"process {pid} has an io_uring without a descriptor, which may hold it")
         texts += [
-            ("has it mapped", self._machine.read(f"{main}/maps") or ""),
+            ("has it mapped", mapped),
             ("names it in its environment", self._machine.read(f"{main}/environ") or ""),
-            *(
-                ("is in a mount namespace where it is mounted", self.mounts(folder.removeprefix("/proc/")))
-                for folder in folders
-            ),
         ]
+        for folder in folders:
+            mounts = self.mounts(folder.removeprefix("/proc/"))
+            texts.append(("is in a mount namespace where it is mounted", mounts))
+            found += self._layers(folder, mounts) if self._inodes else ()
         return _Uses(tuple(texts), tuple(found))
+
+    def layers_here(self) -> Iterator[tuple[str, int, int]]:
+        """Yield the same for the overlays of this process's own namespace."""
+        return self._layers("/proc/self", self._machine.read("/proc/self/mountinfo") or "")
+
+    def _layers(self, folder: str, mounts: str) -> Iterator[tuple[str, int, int]]:
+        """Yield the layers of a namespace's overlays that are among the files searched, whatever the mount calls them."""
+        for layer in overlay_layers(mounts):
+            if layer.startswith("/"):
+                yield from self._same("has it in an overlay", f"{folder}/root{layer}")
+            elif not _OF_CONTAINERS.fullmatch(layer):
+                self._waiting.append(f"an overlay has the layer {layer}, which may be it")
+
+    def _rings(self, folder: str, links: Mapping[str, str]) -> Iterator[str]:
+        for name, link in links.items():
+            if link == RING_TARGET:
+                yield from _INODE.findall(self._machine.read(f"{folder}/fdinfo/{name}") or "")
 
     def mounts(self, process: str) -> str:
         """Return the mounts seen by a process or thread, "" if already known: a folder may have another name there."""
@@ -294,7 +323,7 @@ class _Search:
         found: list[tuple[str, int, int]],
     ) -> None:
         """Inspect one descriptor, if more than its name matters."""
-        if link == "anon_inode:[io_uring]":
+        if link == RING_TARGET:
             texts.append(("has it open (io_uring)", self._machine.read(f"{folder}/fdinfo/{name}") or ""))
         if not self._inodes or not link.startswith(("/", "socket:", "anon_inode:")):
             return
