@@ -114,10 +114,11 @@ def load(disabled: Iterable[str] = ()) -> Registry:
             version = entry_point.dist.version if entry_point.dist else ""
             names = tuple(_name(part) for part in parts)
             plugins.append(Plugin(entry_point.name, group, distribution, version, names))
+    loaded = shelf.parts
     return Registry(
-        checks=tuple(sorted((p for p in shelf.parts if isinstance(p, Check)), key=lambda check: check.code)),
-        fixes=tuple(sorted((p for p in shelf.parts if isinstance(p, Fix)), key=lambda fix: fix.id)),
-        collectors=tuple(p for p in shelf.parts if isinstance(p, Collector)),
+        checks=tuple(sorted((p for p in loaded if isinstance(p, Check)), key=lambda check: check.code)),
+        fixes=tuple(sorted((p for p in loaded if isinstance(p, Fix)), key=lambda fix: fix.id)),
+        collectors=tuple(p for p in loaded if isinstance(p, Collector)),
         plugins=tuple(plugins),
         problems=PluginProblems(tuple(problems)),
     )
@@ -145,7 +146,15 @@ class _Shelf:
     @property
     def parts(self) -> list[Part]:
         """All parts, those of plugins within limits."""
-        return [part if owner == _OWN else _limited(part) for part, owner in self._owners.values()]
+        if all(owner == _OWN for _, owner in self._owners.values()):
+            return [part for part, _ in self._owners.values()]
+        from verl_doctor.toolkit.engine.plugin_limits import Together, limited  # noqa: PLC0415 - few have a plugin
+
+        together = Together()
+        return [
+            part if owner == _OWN or isinstance(part, Collector) else limited(part, together)
+            for part, owner in self._owners.values()
+        ]
 
     def put(self, part: Part, owner: str) -> None:
         key = (type(part).__name__, _name(part))
@@ -237,13 +246,6 @@ def _defined_by(part: Part) -> Any:
         case Fix():
             return function_of(part.plan)
     return function_of(part.collect)
-
-
-def _limited(part: Part) -> Part:
-    """Return a plugin's part within limits."""
-    from verl_doctor.toolkit.engine.plugin_limits import limited  # noqa: PLC0415 - few have a plugin
-
-    return part if isinstance(part, Collector) else limited(part)
 
 
 def _parts(values: Iterable[Any]) -> Iterator[Part]:
