@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.system.ownership import why_not_ours
+from verl_doctor.toolkit.system.ownership import why_any_not_ours, why_not_ours
 from verl_doctor.toolkit.target import Environment, Options, Target
 from verl_doctor.toolkit.target import discover as target_of
 
@@ -88,11 +88,25 @@ def _beside(cwd: Path, passed_over: list[str]) -> Iterator[_Candidate]:
     for folder in (cwd, *cwd.parents):
         python = folder / ".venv" / "bin" / "python"
         if os.path.exists(python):
-            if why := why_not_ours(folder / ".venv", group_counts=False):
+            if why := _why_not_run(folder / ".venv"):
                 passed_over.append(f"{folder / '.venv'} is not used: {why}")
             else:
                 yield _Candidate(python, ".venv")
             return
+
+
+def _why_not_run(venv: Path) -> str:
+    """Return why another user may decide what the Python of an environment runs; "" if none may.
+
+    That is whoever may write to its program, to pyvenv.cfg, which names the standard library, or to a folder of its packages. The
+    program that it links to outside is the choice of whoever created it.
+    """
+    own = [venv / "bin", venv / "pyvenv.cfg"]
+    for library in (venv / "lib", venv / "lib64"):
+        own += [library, *library.glob("python*"), *library.glob("python*/site-packages")]
+    if not (python := venv / "bin" / "python").is_symlink():
+        own.append(python)
+    return why_not_ours(venv, group_counts=False) or why_any_not_ours(own, group_counts=False)
 
 
 def _is_of_a_job(site: Path) -> bool:

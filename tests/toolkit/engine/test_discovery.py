@@ -66,6 +66,21 @@ def test_world_writable_venv_is_not_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "place", ["bin", "lib", "lib/python3.11", "lib/python3.11/site-packages", "pyvenv.cfg", "bin/python"]
+)
+def test_venv_of_which_others_may_write_a_part_is_not_run(tmp_path: Path, place: str) -> None:
+    python = environment(tmp_path / ".venv", "verl")
+    (tmp_path / ".venv" / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    if place == "bin/python":
+        python.unlink()
+        python.write_text("#!/bin/sh\n")
+    (tmp_path / ".venv" / place).chmod(0o777)
+    target = found(tmp_path)
+    assert target.chosen_by == "verl-doctor's own"
+    assert f"anybody may write to {tmp_path / '.venv' / place}" in target.passed_over
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "source @/bin/activate",
