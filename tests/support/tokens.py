@@ -24,6 +24,7 @@ FORMS = f"""
 hf_{{a34}} api_org_{{a34}} sk-{{a48}} sk-proj-{{u74}}T3BlbkFJ{{u74}} sk-ant-api03-{{u93}}AA sk-or-v1-{{h64}} wandb_v1_{{u40}}
 gsk_{{a52}} xai-{{a80}} pplx-{{a48}} r8_{{a37}} nvapi-{{u64}} fw_1{{a22}} tgp_v1_{{u43}} csk-{{l48}} pcsk_{{a6}}_{{a63}}
 lsv2_pt_{{h32}}_{{h10}} lsv2_sk_{{h32}}_{{h10}} ms-{UUID} pnu_{{l36}} ico-7{{a31}}
+tvly-{{a32}} tvly-dev-{{u40}} e2b_{{h40}} rpa_{{a44}} KGAT_{{h32}} jina_{{a60}} vck_{{a56}} phx_{{a48}}
 ghp_{{a36}} gho_{{a36}} ghu_{{a36}} ghs_{{a36}} ghr_{{a36}} github_pat_{{a22}}_{{a59}}
 glpat-{{u20}} gldt-{{u20}} glrt-{{u20}} glcbt-{{a2}}_{{u20}} glptt-{{h40}} glft-{{u20}} glsoat-{{u20}} glagent-{{u50}} gloas-{{h64}}
 glimt-{{u25}} GR1348941{{u20}} ATBB{{a32}} ATATT3xFfGF0{{u180}}={{h8}} pypi-AgEIcHlwaS5vcmc{{u120}} npm_{{a36}} rubygems_{{h48}}

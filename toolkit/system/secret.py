@@ -111,7 +111,7 @@ _USER_OPTION = re.compile(
 )
 # A password piped into the program that prompts for it.
 _PIPED = re.compile(
-    r"(\b(?:echo|printf)\s+(?:-n\s+)?)(?!-)(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s|]+)"
+    r"(\b(?:echo|printf)\s+(?:-n\s+)?(?:[\"']%s(?:\\n)?[\"']\s+)?)(?!-)(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s|]+)"
     r"(?=\s*\|\s*[^\n|]*(?:--password-stdin|--with-token|\bsudo\s+-\w*S|--stdin\b|-stdin\b))"
 )
 _HERE_STRING = re.compile(

@@ -19,7 +19,7 @@ _FORMS = tuple(
     for before, value in (
         # ("HF_TOKEN", "..."), HF_TOKEN => ..., read HF_TOKEN <<< ..., setx HF_TOKEN ...
         (rf"{_NAME}[\"']\s*,\s*[bfru]?[\"']", rf"{_LIKELY}(?=[\"'])"),
-        (rf"{_NAME}[\"']?\s*(?:=>|->|\||<<<|\s+to\s)\s*[\"']?", _LIKELY),
+        (rf"{_NAME}[\"']?\s*(?:=>|->|[|\u2502\u2503]|<<<|\s+to\s)\s*[\"']?", _LIKELY),
         (rf"(?<![\w.-])(?P<name>(?=[\w.-]*[_.-])[\w.-]*{_HINT}\w*)\s+[\"']?", _LIKELY),
         # <add key="Password" value="..."/>, <entry key="password">...</entry>
         (r"<\w+\s[^<>\n]*?\b(?:key|name)=[\"'](?P<name>[\w.:-]+)[\"'](?:[^<>\n]*?\bvalue=[\"']|[^<>\n]*>)", r"[^\"'<>\n]+"),
@@ -33,6 +33,13 @@ _FORMS = tuple(
         # API_KEY=$(echo ...), API_KEY=$(cat <<EOF, api_key = ("...")
         (rf"{_NAME}\s*=\s*[\"']?(?:\$\(|`)\s*(?:(?:echo|printf)\s+|cat\s*<<-?\s*\S+\n)", r"[^)`\n]+"),
         (rf"{_NAME}\s*=\s*\(\s*[bfru]?[\"'](?=[^\"'\n]*[\"']\s*\))", r"[^\"'\n]+"),
+        # password: &anchor ..., password: !!str ..., a value that begins or goes on behind a backslash, <![CDATA[...]]>, quotes as entities
+        (rf"{_NAME}[\"']?:[ \t]+(?:[&!][\w!.-]*[ \t]+)+[\"']?", r"[^\s\"'#]+"),
+        (rf"{_NAME}=[\"']?[^\s\"'\\]*\\\n", r"[^\s\"'\\]+"),
+        (r"<(?P<name>[\w.:-]+)(?:\s[^<>\n]*)?><!\[CDATA\[", r"[^\]\n]+"),
+        (rf"{_NAME}=&(?:quot|apos|#3[49]);", r"[^&\s]+"),
+        (r"::add-mask::", r"\S+"),
+        (r"https?://[^\s/]+/t/", r"(?=[\w-]*\d)[\w-]{16,}(?=/)"),
         (r"\b(?:sctapi\.ftqq\.com|api\.day\.app|hc-ping\.com)/", r"[^\s\"'<>]+"),
         # Options of programs, and what is piped into them.
         (r"\bcurl\b[^\n]{0,200}?\s(?:-b|--cookie)[\s=]*(?=[\"']?[\w.-]+=)", _WORD),
@@ -43,6 +50,7 @@ _FORMS = tuple(
         (r"\bmount\b[^\n]{0,200}?\buser(?:name)?=[\w.\\-]+%", r"[^\s,\"']+"),
         (r"\bxfreerdp\b[^\n]{0,200}?\s/p:", _WORD),
         (r"\b(?:echo|printf)\s+(?:-n\s+)?(?!-)", rf"{_WORD}(?=\s*\|\s*[^\n|]*(?:\b(?:chpasswd|kinit|vncpasswd)\b|-pass\s+stdin\b))"),
+        (r"\b(?:wandb|swanlab|hf|huggingface-cli)\b[^\n|<]{0,80}?\blogin\b[^\n|<]*<<<\s*", _WORD),
         (r"\b(?:chpasswd|kinit|vncpasswd|passwd\s+--stdin)[^\n|<]*<<<\s*", _WORD),
         (r"(?i:\b(?P<key>key)\s+\([^()]*key\)=\()", r"[^()\n]+"),
     )
@@ -54,12 +62,15 @@ _PERCENT_ENCODED = re.compile(
 )
 _HINTS = re.compile(
     rf"{_HINT}|ak\b|sk\b|AK\b|SK\b|login\(|kinit|\s-b|\s-E|--cert|ossutil|coscmd|useradd|openssl|from-literal|mount|freerdp|ftqq|day\.app|hc-ping"
+    r"|<<<|add-mask|/t/|kind: Secret"
 )
 _BLOCK = re.compile(
     r"(?m)^(?P<indent>[ \t]*)(?P<list>(?:-[ \t]+)?)(?P<quote>[\"']?)(?P<name>[\w.-]+)(?P=quote):[ \t]*(?P<style>[|>][-+\d]*)?[ \t]*\n"
     r"(?P<lines>(?:(?P=indent)[ \t]+[^\s#][^\n]*(?:\n|\Z))+)"
 )
 _ITEM = re.compile(r"(?m)^([ \t]*(?:-[ \t]+)?)[^\s-][^\n]*")
+_KUBERNETES = re.compile(r"^kind:[ \t]*[\"']?Secret\b", re.MULTILINE)
+_VALUE_OF_MAP = re.compile(r"(?m)^([ \t]*[\"']?[\w.-]+[\"']?:[ \t]+)[^\s|>][^\n]*")
 _KEY_OF_MAP = re.compile(r"[ \t]*(?:-[ \t]+)?[\"']?[\w.-]+[\"']?:(?:[ \t]|$)", re.MULTILINE)
 
 
@@ -80,8 +91,14 @@ def named_values_masked(text: str, mask: str, suggests_secret: Callable[[str], b
     if "%3" in text or "u00" in text:
         text = _PERCENT_ENCODED.sub(masked, text)
 
+    of_kubernetes = _KUBERNETES.search(text) is not None
+
     def block_masked(found: re.Match[str]) -> str:
         is_map = not found["style"] and _KEY_OF_MAP.match(found["lines"])
+        if is_map and of_kubernetes and found["name"] in ("data", "stringData"):
+            return found[0][: found.start("lines") - found.start()] + _VALUE_OF_MAP.sub(
+                rf"\1{mask}", found["lines"]
+            )
         if is_map or not suggests_secret(found["name"]):
             return found[0]
         head = found[0][: found.start("lines") - found.start()]

@@ -51,6 +51,13 @@ SHAPES: tuple[Shape, ...] = (
     Shape("ModelScope token", ("ms-",), rf"ms-{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}"),  # issuer
     Shape("Prefect API key", ("pnu_", "pnb_"), rf"pn[ub]_{_WORD}{{20,}}"),  # gitleaks
     Shape("Infracost API key", ("ico-",), rf"ico-(?=\w*\d){_WORD}{{32}}"),  # gitleaks
+    Shape("Tavily API key", ("tvly-",), rf"tvly-(?:dev-|prod-)?(?={_URL64}*\d){_URL64}{{20,}}"),  # issuer
+    Shape("E2B API key", ("e2b_",), rf"e2b_{_HEX}{{40,}}"),  # issuer
+    Shape("RunPod API key", ("rpa_",), rf"rpa_{_WORD}{{30,}}"),  # issuer
+    Shape("Kaggle API token", ("KGAT_",), rf"KGAT_{_HEX}{{32}}"),  # issuer
+    Shape("Jina API key", ("jina_",), rf"jina_(?=\w*\d){_WORD}{{40,}}"),  # issuer
+    Shape("Vercel AI Gateway key", ("vck_",), rf"vck_(?=\w*\d){_WORD}{{20,}}"),  # issuer
+    Shape("PostHog personal API key", ("phx_", "phs_"), rf"ph[xs]_{_WORD}{{40,}}"),  # issuer
     # Code and packages
     Shape("GitHub token", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), rf"gh[pousr]_{_WORD}{{12,}}"),  # github
     Shape("GitHub fine-grained token", ("github_pat_",), r"github_pat_\w{12,}"),  # github
@@ -151,7 +158,8 @@ SHAPES: tuple[Shape, ...] = (
 _BEFORE = r"(?<![A-Za-z0-9_])"
 _PEM = re.compile(
     r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
-    r"(?:(?s:.*?)-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|[^\n]*)"
+    r"(?:(?s:.*?)-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|[^\n]*(?:\n[ \t]*[A-Za-z0-9+/=]{40,76}[ \t\r]*(?=\n|\Z))*)"
+    r"|(?<=PuTTY-User-Key-File-)[^\n]*(?:\n(?!Private-Lines:)[^\n]*){0,64}\nPrivate-Lines:[^\n]*(?:\n[A-Za-z0-9+/=]+)*"
 )
 # A line of a key's body, for logs that show it without the key's first line.
 _BODY_OF_KEY = re.compile(
@@ -180,7 +188,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def without_tokens(text: str, mask: str) -> str:
     """Return the text with the mask in place of each token and private key, and of the secret part of webhooks."""
-    if "PRIVATE KEY" in text:
+    if "PRIVATE KEY" in text or "PuTTY-User-Key-File-" in text:
         text = _PEM.sub(lambda key: "\n".join([mask] * (key[0].count("\n") + 1)), text)
     if len(text) >= 60:
         text = _BODY_OF_KEY.sub(rf"\1{mask}", text)

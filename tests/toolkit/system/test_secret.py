@@ -101,6 +101,48 @@ def test_value_is_masked_and_its_name_kept(text: str, shown: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "password: &pw {}",
+        "password: !!str {}",
+        "export WANDB_API_KEY=\\\n{}",
+        "export PASSWORD=hun\\\n{}",
+        "printf '%s' {} | docker login -u me --password-stdin",
+        'wandb login <<< "{}"',
+        "<password><![CDATA[{}]]></password>",
+        "conda config --add channels https://conda.example/t/{}/labs",
+        "::add-mask::{}",
+        "\u2502 hf_token \u2502 {} \u2502",
+        "token=&quot;{}&quot;",
+        "kind: Secret\nstringData:\n  anything: {}\n",
+        "apiVersion: v1\nkind: Secret\ndata:\n  anything: {}\n  more: abc\n",
+        "-----BEGIN RSA PRIVATE KEY-----\n{}QICacB9GGVPiGD4IpNcYtD39bly3mL9XS5A113tA\nUSICacB9GGVPiGD4IpNcYtD39bly3mL9XS5A113tA",
+        "PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\nPrivate-Lines: 1\n{}OwtlZgq7ghdfSA9qSDKJ\n",
+    ],
+)
+def test_rare_notations_of_a_secret_are_masked(text: str) -> None:
+    secret = "hunter2Kx9wQz7Lm"
+    shown = without_secrets(text.format(secret))
+    assert secret not in shown
+    assert shown.count("\n") == text.count("\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kind: ConfigMap\ndata:\n  batch: 512\n",
+        "kind: Secret\nmetadata:\n  name: wandb-2\n",
+        "https://host.example/t/topic/12345678/99",
+        "| key | value |",
+        "\u2502 total_tokens \u2502 123456789012 \u2502",
+        "data.train_files=/data/gsm8k/\\\ntrain.parquet",
+    ],
+)
+def test_similar_notations_are_kept(text: str) -> None:
+    assert without_secrets(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "max_tokens=64",
         "may hold a secret: HF_ENDPOINT",
         "read in one pass: a gigabyte",
