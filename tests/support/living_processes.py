@@ -41,6 +41,7 @@ from verl_doctor.toolkit.system import process_activity
 ENGINE = "VLLM::EngineCore"
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _CLONE_FILES, _CLONE_NEWNS, _CLONE_NEWNET, _CLONE_NEWTIME = 0x400, 0x20000, 0x40000000, 0x80
+_CLONE_NEWIPC = 0x8000000
 _SET_SIGNAL = 10  # F_SETSIG
 _IO_URING_SETUP, _IO_URING_ENTER, _IO_URING_REGISTER = 425, 426, 427  # on all architectures
 _SEIZE = 0x4206  # PTRACE_SEIZE
@@ -1036,6 +1037,9 @@ def main(seed: int, rounds: int, user: int) -> None:
     process_activity.WINDOW = 0.3
     os.umask(0)
     os.system("ip link set lo up 2>/dev/null")
+    # Segments, semaphores and queues end with the namespaces.
+    assert _LIBC.unshare(_CLONE_NEWIPC) == 0
+    assert os.system("mount -t tmpfs none /dev/shm -o mode=1777") == 0
     code = engines.code(Path(tempfile.mkdtemp(prefix="c"), "code"))
     code.parent.chmod(0o755)
     dice, count, wrong = random.Random(seed), Counter[str](), []
