@@ -18,7 +18,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
 
-from verl_doctor.toolkit.logs.advice import CRASH, advised, crashed, kernel, of_release
+from verl_doctor.toolkit.logs.advice.advice import advised
+from verl_doctor.toolkit.logs.advice.compiled import CRASH, crashed, kernel
+from verl_doctor.toolkit.logs.advice.release_faults import known_fault
 from verl_doctor.toolkit.logs.blame import (
     Blame,
     blamed,
@@ -435,7 +437,7 @@ class _Where:
         """Return what helps with this very exception, whatever signature matches it. No release mends the user's own code."""
         if blame is not None and blame.fault == "code":
             return ""
-        return of_release(raised, self._lines) or kernel(raised)
+        return known_fault(raised, self._lines) or kernel(raised)
 
     def _goes_on(self) -> bool:
         """Return whether steps were logged after the last exception: the job survived it, whichever process raised it."""

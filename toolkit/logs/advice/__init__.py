@@ -1,0 +1,4 @@
+"""Advice on an exception, derived from its message and from where it was raised: the package that lacks a module, the missing file.
+
+A signature contains what helped others; these modules refer to what this log names, and return nothing if it names nothing.
+"""

@@ -1,0 +1,31 @@
+"""Releases of packages that a log names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from verl_doctor.toolkit.logs.lines import Line
+
+
+def this_release(package: str, lines: Sequence[Line]) -> str:
+    """Return the release of a package that the log names, in parentheses; "" if it names none."""
+    version = next(versions_in(package, lines), "") if package else ""
+    return f" (this is {version})" if version else ""
+
+
+def dated(package: str, lines: Sequence[Line]) -> str:
+    """Return a package with the release that the log names."""
+    version = next(versions_in(package, lines), "")
+    return f"{package} {version}" if version else package
+
+
+def versions_in(package: str, lines: Sequence[Line]) -> Iterator[str]:
+    """Yield the releases of a package that the log names, in its order."""
+    form = re.compile(
+        rf"(?<![\w/.-]){re.escape(package)}(?:==|: +| (?:API server )?version:? | +| \(v?|-)v?(\d+\.\d+(?:\.\d+)?(?:[.+]?(?:post|rc|dev)\w*)?)(?![\w.])",
+        re.IGNORECASE,
+    )
+    for line in lines:
+        if found := form.search(line.text):
+            yield found[1]

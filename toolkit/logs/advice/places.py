@@ -1,0 +1,87 @@
+"""Where an exception was raised, and by which package or file of the job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from verl_doctor.toolkit.logs.blame import is_of_the_job, own_frames, package_of
+from verl_doctor.toolkit.logs.python_errors import Frame
+
+# Exceptions that report something outside the program: a file, a network, a limit, a signal, a process.
+OUTSIDE = frozenset(
+    {"OSError", "IOError", "FileNotFoundError", "PermissionError", "ConnectionError", "ConnectionRefusedError", "ConnectionResetError", "TimeoutError", "Timeout",
+     "BrokenPipeError", "MemoryError", "OutOfMemoryError", "KeyboardInterrupt", "SystemExit", "CalledProcessError", "HTTPError", "HTTPStatusError", "ReadTimeout", "ConnectError",
+     "RayTaskError", "RayActorError", "ActorDiedError", "DistBackendError", "DistStoreError", "DistNetworkError", "GetTimeoutError", "ProcessRaisedException", "ChildFailedError"}
+)  # fmt: skip
+PASSING = frozenset(
+    {
+        "starlette",
+        "uvicorn",
+        "fastapi",
+        "click",
+        "typer",
+        "fire",
+        "ray",
+        "torch",
+        "hydra",
+        "uvloop",
+        "asyncio",
+        "triton",
+        "numpy",
+        "datasets",
+        "pandas",
+    }
+)
+NONE = "'NoneType'"
+MOST_FIELDS = 3  # fields or settings that advice names
+LONGEST = 1500  # characters of a message that are searched for sentences
+NEAREST = 3  # the deepest places, which name the part that failed
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an exception was raised: the package ("" for a file of the job), and the place as text."""
+
+    package: str
+    words: str
+    caller: str = ""
+    """The nearest other package, or file of the job, that called it; "" for none."""
+    code: str = ""
+    """The source line, where the traceback has it."""
+    at: str = ""
+    """The file and the line."""
+
+
+def place_of(frames: Sequence[Frame]) -> Place:
+    """Return the deepest place outside the standard library."""
+    own = own_frames(frames)
+    if not own:
+        return Place("", "")
+    deepest = own[-1]
+    at = shown_at(deepest)
+    if is_of_the_job(deepest):
+        return Place("", at, code=deepest.code, at=at)
+    package = package_of(deepest)
+    callers = (
+        shown_at(frame) if is_of_the_job(frame) else package_of(frame)
+        for frame in reversed(own[:-1])
+        if package_of(frame) not in {package, "accelerate", *PASSING}
+    )
+    return Place(package, package or at, next(callers, ""), deepest.code, at)
+
+
+def shown_at(frame: Frame) -> str:
+    """Return the file name and the line of a frame."""
+    return f"{frame.path.rpartition('/')[2]}:{frame.line}"
+
+
+def is_telling(code: str) -> bool:
+    """Return whether a source line adds something to the message: one that raises it does not."""
+    return bool(code) and not code.startswith("raise ")
+
+
+def is_wordless(message: str) -> bool:
+    """Return whether a message holds numbers and shapes alone, or nothing: it explains nothing by itself."""
+    return re.search(r"[A-Za-z]{3}", re.sub(r"torch\.Size|tensor", "", message)) is None

@@ -1,0 +1,186 @@
+"""Advice on names and attributes that the installed release of a package does not define."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from verl_doctor.toolkit.logs.advice.calls import served_package
+from verl_doctor.toolkit.logs.advice.installed import dated
+from verl_doctor.toolkit.logs.advice.places import Place
+from verl_doctor.toolkit.logs.advice.settings import ROLLOUT
+from verl_doctor.toolkit.logs.advice.subclasses import of_subclass, of_wrapper
+from verl_doctor.toolkit.logs.blame import REMOTE_CODE, package_of
+from verl_doctor.toolkit.logs.lines import Line
+from verl_doctor.toolkit.logs.packages import bounds, distribution, owner_of
+from verl_doctor.toolkit.logs.python_errors import Raised
+from verl_doctor.toolkit.logs.releases import bounds_of, owners_of
+
+_NO_NAME = re.compile(
+    r"cannot import name '([^']+)' from (partially initialized module )?'([\w.]+)'(?:.*\((/[^)]+)\))?"
+)
+_NO_ATTRIBUTE = re.compile(r"module '([\w.]+)' has no attribute '(\w+)'")
+NO_MEMBER = re.compile(
+    r"['`](?:\w+\.)*(\w+)['`] object has no attribute ['`](\w+)['`]|type object '(\w+)' has no attribute '(\w+)'|(?:^|\] )([A-Z]\w+) has no attribute (\w+)"
+)
+_NAMESPACE = "(unknown location)"
+# The message of an AttributeError of an Enum, and a call with the entries of a dictionary.
+_BARE = re.compile(r"(\w+)(?:\. Did you mean: '\w+'\?)?$")
+_UNDEFINED = re.compile(r"name '(\w+)' is not defined")
+_NEVER_SET = re.compile(
+    r"local variable '(\w+)' referenced before assignment|cannot access local variable '(\w+)' where it is not associated"
+)
+# What selects the branch that sets a variable in verl's trainers.
+_CHOSEN_BY = {
+    "rollout": f"{ROLLOUT}.name",
+    "sharding_manager": f"{ROLLOUT}.name",
+    "optimizer": "actor.optim.optimizer",
+    "lr_scheduler": "actor.optim.lr_scheduler_type (or warmup_style)",
+    "reward_manager_cls": "reward_model.reward_manager",
+    "sampler": "data.sampler",
+}
+_ENCODED = re.compile(
+    r"'(?:tokenizers\.Encoding|BatchEncoding)' object has no attribute|unsupported operand .*'BatchEncoding'|not '?BatchEncoding"
+)
+
+
+def name(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
+    """Return advice on a name that a module does not define."""
+    if (found := _NO_NAME.search(raised.message)) is None:
+        return ""
+    name, partly, module, path = found.groups()
+    top = module.partition(".")[0]
+    if partly:
+        return f"{module} imports itself through other modules, or a file called {top}.py hides the package: look at {path or 'the traceback'}"
+    importer = place.words or "the importer"
+    if _NAMESPACE in raised.message:
+        return (
+            f"Python found only a folder called {top}, without the package: pip install --force-reinstall {distribution(top)} (uv sync) with the job's Python, or, if a folder of that name "
+            f"in the working directory hides it, start the job from another folder (python -c 'import {top}; print({top}.__path__)' shows which one is imported)"
+        )
+    if place.package == top:
+        return (
+            f"the installation of {top} mixes two releases: pip install --force-reinstall {distribution(top)}"
+        )
+    of_package = f" (pip show {place.package})" if place.package else ""
+    return (
+        f"the installed {dated(top, lines)} has no {name}, which {importer} imports from {module}: they are of different releases. Install the {top} that "
+        f"{importer} was made for{of_package}{since(name, module)}, or the {place.package or 'code'} for this {top}"
+    )
+
+
+def since(name: str, module: str) -> str:
+    """Return the command that installs a release of a package whose module has a name, after a comma; "" if it is not known.
+
+    An empty name stands for the module itself.
+    """
+    package = module.partition(".")[0]
+    limits = bounds_of(module, name) or (bounds(name, package) if name else "")
+    return f", pip install '{distribution(package)}{limits}'" if limits else ""
+
+
+def conditional(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
+    """Return advice on a name that a package imports only if a fitting release of another one is installed."""
+    found = _UNDEFINED.search(raised.message) if raised.name == "NameError" else None
+    if found is None or not place.package or not found[1][:1].isupper():
+        return ""
+    others = [(package, limits) for package, limits in owners_of(found[1]) if package != place.package]
+    owner, limits = others[0] if len(others) == 1 else (owner_of(found[1]), "")
+    if owner == place.package:
+        owner, limits = "", ""
+    limits = limits or bounds(found[1], owner)
+    if not owner:
+        return (
+            f"{place.package} imports {found[1]} only if the package that defines it is installed in a release that fits, and here it is not: look at the conditional import at the top "
+            f"of {place.at.partition(':')[0]} (is_..._available) and at what {place.package} requires (pip check), and install that package"
+        )
+    return (
+        f"{place.package} imports {found[1]} only if {owner} is installed in a release that has it, and the installed {dated(owner, lines)} does not: "
+        f"pip install '{distribution(owner)}{limits}'{'' if limits else ' in a newer release'}, or a {place.package} that requires less"
+    )
+
+
+def attribute(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
+    """Return advice on an attribute that a module, or an object of a well-known class, does not have."""
+    if raised.name != "AttributeError":
+        return ""
+    if member := _absent_member(raised, place):
+        return member
+    if found := _NO_ATTRIBUTE.search(raised.message):
+        module, name = found.groups()
+        top = module.partition(".")[0]
+        if place.package == top and not raised.frames[-1].path.endswith("__init__.py"):
+            return (
+                f"{place.at} of this {dated(top, lines)} uses {name}, which its own {module} does not define: the copy mixes two states. Update it (git pull, pip install -e . again), "
+                f"or correct that line"
+            )
+        user = place.words if place.package != top else "another package"
+        release = (
+            f"install the {distribution(top)} that {place.package} was made for (pip show {place.package}, its installation guide){since(name, module)}, or the {place.package} for this one"
+            if place.package not in {"", top, REMOTE_CODE}
+            else f"install another release (pip show {top})"
+        )
+        return (
+            f"the {dated(top, lines)} that was imported has no {name}, which {user or 'the caller'} uses: {release}, or, if a "
+            f"file or folder called {top} in the working directory hides it, start the job from another folder "
+            f"(python -c 'import {top}; print({top}.__file__)' shows which one is imported)"
+        )
+    if _ENCODED.search(raised.message):
+        return (
+            "transformers 5 returns a BatchEncoding, not token ids, from apply_chat_template(tokenize=True): pip install 'transformers<5', or install a newer "
+            f"{place.package or 'release of the code'}, or pass return_dict=False there"
+        )
+    if found := NO_MEMBER.search(raised.message):
+        cls, name = found[1] or found[3] or found[5], found[2] or found[4] or found[6]
+        engine = next(
+            (package for package in ("sglang", "vllm", "megatron") if name.startswith(f"{package}_")), ""
+        )
+        if cls == "Namespace" and engine and place.package not in {"", engine}:
+            return (
+                f"{place.words} makes its arguments from those of {engine}, and the installed {dated(engine, lines)} has no {name.removeprefix(f'{engine}_')}: they are of different releases. "
+                f"Install the {engine} that {place.words} names (its Dockerfile or image of a fixed tag, not latest), or a newer {place.words}"
+            )
+        if (wrapped := of_wrapper(cls, name, place)) or (other := of_subclass(cls, name, place)):
+            return wrapped or other
+        owner = owner_of(cls)
+        served = served_package(raised.frames, place.package) if owner else ""
+        if served and not any(package_of(frame) == owner for frame in raised.frames):
+            owner = served  # several packages have a class of this name
+        if owner and place.words and place.package != owner:
+            return (
+                f"{cls} of the installed {dated(owner, lines)} has no {name}, which {place.words} uses: install the {owner} that it was made for "
+                f"(pip show {place.package or owner}), or a newer {place.package or 'release of the code'}"
+            )
+    return ""
+
+
+def _absent_member(raised: Raised, place: Place) -> str:
+    """Return advice on a member that an enumeration of another package does not have: the message is its name alone."""
+    found = _BARE.match(raised.message.strip())
+    used = re.search(rf"\b([A-Z]\w+)\.{found[1]}\b", place.code) if found is not None else None
+    if found is None or used is None:
+        return ""
+    owner = owner_of(used[1])
+    file = place.at.partition(":")[0]
+    package = (
+        distribution(owner) if owner else f"the package from which {file} imports {used[1]} (at its top)"
+    )
+    return (
+        f"{used[1]} of the installed {owner or 'release'} has no member {found[1]}, which {place.words or 'the caller'} uses: "
+        f"pip install -U {package}, or the {place.package or 'code'} for this release"
+    )
+
+
+def never_set(raised: Raised, place: Place) -> str:
+    """Return advice on a variable that no branch of a function has set."""
+    found = _NEVER_SET.search(raised.message) if raised.name == "UnboundLocalError" else None
+    if found is None or not place.package:
+        return ""
+    name = found[1] or found[2]
+    by = _CHOSEN_BY.get(name, "") if place.package == "verl" else ""
+    chosen = (
+        f"{by} has a value"
+        if by
+        else "a setting that selects the branch (a name, a backend, a mode) has a value, or an input is empty,"
+    )
+    return f"no branch at {place.at} sets {name}: {chosen} that {place.package} does not handle there; choose another one, or install a newer {place.package}"
