@@ -430,7 +430,10 @@ class _Where:
         is_refusal = blame is not None and bool(blame.settings)
         specific = self._specific(found[0], blame)
         is_known = _is_answered(placed) or bool(specific)
-        advice = advised(found[0], self._lines, is_known=is_known, is_refusal=is_refusal)
+        is_general = placed.signature is not None and placed.signature.named
+        advice = advised(
+            found[0], self._lines, is_known=is_known, is_general=is_general, is_refusal=is_refusal
+        )
         return replace(_with_code(placed, found[0]), blame=blame, advice=advice, specific=specific)
 
     def _specific(self, raised: Raised, blame: Blame | None) -> str:

@@ -28,12 +28,18 @@ from verl_doctor.toolkit.logs.python_errors import Raised
 
 
 def advised(
-    raised: Raised, lines: Sequence[Line], *, is_known: bool = False, is_refusal: bool = False
+    raised: Raised,
+    lines: Sequence[Line],
+    *,
+    is_known: bool = False,
+    is_general: bool = False,
+    is_refusal: bool = False,
 ) -> str:
     """Return advice, in parts joined by "; "; "" if there is none.
 
-    `is_known` is whether a signature has a remedy for the exception; general advice is omitted then. `is_refusal` is
-    whether it names the settings that it refuses; advice on other releases is omitted then.
+    `is_known` is whether a signature has a remedy for the exception; general advice is omitted then, except for what
+    verl has repaired at this place, if that remedy `is_general`. `is_refusal` is whether the exception names the settings that
+    it refuses; advice on other releases is omitted then.
     """
     place = places.place_of(raised.frames)
     readers: tuple[Callable[[], str], ...] = (
@@ -77,7 +83,7 @@ def advised(
     )
     found = next((found for reader in readers if (found := reader())), "")
     if is_known:
-        return found
+        return found or (release_faults.repaired(raised, lines) if is_general else "")
     around = parts.without_part(raised, place)
     if found:
         return "; ".join(filter(None, (found, around)))

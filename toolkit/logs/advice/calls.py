@@ -16,6 +16,10 @@ CALL = re.compile(
     r"([\w.<>]+)\(\) (got an unexpected keyword argument '(\w+)'|(?:takes|missing) .*(?:argument|given).*)"
 )
 _UNNAMED_CALL = re.compile(r"Unexpected keyword argument '(\w+)'")
+# Ray checks the arguments of a call before it sends them; it does not name what is called.
+_RAY_CALL = re.compile(
+    r"got an unexpected keyword argument '(\w+)'|missing a required argument: '(\w+)'|too many positional arguments"
+)
 _PASSED_ON = re.compile(r"\(\*\*\w+(?:\.\w+)*\)")
 _TWICE = re.compile(r"([\w.]+)\(\) got multiple values for (?:keyword )?argument '(\w+)'")
 _UNPACKED = re.compile(r"(too many|not enough) values to unpack \(expected (?:at least )?(\d+)")
@@ -28,6 +32,19 @@ _NOT_PASSED = re.compile(
 def refused(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     """Return advice on an argument that a function does not accept."""
     found = CALL.search(raised.message)
+    if place.package == "ray" and raised.name == "TypeError" and (remote := _RAY_CALL.match(raised.message)):
+        what = (
+            f"does not accept {remote[1]}"
+            if remote[1]
+            else f"requires {remote[2]}"
+            if remote[2]
+            else "is given more arguments than it takes"
+        )
+        caller = place.caller or "the caller"
+        return (
+            f"the actor or remote function that {caller} calls {what}: they are of different releases, or a subclass of the job or of a recipe overrides it with other parameters. Install a newer "
+            f"{place.caller if ':' not in caller else 'release of the code'}, or give that class the parameter"
+        )
     if found is None and place.package and (unnamed := _UNNAMED_CALL.match(raised.message)):
         return (
             f"{place.package} passes {unnamed[1]} to a class that does not accept it: they are of different releases. Install the release of the class's "

@@ -17,6 +17,7 @@ _MISSING_KEY = re.compile(r'key "(\w+)" not found in TensorDict')
 # Tensors of verl's batches, and the settings with which they are computed.
 _KEYS_OF = {
     "ref_log_prob": "set actor.use_kl_loss=True or algorithm.use_kl_in_reward=True, which start the reference policy; both must fit a trainer or recipe of your own",
+    "log_probs": "set rollout.calculate_log_probs=True, or let the forward pass return them (a value head or a loss of your own may not)",
     "rollout_log_probs": "set rollout.calculate_log_probs=True",
     "old_log_probs": "it must be computed before the update (actor.compute_log_prob)",
     "values": "set algorithm.adv_estimator=gae, which starts the critic, or an estimator that needs none (grpo)",
@@ -38,6 +39,8 @@ _OF_FILES = frozenset(
     {"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError", "FileExistsError"}
 )
 _SAVED = re.compile(r"^(.*/global_step_\d+)/")
+_RETURNED = re.compile(r"(?:result|output|response|ret|res)s?")  # names of what a call returns
+_UNCOMPUTED = re.compile(r"^(\w+) -> <class 'NoneType'>")
 _AT_LINE = re.compile(r"in \"([^\"<]+)\", line (\d+)")
 
 
@@ -82,6 +85,12 @@ def of_data(raised: Raised, place: Place) -> str:
             f"the batch has no {found[1]}, which {place.at} takes out of it: the trainer or recipe and the data set are of different releases. Use the recipe of the verl that runs (git log -1 in its tree), or "
             f"the verl that the recipe names; a data set of your own (data.custom_cls) must return {found[1]}"
         )
+    if uncomputed := _UNCOMPUTED.match(raised.message):
+        how = _KEYS_OF.get(
+            uncomputed[1],
+            f"find what should compute {uncomputed[1]}: a setting that turns it on, or the worker or model that returns it",
+        )
+        return f"{uncomputed[1]} is None when {place.at} puts it into the batch: {how}"
     if raised.name != "KeyError" or where is None:
         return ""
     table = _TABLE.search(where.code)
@@ -119,6 +128,9 @@ def of_data(raised: Raised, place: Place) -> str:
         return f"the rows of the data have no {found[1]}, which {place.package} reads at {where.path.rpartition('/')[2]}:{where.line}: rename the column, or map the data set to it"
     if place.package != "verl" or not _IN_DATA.search(where.path):
         return ""
+    subscripted = re.search(rf"\b(\w+)\[[\"']{found[1]}[\"']\]$", where.code)
+    if subscripted is not None and _RETURNED.fullmatch(subscripted[1]):
+        return f"what {place.at} calls returns no {found[1]} ({where.code}): a reward function or manager, tool or worker of your own must return it; if none is used, this release of verl is at fault"
     if re.search(rf"(?:meta_info|metrics|timing\w*)\[[\"']{found[1]}[\"']\]", where.code):
         return f"the step before {place.at} does not return {found[1]} in this mode of the rollout: install a newer verl, or a custom agent loop or worker must return it; or use the mode of verl's examples (actor_rollout_ref.rollout.mode)"
     return (

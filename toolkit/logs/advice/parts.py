@@ -26,6 +26,19 @@ _PARTS = (
     (re.compile(r"transformer_engine/.*attention|fused_attn"), "NVTE_FUSED_ATTN=0, or a newer cuDNN, which computes this attention"),
     (re.compile(r"bitsandbytes"), "another optimizer"),
     (re.compile(r"decord"), "FORCE_QWENVL_VIDEO_READER=torchvision"),
+    (re.compile(r"fp8_kv"), "kv_cache_dtype=auto (no fp8 in engine_kwargs)"),
+    (re.compile(r"vllm/v1/metrics/"), "rollout.disable_log_stats=True"),
+    (re.compile(r"vllm/multimodal/cache|mm_receiver_cache"), "engine_kwargs.vllm.mm_processor_cache_gb=0"),
+    (re.compile(r"layered_summon"), "rollout.layered_summon=False, or actor.fsdp_config.offload_policy=False if that is set"),
+    (re.compile(r"calculate_debug_metrics"), "rollout.calculate_log_probs=False"),
+    (re.compile(r"grpo_vectorized"), "algorithm.adv_estimator=grpo"),
+    (re.compile(r"verl/utils/tracking|mlflow/|swanlab/"), "trainer.logger=['console']"),
+    (re.compile(r"verl/utils/profiler/(?!performance)"), "global_profiler.tool=null"),
+    (re.compile(r"router_replay|routed_experts"), "actor.router_replay.mode=disabled"),
+    (re.compile(r"activation_offload"), "actor_rollout_ref.model.enable_activation_offload=False"),
+    (re.compile(r"linear_cross_entropy|fused_kernels|_fused\.py|forward_fused"), "actor_rollout_ref.model.use_fused_kernels=False"),
+    (re.compile(r"ulysses"), "actor.ulysses_sequence_parallel_size=1"),
+    (re.compile(r"seqlen_balancing"), "trainer.balance_batch=False and actor.use_dynamic_bsz=False"),
 )  # fmt: skip
 
 
@@ -37,7 +50,7 @@ def without_part(raised: Raised, place: Place) -> str:
         or raised.name.endswith(("ImportError", "ModuleNotFoundError"))
     ):
         return ""
-    nearest = (frame.path for frame in reversed(own_frames(raised.frames)[-NEAREST:]))
+    nearest = (f"{frame.path} {frame.function}" for frame in reversed(own_frames(raised.frames)[-NEAREST:]))
     switch = next(filter(None, map(switch_for, (raised.message[:LONGEST], *nearest))), "")
     return f"or do without the part that failed: {switch}" if switch else ""
 

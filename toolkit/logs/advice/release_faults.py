@@ -15,7 +15,10 @@ from verl_doctor.toolkit.logs.lines import Line
 from verl_doctor.toolkit.logs.packages import distribution, is_served, owner_of
 from verl_doctor.toolkit.logs.python_errors import Raised
 from verl_doctor.toolkit.logs.releases import fault_of, has_fault, instead_of
+from verl_doctor.toolkit.logs.repairs import repairs_of
 
+_CALLERS = 2  # the deepest places, of which those of verl may have been repaired
+_MOST_REPAIRS = 2
 _RECIPE = re.compile(r"/(recipes?|examples?)/")
 # Exceptions by which a package's own code fails, those that its input may cause too, and packages that call what others give them.
 _INTERNAL = frozenset(
@@ -81,6 +84,26 @@ def without_release(raised: Raised, place: Place) -> str:
     return f"{compared} is empty: the package whose release {place.at} compares is not installed in this Python, or has no metadata (pip list){engine}"
 
 
+def repaired(raised: Raised, lines: Sequence[Line]) -> str:
+    """Return which releases of verl repaired the function that failed, or that called what failed."""
+    own = own_frames(raised.frames)
+    while own and package_of(own[-1]) in PASSING:
+        own = own[:-1]
+    nearest = [frame for frame in reversed(own[-_CALLERS:]) if package_of(frame) == "verl"]
+    if not nearest or raised.name in OUTSIDE:
+        return ""
+    installed = next(versions_in("verl", lines), "")
+    found = next(((frame, known) for frame in nearest if (known := list(repairs_of(frame, installed)))), None)
+    if found is None:
+        return ""
+    frame, known = found
+    shown = "; ".join(
+        f"{repair.release} ({repair.title}, verl-project/verl#{repair.number})"
+        for repair in known[:_MOST_REPAIRS]
+    )
+    return f"releases of verl repaired {frame.function}, which failed here, in {shown}: if this is that fault, pip install 'verl>={known[0].release}', or take the change into the tree that runs"
+
+
 def unexplained(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     """Return advice on a fault inside a package that its message does not explain, from the kind of the exception and from what called the package.
 
@@ -97,7 +120,9 @@ def unexplained(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     if is_check and not is_wordless(raised.message) and package not in _ENGINES:
         return ""
     advice = [_fact(raised, place)]
-    if place.caller and ":" not in place.caller:
+    if repairs := repaired(raised, lines):
+        advice.append(repairs)
+    elif place.caller and ":" not in place.caller:
         shown = "verl-doctor matrix" if place.caller == "verl" else f"pip check, pip show {place.caller}"
         advice.append(
             f"check whether {place.caller} and {dated(package, lines)} fit ({shown}), and install the releases that {place.caller} requires"

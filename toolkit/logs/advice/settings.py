@@ -32,6 +32,8 @@ _SET_BY = {
     **{name: f"actor_rollout_ref.actor.megatron.{name}" for name in ("pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size", "context_parallel_size", "expert_model_parallel_size", "expert_tensor_parallel_size", "sequence_parallel")},
     **{name: f"+actor_rollout_ref.actor.megatron.override_transformer_config.{name}" for name in ("recompute_granularity", "recompute_method", "recompute_num_layers", "moe_grouped_gemm", "moe_token_dispatcher_type", "attention_backend")},
 }  # fmt: skip
+# An argument of Megatron's TransformerConfig with its value, as its checks name them.
+_MEGATRON = re.compile(r"\b([a-z]+(?:_[a-z0-9]+)+) ?==? ?['\"]?\w")
 _NAME = re.compile(r"[a-z][a-z_0-9]{3,}")
 _OPERAND = re.compile(
     r"unsupported operand type\(s\) for .*'NoneType'|not supported between instances of .*'NoneType'"
@@ -140,6 +142,9 @@ def set_by(raised: Raised, lines: Sequence[Line]) -> dict[str, str]:
     ):
         return {}
     text = raised.plain[:LONGEST]
+    own = own_frames(raised.frames)
+    if own and package_of(own[-1]) == "megatron" and (found := _MEGATRON.search(text)):
+        return {found[1]: f"+actor_rollout_ref.actor.megatron.override_transformer_config.{found[1]}"}
     named = [name for name in _NAME.findall(text.replace("-", "_")) if name in _SET_BY]
     keys = {name: _SET_BY[name] for name in named if _SET_BY[name] not in text}
     return dict(list(keys.items())[:MOST_FIELDS])

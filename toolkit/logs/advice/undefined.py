@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 
 from verl_doctor.toolkit.logs.advice.calls import served_package
@@ -26,6 +27,15 @@ NO_MEMBER = re.compile(
 _NAMESPACE = "(unknown location)"
 # The message of an AttributeError of an Enum, and a call with the entries of a dictionary.
 _BARE = re.compile(r"(\w+)(?:\. Did you mean: '\w+'\?)?$")
+# Names of the standard library that packages import, and the Python that brought them.
+_PYTHON_OF = {
+    **dict.fromkeys((f"typing.{name}" for name in ("ParamSpec", "TypeAlias", "Concatenate", "TypeGuard")), "3.10"),
+    **dict.fromkeys((f"typing.{name}" for name in ("Self", "Unpack", "TypeVarTuple", "Required", "NotRequired", "LiteralString", "Never", "assert_never", "dataclass_transform")), "3.11"),
+    **dict.fromkeys(("enum.StrEnum", "datetime.UTC", "asyncio.timeout", "asyncio.TaskGroup", "contextlib.chdir"), "3.11"),
+    **dict.fromkeys(("typing.override", "itertools.batched", "typing.TypeAliasType"), "3.12"),
+    **dict.fromkeys(("itertools.pairwise", "types.NoneType", "types.UnionType", "types.EllipsisType"), "3.10"),
+}  # fmt: skip
+_PYTHON = re.compile(r"/python(3\.\d+)/")
 _UNDEFINED = re.compile(r"name '(\w+)' is not defined")
 _NEVER_SET = re.compile(
     r"local variable '(\w+)' referenced before assignment|cannot access local variable '(\w+)' where it is not associated"
@@ -53,6 +63,15 @@ def name(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     if partly:
         return f"{module} imports itself through other modules, or a file called {top}.py hides the package: look at {path or 'the traceback'}"
     importer = place.words or "the importer"
+    if top in sys.stdlib_module_names:
+        brought_by = _PYTHON_OF.get(f"{module}.{name}", "")
+        present = _PYTHON.search(path or "")
+        python = f"this Python ({present[1]})" if present is not None else "this Python"
+        return (
+            f"{python} has no {name} in its standard module {module}, which {importer} imports: "
+            + (f"create the environment with Python {brought_by} or newer" if brought_by else f"create the environment with the Python that {importer} names (requires-python)")
+            + f", or install an older release of {place.package or 'the code'}"
+        )  # fmt: skip
     if _NAMESPACE in raised.message:
         return (
             f"Python found only a folder called {top}, without the package: pip install --force-reinstall {distribution(top)} (uv sync) with the job's Python, or, if a folder of that name "

@@ -608,3 +608,53 @@ def test_release_that_does_not_have_a_fault_is_not_replaced() -> None:
     )
     assert "has this fault" not in newer
     assert "transformers>=4.55" not in newer
+
+
+@pytest.mark.parametrize(
+    ("error", "places", "expected"),
+    [
+        (
+            "ImportError: cannot import name 'Unpack' from 'typing' (/opt/conda/lib/python3.10/typing.py)",
+            ["/w/verl/models/transformers/llama.py"],
+            "this Python (3.10) has no Unpack in its standard module typing, which verl imports: create the environment with Python 3.11 or newer",
+        ),
+        (
+            "ValueError: Hybrid attention requires cp_partition_mode='contiguous'.",
+            ["/w/Megatron-LM/megatron/core/attention.py"],
+            "in verl, cp_partition_mode is +actor_rollout_ref.actor.megatron.override_transformer_config.cp_partition_mode",
+        ),
+        (
+            "AssertionError: log_probs -> <class 'NoneType'> isn't of 'torch.Tensor | list' type",
+            ["/w/verl/utils/tensordict_utils.py"],
+            "log_probs is None when tensordict_utils.py:12 puts it into the batch: set rollout.calculate_log_probs=True",
+        ),
+        (
+            "TypeError: got an unexpected keyword argument 'devices'",
+            ["/w/verl/workers/rollout/replica.py", f"{PACKAGES}/ray/_common/signature.py"],
+            "the actor or remote function that verl calls does not accept devices",
+        ),
+    ],
+)
+def test_place_and_message_name_the_next_step(error: str, places: list[str], expected: str) -> None:
+    assert expected in remedy(error, *places)
+
+
+def result_of(code: str) -> str:
+    """Remedy for a key that this line of verl's agent loop does not find."""
+    log = f"Traceback (most recent call last):\n  File \"/w/verl/experimental/agent_loop/agent_loop.py\", line 9, in run\n    {code}\nKeyError: 'extra'\n"
+    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
+    assert first is not None
+    return remedy_of(first)
+
+
+def test_key_missing_from_a_result_is_not_missing_from_the_data() -> None:
+    assert "agent_loop.py:9 calls returns no extra" in result_of('extra = result["extra"]')
+    assert "the rows of the data have no extra" in result_of('extra = row["extra"]')
+
+
+def test_function_that_verl_repaired_is_named_with_the_release() -> None:
+    log = 'Traceback (most recent call last):\n  File "/w/verl/utils/debug/metrics.py", line 92, in calculate_debug_metrics\n    a = b - c\nRuntimeError: The size of tensor a (4) must match the size of tensor b (5) at non-singleton dimension 1\n'
+    for version, is_named in (("", True), ("verl 0.7.1\n", True), ("verl 0.8.0\n", False)):
+        first = read(excerpt(BytesIO(f"{version}{log}".encode()).read).lines, "run.log").first
+        assert first is not None
+        assert ("pip install 'verl>=0.8.0'" in remedy_of(first)) is is_named

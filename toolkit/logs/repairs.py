@@ -1,0 +1,47 @@
+"""What verl's releases have repaired, by the function that the repair changed: a traceback names the function that failed.
+
+`toolkit/data/repairs_of_verl.json` was read from the history of verl (`tests/bench/repaired_functions.py`).
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from packaging.version import InvalidVersion, Version
+
+from verl_doctor.toolkit.logs.python_errors import Frame
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A change of one function: the first release with it, its number and its title."""
+
+    release: str
+    number: int
+    title: str
+
+
+def repairs_of(frame: Frame, installed: str = "") -> Iterator[Repair]:
+    """Yield the repairs of the function of a frame that are newer than the installed release, the newest first.
+
+    If the release is unknown ("" or no version), all count.
+    """
+    try:
+        present = Version(installed) if installed else None
+    except InvalidVersion:
+        present = None
+    found = _repairs().get(f"{frame.path.rpartition('/')[2]}:{frame.function}", ())
+    for release, number, title in reversed(found):
+        if present is None or Version(release) > present:
+            yield Repair(release, number, title)
+
+
+@cache
+def _repairs() -> Mapping[str, Sequence[tuple[str, int, str]]]:
+    file = importlib.resources.files("verl_doctor.toolkit") / "data" / "repairs_of_verl.json"
+    read: Mapping[str, Sequence[tuple[str, int, str]]] = json.loads(file.read_text("utf-8"))
+    return read
