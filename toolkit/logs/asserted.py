@@ -94,6 +94,12 @@ def _words(node: ast.expr) -> str:
         parts = [_words(value) for value in node.values]
         return (" and " if isinstance(node.op, ast.And) else ", or ").join(parts) if all(parts) else ""
     negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+    if isinstance(node, ast.UnaryOp) and negated and isinstance(node.operand, ast.BoolOp):
+        flipped = ast.Or() if isinstance(node.operand.op, ast.And) else ast.And()
+        parts_of = [ast.UnaryOp(ast.Not(), value) for value in node.operand.values]
+        return _words(ast.BoolOp(flipped, list(parts_of)))
+    if isinstance(node, ast.UnaryOp) and negated and isinstance(node.operand, ast.UnaryOp):
+        return _words(node.operand.operand) if isinstance(node.operand.op, ast.Not) else ""
     inner = node.operand if isinstance(node, ast.UnaryOp) and negated else node
     if isinstance(inner, ast.Call) and _plain(inner.func) == "isinstance" and len(inner.args) == 2:
         kinds = _kinds(inner.args[1])

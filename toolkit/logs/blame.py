@@ -26,7 +26,7 @@ _CODES: dict[Fault, str] = {
 }
 """The codes for which `explain` has a page. Their signatures have no texts."""
 
-_NAMES = r"verl|vllm|sglang|ray|torch|torchdata|hydra|omegaconf|transformers|peft|datasets|pyarrow|pandas|numpy|tensordict|accelerate|huggingface_hub|wandb|tqdm|pydantic|triton|flash_attn|deepspeed|megatron|uvloop|trl|openrlhf|slime|skyrl_train|skyrl_gym|rllm|prime_rl|areal|roll|llamafactory|llmtuner|swift|nemo_rl|torchtitan|unsloth|unsloth_zoo|mbridge|mcore_bridge|mindspeed|torch_npu|vllm_ascend|flashinfer|fla|lightning|axolotl|lmcache|rlinf|verifiers|xtuner|unsloth_compiled_cache|transformers_modules|vllm_omni|vllm_gaudi|vllm_spyre|vllm_rbln|vllm_metal|vllm_neuron|vllm_xpu|verl_omni|verl_tool|lmdeploy|tensorrt_llm|torchtune|nemo_automodel|agentlightning|sglang_router|Megatron-LM|Megatron-Bridge|TransformerEngine|LLaMA-Factory|LlamaFactory|ms-swift"
+_NAMES = r"verl|vllm|sglang|ray|torch|torchdata|hydra|omegaconf|transformers|peft|datasets|pyarrow|pandas|numpy|tensordict|accelerate|huggingface_hub|wandb|tqdm|pydantic|triton|flash_attn|deepspeed|megatron|uvloop|trl|openrlhf|slime|skyrl_train|skyrl_gym|rllm|prime_rl|areal|roll|llamafactory|llmtuner|swift|nemo_rl|torchtitan|unsloth|unsloth_zoo|mbridge|mcore_bridge|mindspeed|torch_npu|vllm_ascend|flashinfer|fla|lightning|axolotl|lmcache|rlinf|verifiers|xtuner|unsloth_compiled_cache|transformers_modules|vllm_omni|vllm_gaudi|vllm_spyre|vllm_rbln|vllm_metal|vllm_neuron|vllm_xpu|verl_omni|verl_tool|lmdeploy|tensorrt_llm|torchtune|nemo_automodel|agentlightning|sglang_router|mindspeed_llm|mindspeed_mm|mindspeed_rl|MindSpeed|MindSpeed-LLM|MindSpeed-MM|MindSpeed-RL|Megatron-LM|Megatron-Bridge|TransformerEngine|LLaMA-Factory|LlamaFactory|ms-swift"
 REMOTE_CODE = "transformers_modules"
 """The package in which transformers puts the code that a model brings with it."""
 KNOWN = frozenset(_NAMES.split("|"))
@@ -47,6 +47,10 @@ STANDARD = re.compile(
 # Folders of generated code and of source trees, with the package that they belong to.
 _FOLDERS = {
     "unsloth_compiled_cache": "unsloth",
+    "MindSpeed": "mindspeed",
+    "MindSpeed-LLM": "mindspeed_llm",
+    "MindSpeed-MM": "mindspeed_mm",
+    "MindSpeed-RL": "mindspeed_rl",
     "Megatron-LM": "megatron",
     "Megatron-Bridge": "megatron",
     "TransformerEngine": "transformer_engine",

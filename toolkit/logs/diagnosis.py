@@ -44,7 +44,7 @@ from verl_doctor.toolkit.logs.first_cause import (
     loud_errors,
     refused_argument,
 )
-from verl_doctor.toolkit.logs.lines import Line, unrelayed, without_uniform_level
+from verl_doctor.toolkit.logs.lines import Line, unrelayed, without_collected_levels
 from verl_doctor.toolkit.logs.phase import FIRST_STEP, phase_of, phase_of_line, phase_of_process
 from verl_doctor.toolkit.logs.prefix import unprefixed
 from verl_doctor.toolkit.logs.python_errors import LOOKUPS, OVERRIDES, Raised, bare_errors
@@ -223,7 +223,7 @@ class _Log:
 
     def __init__(self, lines: Sequence[Line], source: str) -> None:
         self.source = source
-        lines = unprefixed(without_uniform_level(lines))
+        lines = without_collected_levels(unprefixed(without_collected_levels(lines)))
         self.lines, self.after_end = parted(
             without_quotations(lines if loud_errors(lines) else unrelayed(lines))
         )

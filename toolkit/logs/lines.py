@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from verl_doctor.toolkit.system.secret import without_secrets
 from verl_doctor.toolkit.text import harmless
@@ -83,7 +84,7 @@ _ESCAPE = re.compile(r"\\[nt'\"\\r]")
 _BARS = ("\u2502", "\u2503")  # at both ends of a line in a box
 _ENTITY = re.compile(r"&(?:quot|#x?\d+|lt|gt);|<br ?/?>")
 _QUIET = frozenset({"INFO", "DEBUG"})
-_FEW = 3  # lines that a collector wrapped, from which its level is known
+_FEW = 3  # lines of a collector or a relay, from which it is known that it gives all of them its level
 _LONGEST = 4000  # characters of a line that are read
 _WRAPPED = (
     "message",
@@ -93,6 +94,11 @@ _WRAPPED = (
     "text",
     "event",
     "short_message",
+    "content",
+    "body",
+    "line",
+    "MESSAGE",
+    "raw",
 )  # keys under which collectors store the text of a line
 _TRACED = (
     "exc_info",
@@ -112,7 +118,8 @@ class Line:
     """One line. `number` counts from 1; `process` is "WorkerDict pid=12" or "rank3", "" if the line has no name.
 
     `level` is the logger's, "" if there is none; `place` is the source line that logged it ("core.py:700"). `text` is the
-    message, `written` the whole line without colours.
+    message, `written` the whole line without colours. `collected` is whether the level is that of whatever collected or
+    passed on the line, not of the program that printed it.
     """
 
     number: int
@@ -121,6 +128,7 @@ class Line:
     place: str
     text: str
     written: str
+    collected: bool = False
 
     def has_labels_of(self, other: Line) -> bool:
         """Return whether process, level and place are those of another line."""
@@ -197,7 +205,8 @@ def _of_json(number: int, process_name: str, text: str, level: str) -> Iterator[
         rest, process, own, place = _without_labels(written)
         # What has a label of its own was passed on: the level is that of whatever passed it on.
         level_of_part = own or ("" if process and level in _QUIET else level)
-        yield Line(number, process or process_name, level_of_part, place, rest, written)
+        collected = bool(level_of_part) and not own
+        yield Line(number, process or process_name, level_of_part, place, rest, written, collected)
 
 
 def _unwrapped(raw: str) -> tuple[str, str] | None:
@@ -289,15 +298,49 @@ def unrelayed(lines: Sequence[Line]) -> list[Line]:
     return [replace(line, level="") if _origin(line) in relays else line for line in lines]
 
 
-def without_uniform_level(lines: Sequence[Line]) -> Sequence[Line]:
-    """Return the lines without the level of a collector that gives the same one, information, to all that it wraps: it knows nothing of them."""
-    wrapped = [line for line in lines if line.text == line.written and line.level not in {"", "WARNING"}]
-    if len(wrapped) < _FEW or any(line.level != "INFO" for line in wrapped):
+def without_collected_levels(lines: Sequence[Line]) -> Sequence[Line]:
+    """Return the lines without the levels of a collector or a relay where these state nothing about the lines.
+
+    A collector either gives all that it wraps the same level, or guesses each from the words of the line, which divides
+    tracebacks; what it wraps has labels of its own. A relay prints all lines of a log as information, in its own name. The
+    levels of programs that write JSON themselves differ, and stay.
+    """
+    levels = [line.level for line in lines if line.collected]
+    is_uniform = len(set(levels)) == 1 and (
+        levels[0] == "WARNING" or (levels[0] in _QUIET and len(levels) >= _FEW)
+    )
+    is_raw = any(line.collected and line.text != line.written for line in lines)
+    if is_uniform or is_raw or _are_guessed(lines):
+        lines = [replace(line, level="") if line.collected else line for line in lines]
+    printed = [line for line in lines if line.written.strip()]
+    if len(printed) < _FEW or printed[0].level not in _QUIET or len({_label(line) for line in printed}) > 1:
         return lines
-    return [
-        replace(line, level="") if line.level == "INFO" and line.text == line.written else line
-        for line in lines
-    ]
+    return [replace(line, level="") for line in lines] if any(map(_is_relayed, printed)) else lines
+
+
+def _is_relayed(line: Line) -> bool:
+    """Return whether a line holds another program's label or a part of a traceback behind a logger's header."""
+    process = _PROCESS.search(line.written)
+    is_inside = process is not None and process.start() > 0
+    return is_inside or _TRACEBACK in line.text or bool(_RANK.match(line.text) or _FRAME.match(line.text))
+
+
+def _are_guessed(lines: Sequence[Line]) -> bool:
+    """Return whether the head of a traceback and the place below it were collected with different levels."""
+    return any(
+        first.collected
+        and first.process == second.process
+        and (second.collected or not second.level)
+        and first.level != second.level
+        and _TRACEBACK in first.text
+        and _FRAME.match(second.text) is not None
+        for first, second in pairwise(lines)
+    )
+
+
+def _label(line: Line) -> tuple[str, str, str]:
+    """Return the level and the place of a line, and whether it has a header at all."""
+    return line.level, line.place, "" if line.text == line.written else "header"
 
 
 def _origin(line: Line) -> tuple[str, str, str]:
@@ -310,11 +353,14 @@ def level_named(text: str) -> str:
     return "" if found is None else _NAMES.get(name := found[1].upper(), name)
 
 
-def relabelled(line: Line, begin: int, process: str) -> Line:
-    """Return a line without the prefix of its text, which ends at `begin`; `process` is the process that the prefix names."""
+def relabelled(line: Line, begin: int, process: str, *, has_level: bool) -> Line:
+    """Return a line without the prefix of its text, which ends at `begin`; `process` is the process that the prefix names.
+
+    `has_level` is whether the level in the prefix counts.
+    """
     before, rest = line.text[:begin], line.text[begin:]
     rest, inner, level, place = _without_labels(rest)
-    level = level or level_named(before) or line.level
+    level = level or (level_named(before) if has_level else "") or line.level
     return replace(
         line, text=rest, process=inner or line.process or process, level=level, place=place or line.place
     )

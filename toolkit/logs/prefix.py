@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 
-from verl_doctor.toolkit.logs.lines import Line, relabelled
+from verl_doctor.toolkit.logs.lines import Line, level_named, relabelled
 
 _HEAD = "Traceback (most recent call last):"
 _INDENTED = re.compile(r"(\s+)Traceback \(most recent call last\):$")
@@ -65,9 +65,11 @@ def unprefixed(lines: Sequence[Line]) -> list[Line]:
         return _dedented(lines)
     ends = [next((end for prefix in learnt if (end := prefix.end(line.text))), 0) for line in lines]
     names = _names(lines, ends)
+    levels = [level_named(line.text[:end]) for line, end in zip(lines, ends, strict=True) if end]
+    has_level = len(levels) < _CONSECUTIVE or len(set(levels)) > 1  # the same for all states nothing
     return _dedented(
         [
-            relabelled(line, end, name) if end else line
+            relabelled(line, end, name, has_level=has_level) if end else line
             for line, end, name in zip(lines, ends, names, strict=True)
         ]
     )

@@ -72,6 +72,14 @@ def bounds_of(module: str, name: str = "") -> str:
     return _names().get(package, {}).get(module, {}).get(name, "")
 
 
+def bounds_of_part(prefix: str) -> str:
+    """Return the widest lower bound of the modules whose names begin with a prefix, such as ">=4.51"; "" if none is known."""
+    modules = _names().get(prefix.partition(".")[0], {})
+    found = [names[""] for module, names in modules.items() if module.startswith(prefix) and "" in names]
+    lower = [bound for bound in found if bound.startswith(">=") and "," not in bound]
+    return min(lower, key=lambda bound: Version(bound[2:]), default="")
+
+
 def owners_of(name: str) -> Iterable[tuple[str, str]]:
     """Yield the packages that have a name in some releases only, each with their bounds."""
     for package, modules in _names().items():

@@ -33,7 +33,11 @@ from verl_doctor.toolkit.logs.asserted import chosen, in_words, operands
         ("assert len(items)", ""),
         ("assert ready and check(rows)", ""),
         ("assert not torch.isnan(x).any()", ""),
-        ("assert not (a and b)", ""),
+        ("assert not (a and b)", "a must be empty or off, or b must be empty or off"),
+        (
+            "assert not (not config.eager and config.free)",
+            "config.eager must be set, or config.free must be empty or off",
+        ),
         ("assert False, 'not reached'", ""),
         ("assert (", ""),
         ("raise ValueError", ""),

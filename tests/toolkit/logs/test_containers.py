@@ -12,7 +12,7 @@ import pytest
 from verl_doctor.toolkit.logs.diagnosis import read, together
 from verl_doctor.toolkit.logs.document import Answer, headline, name_of
 from verl_doctor.toolkit.logs.excerpt import excerpt
-from verl_doctor.toolkit.logs.lines import log_lines, without_uniform_level
+from verl_doctor.toolkit.logs.lines import log_lines, without_collected_levels
 
 FAILED = """\
 (TaskRunner pid=811) + python3 -m verl.trainer.main_ppo trainer.nnodes=1
@@ -94,8 +94,31 @@ def test_finished_job_stays_finished_within_another_log(container: str) -> None:
 def test_level_counts_if_a_collector_distinguishes() -> None:
     levels = ["info", "info", "info", "error"]
     lines = list(log_lines("".join(f'{{"level":"{level}","message":"it is {level}"}}\n' for level in levels)))
-    assert [line.level for line in without_uniform_level(lines)] == ["INFO", "INFO", "INFO", "ERROR", ""]
-    assert [line.level for line in without_uniform_level(lines[:3])] == ["", "", ""]
+    assert [line.level for line in without_collected_levels(lines)] == ["INFO", "INFO", "INFO", "ERROR", ""]
+    assert [line.level for line in without_collected_levels(lines[:3])] == ["", "", ""]
+    assert [line.level for line in without_collected_levels(lines[:1])] == ["INFO"]
+
+
+def test_level_that_divides_a_traceback_does_not_count() -> None:
+    texts = {
+        "Traceback (most recent call last):": "error",
+        '  File "/w/a.py", line 1, in run': "info",
+        "ValueError: no": "error",
+    }
+    log = "".join(json.dumps({"level": level, "msg": text}) + "\n" for text, level in texts.items())
+    assert [line.level for line in without_collected_levels(list(log_lines(log)))] == ["", "", "", ""]
+
+
+def test_level_around_lines_with_labels_of_their_own_does_not_count() -> None:
+    log = 'level=error msg="[rank1]: step 1"\nlevel=info msg="it failed"\n'
+    assert {line.level for line in without_collected_levels(list(log_lines(log)))} == {""}
+
+
+@pytest.mark.parametrize("level", ["info", "warn", "debug"])
+@pytest.mark.parametrize("key", ["msg", "line", "content", "MESSAGE"])
+def test_last_line_of_a_failed_program_counts_in_any_container(level: str, key: str) -> None:
+    texts = ["start", "step 1", "srun: error: node1: task 0: Out Of Memory"]
+    assert verdict("".join(json.dumps({"level": level, key: text}) + "\n" for text in texts))[1] == 1
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ _REFERS = re.compile(
 )
 # Demands that a program cannot follow: they state what went wrong within it.
 _OF_PYTHON = re.compile(
-    r"^\w+ indices must be |^'?\w+'? must be (?:str|int|an? \w+), not |\b[Ss]izes? of tensors? |[Tt]ensors? must (?:have|match|be)|must match the (?:size|shape|existing)|Conversation roles|\bshould (?:be|have|match) (?:a |an )?(?:\dD? |\d-?[dD] )?(?:tensor|shape|v\()"
+    r"^\w+ indices must be |^'?\w+'? must be (?:str|int|an? \w+), not |\b[Ss]izes? of tensors? |[Tt]ensors? must (?:have|match|be)|must match the (?:size|shape|existing)|Conversation roles|\bmust agree with\b|\bshould (?:be|have|match) (?:a |an )?(?:\dD? |\d-?[dD] )?(?:tensor|shape|v\()"
 )
 _SILENT = frozenset({"RayTaskError", "KeyError", "CalledProcessError", "OutOfMemoryError"})
 _CONDITION = re.compile(

@@ -26,6 +26,8 @@ _PARTS = (
     (re.compile(r"transformer_engine/.*attention|fused_attn"), "NVTE_FUSED_ATTN=0, or a newer cuDNN, which computes this attention"),
     (re.compile(r"bitsandbytes"), "another optimizer"),
     (re.compile(r"decord"), "FORCE_QWENVL_VIDEO_READER=torchvision"),
+    (re.compile(r"mamba_block_aligned|prefix_cach"), "rollout.enable_prefix_caching=False"),
+    (re.compile(r"kv_transfer/|lmcache"), "no KV connector (kv_transfer_config in engine_kwargs)"),
     (re.compile(r"fp8_kv"), "kv_cache_dtype=auto (no fp8 in engine_kwargs)"),
     (re.compile(r"vllm/v1/metrics/"), "rollout.disable_log_stats=True"),
     (re.compile(r"vllm/multimodal/cache|mm_receiver_cache"), "engine_kwargs.vllm.mm_processor_cache_gb=0"),

@@ -108,7 +108,8 @@ def asserted(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     if (only := chosen(place.code)) is not None and (key := _setting(only[0], place, lines)):
         return f"set {key}={only[1]}: {place.at} accepts nothing else"
     keys = {name: key for name in operands(place.code) if (key := _setting(name, place, lines))}
-    if not keys or is_explained:
+    is_choice = ", or " in condition and all(name.startswith("config.") for name in operands(place.code))
+    if not keys or (is_explained and not is_choice):
         return ""
     plain = re.sub(r"\bconfig\.", "", condition)
     named = ", ".join(f"{name.rpartition('.')[2]} is {key}" for name, key in keys.items() if key not in plain)

@@ -15,7 +15,7 @@ from verl_doctor.toolkit.logs.blame import REMOTE_CODE, package_of
 from verl_doctor.toolkit.logs.lines import Line
 from verl_doctor.toolkit.logs.packages import bounds, distribution, owner_of
 from verl_doctor.toolkit.logs.python_errors import Raised
-from verl_doctor.toolkit.logs.releases import bounds_of, owners_of
+from verl_doctor.toolkit.logs.releases import bounds_of, bounds_of_part, owners_of
 
 _NO_NAME = re.compile(
     r"cannot import name '([^']+)' from (partially initialized module )?'([\w.]+)'(?:.*\((/[^)]+)\))?"
@@ -35,6 +35,8 @@ _PYTHON_OF = {
     **dict.fromkeys(("typing.override", "itertools.batched", "typing.TypeAliasType"), "3.12"),
     **dict.fromkeys(("itertools.pairwise", "types.NoneType", "types.UnionType", "types.EllipsisType"), "3.10"),
 }  # fmt: skip
+_MODEL_TYPE = re.compile(r"model type [`'\"](\w+)[`'\"]? but Transformers does not")
+_BARE_TYPE = re.compile(r"['\"]([a-z]\w*)['\"]")
 _PYTHON = re.compile(r"/python(3\.\d+)/")
 _UNDEFINED = re.compile(r"name '(\w+)' is not defined")
 _NEVER_SET = re.compile(
@@ -96,6 +98,24 @@ def since(name: str, module: str) -> str:
     package = module.partition(".")[0]
     limits = bounds_of(module, name) or (bounds(name, package) if name else "")
     return f", pip install '{distribution(package)}{limits}'" if limits else ""
+
+
+def model_type(raised: Raised, place: Place) -> str:
+    """Return advice on a type of model that the installed transformers does not have."""
+    found = _MODEL_TYPE.search(raised.message)
+    if found is None and raised.name == "KeyError" and place.at.startswith("configuration_auto.py"):
+        found = _BARE_TYPE.fullmatch(raised.message.strip())
+    if found is None:
+        return ""
+    limits = bounds_of(f"transformers.models.{found[1]}") or bounds_of_part(
+        f"transformers.models.{found[1]}."
+    )
+    install = f"pip install 'transformers{limits}'" if limits else "pip install -U transformers"
+    return (
+        f"{install}, the first release with the model type {found[1]}"
+        if limits
+        else f"{install} to a release with the model type {found[1]}"
+    )
 
 
 def conditional(raised: Raised, place: Place, lines: Sequence[Line]) -> str:

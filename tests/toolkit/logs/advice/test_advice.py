@@ -614,13 +614,13 @@ def test_release_that_does_not_have_a_fault_is_not_replaced() -> None:
     ("error", "places", "expected"),
     [
         (
-            "ImportError: cannot import name 'Unpack' from 'typing' (/opt/conda/lib/python3.10/typing.py)",
+            "ImportError: cannot import name 'Unpack' from 'typing' (/venv/lib/python3.10/typing.py)",
             ["/w/verl/models/transformers/llama.py"],
             "this Python (3.10) has no Unpack in its standard module typing, which verl imports: create the environment with Python 3.11 or newer",
         ),
         (
             "ValueError: Hybrid attention requires cp_partition_mode='contiguous'.",
-            ["/w/Megatron-LM/megatron/core/attention.py"],
+            ["/w/verl/workers/megatron_workers.py", "/w/Megatron-LM/megatron/core/attention.py"],
             "in verl, cp_partition_mode is +actor_rollout_ref.actor.megatron.override_transformer_config.cp_partition_mode",
         ),
         (
