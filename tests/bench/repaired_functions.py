@@ -28,9 +28,6 @@ _NOT_CODE = re.compile(
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"\s*\(#(\d+)\)\s*$")
-_TOPIC = re.compile(
-    r"^(?:\s*\[[^\]]*\]\s*)*(?:(?:fix|feat|bugfix|refactor|chore)(?:\([^)]*\))?\s*:\s*)?", re.IGNORECASE
-)
 _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? ", re.MULTILINE)
 
 
@@ -41,13 +38,13 @@ def run(tree: Path, *words: str) -> str:
     ).stdout
 
 
-def repairs(tree: Path) -> Iterator[tuple[str, str, int]]:
-    """Yield the commit, the title and the number of each repair, the oldest first."""
+def repairs(tree: Path) -> Iterator[tuple[str, int]]:
+    """Yield the commit and the number of each repair, the oldest first."""
     for line in run(tree, "log", "--reverse", "--format=%H %s").splitlines():
         commit, _, title = line.partition(" ")
         number = _NUMBER.search(title)
         if number is not None and _TITLE.search(title) and not _NOT_CODE.search(title):
-            yield commit, _TOPIC.sub("", _NUMBER.sub("", title)).strip(), int(number[1])
+            yield commit, int(number[1])
 
 
 def functions(source: str) -> list[tuple[int, int, str]]:
@@ -103,8 +100,8 @@ def main() -> None:
             if name.endswith(".py")
         )
     newest = wheel.name.split("-")[1], text
-    by_function: defaultdict[str, list[tuple[str, int, str]]] = defaultdict(list)
-    for commit, title, number in repairs(tree):
+    by_function: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+    for commit, number in repairs(tree):
         names = changed(tree, commit)
         if (
             0 < len(names) <= MOST_FUNCTIONS
@@ -112,7 +109,7 @@ def main() -> None:
             and "rc" not in release
         ):
             for file, function in names:
-                by_function[f"{file}:{function}"].append((release, number, title[:100]))
+                by_function[f"{file}:{function}"].append((release, number))
     kept = {name: found for name, found in sorted(by_function.items()) if len(found) <= MOST_REPAIRS}
     FILE.write_text(
         "{\n"

@@ -18,11 +18,10 @@ from verl_doctor.toolkit.logs.python_errors import Frame
 
 @dataclass(frozen=True)
 class Repair:
-    """A change of one function: the first release with it, its number and its title."""
+    """A change of one function: the first release with it and its number in verl-project/verl."""
 
     release: str
     number: int
-    title: str
 
 
 def repairs_of(frame: Frame, installed: str = "") -> Iterator[Repair]:
@@ -35,13 +34,13 @@ def repairs_of(frame: Frame, installed: str = "") -> Iterator[Repair]:
     except InvalidVersion:
         present = None
     found = _repairs().get(f"{frame.path.rpartition('/')[2]}:{frame.function}", ())
-    for release, number, title in reversed(found):
+    for release, number in reversed(found):
         if present is None or Version(release) > present:
-            yield Repair(release, number, title)
+            yield Repair(release, number)
 
 
 @cache
-def _repairs() -> Mapping[str, Sequence[tuple[str, int, str]]]:
+def _repairs() -> Mapping[str, Sequence[tuple[str, int]]]:
     file = importlib.resources.files("verl_doctor.toolkit") / "data" / "repairs_of_verl.json"
-    read: Mapping[str, Sequence[tuple[str, int, str]]] = json.loads(file.read_text("utf-8"))
+    read: Mapping[str, Sequence[tuple[str, int]]] = json.loads(file.read_text("utf-8"))
     return read

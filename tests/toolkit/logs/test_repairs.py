@@ -15,7 +15,7 @@ def test_every_repair_names_a_release_and_its_change() -> None:
         file, _, function = name.partition(":")
         assert file.endswith(".py")
         assert function.isidentifier()
-        assert all(Version(release) and number > 0 and title for release, number, title in found)
+        assert all(Version(release) and number > 0 for release, number in found)
 
 
 def test_repair_is_found_by_the_file_and_the_function() -> None:

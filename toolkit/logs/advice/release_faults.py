@@ -98,8 +98,7 @@ def repaired(raised: Raised, lines: Sequence[Line]) -> str:
         return ""
     frame, known = found
     shown = "; ".join(
-        f"{repair.release} ({repair.title}, verl-project/verl#{repair.number})"
-        for repair in known[:_MOST_REPAIRS]
+        f"{repair.release} (verl-project/verl#{repair.number})" for repair in known[:_MOST_REPAIRS]
     )
     return f"releases of verl repaired {frame.function}, which failed here, in {shown}: if this is that fault, pip install 'verl>={known[0].release}', or take the change into the tree that runs"
 
