@@ -17,6 +17,7 @@ Kind = Literal["shell script", "runtime_env", "Dockerfile", "command line"]
 
 COMMAND_LINE = "the command line"  # the place of a word typed after `--`
 THIS_SHELL = "this shell"  # the place of a variable that verl-doctor has too
+_OF_VERL = re.compile(r"(?:.*/)?(?:verl|recipe)[./]")
 _INTERPOLATION = re.compile(r"(\$\{[A-Za-z_]\w*(?:\.\w+)+(?::[^{}]*)?\}): bad substitution")
 _CHANGES_FOLDER = re.compile(r"(?:^|[;&|(])\s*(?:cd|pushd)\b|\bchdir\(", re.MULTILINE)
 
@@ -78,6 +79,11 @@ class Command:
     names: tuple[str, ...] = ()
     folder: str = ""
     written: tuple[tuple[str, str | None], ...] = ()
+
+    @property
+    def of_verl(self) -> bool:
+        """Whether it is a program of verl's own, or of one of verl's recipes."""
+        return _OF_VERL.match(self.module) is not None
 
 
 @dataclass(frozen=True)

@@ -223,6 +223,9 @@ def unwrap(argv: Sequence[Argument], stdin: Lines | None = None) -> Unwrapped:
             )
         elif _PYTHON.fullmatch(name):
             started = _in_text(rest[1:], stdin)
+            if started is None and (inner := _spawned_in_text(rest[1:], stdin)):
+                rest = inner
+                continue
             safe = _safe_path(rest)
             program, rest = (started, rest) if started else _python(rest[1:])
             if program is None:
@@ -651,28 +654,40 @@ def _python(words: list[Argument]) -> tuple[PythonProgram | None, list[Argument]
 
 
 def _in_text(words: list[Argument], stdin: Lines | None) -> PythonProgram | None:
-    """Return the program of verl that a Python text starts: the one after `-c`, or the input. None for any other text."""
+    """Return the program of verl that a Python text starts. None for any other text."""
+    text, given, first = _text(words, stdin)
+    if text is None or first is None or "verl" not in text:
+        return None
+    from verl_doctor.toolkit.collectors.launch.python_text import started  # noqa: PLC0415 - only for a Python text
+
+    found = started(text, given, first)
+    return PythonProgram(found[0], found[1], uses=found[2]) if found else None
+
+
+def _spawned_in_text(words: list[Argument], stdin: Lines | None) -> list[Argument] | None:
+    """Return the words of the command that a Python text starts, if verl is in it. None for any other text."""
+    text, given, first = _text(words, stdin)
+    if text is None or first is None or "verl" not in text:
+        return None
+    from verl_doctor.toolkit.collectors.launch.spawned import spawned  # noqa: PLC0415 - only for a Python text
+
+    return spawned(text, given, first)
+
+
+def _text(
+    words: list[Argument], stdin: Lines | None
+) -> tuple[str | None, Sequence[Argument], Argument | None]:
+    """Return a Python text, the one after `-c` or the input, with its arguments and the place of its first line."""
     place = next(
         (place for place, word in enumerate(words) if not (word.text or "").startswith("-")), len(words)
     )
     place = next((place for place, word in enumerate(words[:place]) if word.text in ("-", "-c")), place)
     option = words[place].text if place < len(words) else "-"
     if option == "-c" and place + 1 < len(words):
-        text, given, first = words[place + 1].text, words[place + 2 :], words[place + 1]
-    elif option == "-" and stdin is not None and (words or stdin.text):
-        text, given, first = (
-            stdin.text,
-            words[place + 1 :],
-            Argument(None, stdin.path, stdin.line, "sys.argv"),
-        )
-    else:
-        return None
-    if text is None or "verl" not in text:
-        return None
-    from verl_doctor.toolkit.collectors.launch.python_text import started  # noqa: PLC0415 - only for a Python text
-
-    found = started(text, given, first)
-    return PythonProgram(found[0], found[1], uses=found[2]) if found else None
+        return words[place + 1].text, words[place + 2 :], words[place + 1]
+    if option == "-" and stdin is not None and (words or stdin.text):
+        return stdin.text, words[place + 1 :], Argument(None, stdin.path, stdin.line, "sys.argv")
+    return None, (), None
 
 
 def _shell(words: list[Argument], stdin: Lines | None) -> ShellProgram | None:

@@ -244,7 +244,7 @@ class LaunchReader:
 
     def call(self, walk: Walk, call: Call) -> None:
         """Record a Python program; follow a shell."""
-        unwrapped, original = unwrap(call.argv, call.stdin), call
+        unwrapped, original = self.spawned(unwrap(call.argv, call.stdin), call), call
         first = call.argv[0]
         if _LOST.match(first.text if first.text is not None else first.written):
             self.lost += call.argv
@@ -305,6 +305,32 @@ class LaunchReader:
         if self.training is None:
             self.made += self.may_make(call, unwrapped)
             self.installs = self.installs or _installs(call)
+
+    def spawned(self, unwrapped: Unwrapped, call: Call) -> Unwrapped:
+        """Return what a Python program of the user's own starts, in its place, if its source names it."""
+        program = unwrapped.program
+        if not isinstance(program, PythonProgram) or program.launcher or not program.module.endswith(".py"):
+            return unwrapped
+        path = _path(call.folder or self.cwd, program.module)
+        text = self.load(path)
+        if text is None or "verl" not in text or _STARTS_VERL.search(text):
+            return unwrapped
+        from verl_doctor.toolkit.collectors.launch.spawned import spawned  # noqa: PLC0415 - only for such a program
+
+        command = spawned(text, program.words, Argument(None, path, 1, ""))
+        found = unwrap(command) if command else None
+        if found is None or not isinstance(found.program, PythonProgram):
+            return unwrapped
+        return replace(
+            found,
+            names=(*unwrapped.names, *found.names),
+            assigned=(*unwrapped.assigned, *found.assigned),
+            dropped=(*unwrapped.dropped, *found.dropped),
+            folder=unwrapped.folder,
+            inherits=unwrapped.inherits,
+            passed=unwrapped.passed,
+            submits=unwrapped.submits or found.submits,
+        )
 
     def missing(self, walk: Walk, call: Call, names: Sequence[str], module: str) -> str:
         """Return the error for a program, its source or the folder of its output that does not exist; "" if all may exist."""

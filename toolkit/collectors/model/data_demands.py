@@ -90,6 +90,8 @@ def data_demands(
     command = launch.command if isinstance(launch, Launch) else None
     if command is not None and "sft" in command.module:
         return Absent(f"{command.module} trains on different columns than the reward-based trainers")
+    if command is not None and isinstance(configuration, Unknown) and not command.of_verl:
+        return Absent(f"{command.module} may start a trainer that reads other columns")
     values = launch_values(launch, configuration)
     if given(values, _OWN_DATASET) is not None:
         return Absent(f"the job uses its own data set ({_OWN_DATASET})")
