@@ -72,7 +72,10 @@ def _composed(command: Command, verl: Path, machine: Machine, version: str) -> C
         tree = compose(sources, name, [override for override in overrides if override is not None])
     except CompositionError as problem:
         here = options.extra is not None and not options.extra.startswith("/")
-        missing = next((str(folder) for folder in searched if not os.path.isdir(folder)), "")
+        made = {Path(path).parent for path, _ in command.written}
+        missing = next(
+            (str(folder) for folder in searched if not os.path.isdir(folder) and folder not in made), ""
+        )
         return replace(
             empty,
             overrides=tuple(read),

@@ -105,7 +105,8 @@ def imported_decorator(file: Path, verl: Path) -> Decorator | None:
 
 
 _ROOTS = frozenset({"config", "cfg", "conf"})
-_CHANGES = ("OmegaConf.update", "OmegaConf.merge", "open_dict")
+_CHANGES = ("OmegaConf.update", "open_dict")
+_MERGES = "OmegaConf.merge"
 
 
 def changes_configuration(file: Path) -> int:
@@ -116,15 +117,23 @@ def changes_configuration(file: Path) -> int:
     for node in walk(tree):
         if isinstance(node, ast.Attribute) and dotted(node) == "sys.argv":
             return node.lineno
-        if isinstance(node, ast.Call) and (dotted(node.func) or "").endswith(_CHANGES):
-            return node.lineno
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
-            root: ast.AST = node
-            while isinstance(root, (ast.Attribute, ast.Subscript)):
-                root = root.value
-            if isinstance(root, ast.Name) and root.id in _ROOTS:
+        if isinstance(node, ast.Call):
+            name = dotted(node.func)
+            if name.endswith(_CHANGES) or (
+                name.endswith(_MERGES) and any(map(_is_of_configuration, node.args))
+            ):
                 return node.lineno
+        is_set = isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store)
+        if is_set and _is_of_configuration(node):
+            return node.lineno
     return 0
+
+
+def _is_of_configuration(node: ast.AST) -> bool:
+    """Return whether an expression is the configuration, or a part of it."""
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred)):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id in _ROOTS
 
 
 def _decorator(call: ast.Call, file: Path, function: str) -> Decorator | None:

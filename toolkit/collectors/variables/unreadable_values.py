@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from verl_doctor.toolkit.collectors.installed.result_cache import remembered
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Unknown, collector
+from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.rule import Phase
 
 _USUAL = re.compile(r"[01]?")  # accepted by every conversion
@@ -36,6 +38,10 @@ _OF_PYTHON: Mapping[str, tuple[re.Pattern[str], str]] = {
 _HOME = "PYTHONHOME"
 # torch sets this level when torch.distributed is imported (torch/csrc/distributed/c10d/debug.cpp).
 _DEBUG, _DEBUG_LEVELS = "TORCH_DISTRIBUTED_DEBUG", frozenset({"OFF", "INFO", "DETAIL"})
+# torch reads these names of its loggers, and of modules, when it is imported (torch/_logging).
+_LOGS, _REGISTERED = "TORCH_LOGS", re.compile(rb"""\bregister_(?:log|artifact)\(\s*["'](\w+)["']""")
+_OF_LOGS = re.compile(r"[+-]?(\w+)")
+_ALL_LOGS = "all"
 _LEVELS = frozenset({"CRITICAL", "FATAL", "ERROR", "WARN", "WARNING", "INFO", "DEBUG", "NOTSET"})
 _LEVEL = re.compile(rb"""\.setLevel\(os\.(?:getenv|environ\.get)\(\s*["'](VERL_\w+)["']""")
 _EVERYWHERE = 5  # so many of verl's modules read a level that some of them are imported by every job
@@ -62,7 +68,11 @@ class UnreadableValues:
 
 @collector(timeout=10, kept=True)
 def unreadable_values(
-    job: JobVariables, verl: VerlTrees | Unknown, vllm: VllmTree | Unknown, interpreter: Interpreter | Unknown
+    job: JobVariables,
+    verl: VerlTrees | Unknown,
+    vllm: VllmTree | Unknown,
+    interpreter: Interpreter | Unknown,
+    machine: Machine,
 ) -> UnreadableValues | Unknown:
     """Evaluate the conversions in the sources with the job's values."""
     given = {name: value for name, value in job.values.items() if not _USUAL.fullmatch(value)}
@@ -70,6 +80,9 @@ def unreadable_values(
     of_ray = {name: value for name, value in given.items() if name.startswith("RAY_")}
     levels = {name: value for name, value in given.items() if name.startswith("VERL_")}
     found = list(_in_python(given))
+    if _LOGS in given and not isinstance(interpreter, Unknown):
+        own = [str(machine.cwd), *given.get("PYTHONPATH", "").split(os.pathsep)]
+        found += _in_logs(given[_LOGS], interpreter.sys_path, [folder for folder in own if folder])
     if levels and not isinstance(verl, Unknown):
         found += _in_verl(Path(verl.imported.folder), levels)
     if of_vllm and not isinstance(vllm, Unknown):
@@ -98,6 +111,31 @@ def _in_python(given: Mapping[str, str]) -> Iterator[UnreadableValue]:
     if home.startswith("/") and "$" not in home and not any(Path(home).glob("lib*/python*/encodings")):
         text = "ModuleNotFoundError: No module named 'encodings'"
         yield UnreadableValue(_HOME, "Python", "the interpreter", text, "import")
+
+
+def _in_logs(given: str, folders: Sequence[str], own: Sequence[str]) -> Iterator[UnreadableValue]:
+    """Check the names of loggers: one that torch does not have must be a module."""
+    path = next(
+        (
+            path
+            for entry in folders
+            if os.path.isfile(path := Path(entry, "torch/_logging/_registrations.py"))
+        ),
+        None,
+    )
+    source = path.read_bytes() if path is not None else b""
+    registered = {name.decode() for name in _REGISTERED.findall(source)}
+    names = [_OF_LOGS.fullmatch(part.strip()) for part in given.split(",")]
+    if not registered or not all(names):
+        return
+    for name in (match[1] for match in names if match):
+        is_module = name in sys.builtin_module_names or any(
+            any(Path(folder).glob(pattern)) for folder in (*own, *folders) for pattern in (name, f"{name}.*")
+        )
+        if name not in registered and name != _ALL_LOGS and not is_module:
+            text = f"ValueError: Invalid log settings: {given}"
+            yield UnreadableValue(_LOGS, "torch", str(path), text, "import")
+            return
 
 
 def _in_verl(folder: Path, given: Mapping[str, str]) -> Iterator[UnreadableValue]:

@@ -418,7 +418,7 @@ class _Parser(WordReader):
         if match.group(1) in ("<<", "<<-"):
             word = "".join(part.text if isinstance(part, Text) else "" for part in target.parts)
             is_literal = any(part.quoted for part in target.parts)
-            document = Input(None, self.line)
+            document = Input(None, self.line, opens_output=bool(self._written))
             self._waiting.append((word, match.group(1) == "<<-", is_literal, document))
             read = document
         elif match.group(1) == "<<<":

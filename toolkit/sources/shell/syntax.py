@@ -86,12 +86,15 @@ class Assignment:
 class Input:
     """What a command reads: a here-document whose text begins on `line`, a here-string, or the file that `parts` name (`is_file`).
 
-    `parts` is None until the text has been parsed, and if it cannot be.
+    `parts` is None until the text has been parsed, and if it cannot be. `refused` is bash's message for a here-document that it
+    cannot expand: the command does not run. `opens_output`: it has opened its output by then.
     """
 
     parts: ShellWord | None
     line: int
     is_file: bool = False
+    refused: str = ""
+    opens_output: bool = False
 
 
 @dataclass(frozen=True)

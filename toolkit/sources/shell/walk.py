@@ -45,6 +45,7 @@ from verl_doctor.toolkit.sources.shell.syntax import (
     Function,
     Group,
     If,
+    Input,
     Loop,
     Node,
     Parameter,
@@ -601,6 +602,13 @@ class Walk:
             if whole or self.tested or self.apart_of:
                 self.stops.append(Stop(self.path, line, message, whole))
 
+    def not_run(self, node: Simple, given: Input) -> None:
+        """Note a command whose here-document bash cannot expand: what it opened before that is empty."""
+        if given.opens_output and not node.appends:
+            self.writes(node.written, Lines("", self.path, node.line))
+        self.missing(given.line, given.refused)
+        self.state.status = False
+
     def guarded(self, test: Node, body: Sequence[Node], *, holds_if: bool) -> None:
         """Note that the script ends where `body` exits with an error, if the test that decides it looks for a file that does not exist."""
         negated = isinstance(test, Pipeline) and test.negated and len(test.commands) == 1
@@ -814,6 +822,9 @@ class Walk:
             if state.status is None:
                 self.guards = holds(node, self.scope, self.lacks)
             self.unbound(node.line)
+            return
+        if node.input is not None and node.input.refused:
+            self.not_run(node, node.input)
             return
         argv = self.arguments(words)
         if len(argv) > 1 and argv[0].text in ("command", "builtin") and argv[1].text in self.builtins:

@@ -107,17 +107,21 @@ class WordReader(ABC):
                 if found == word:
                     break
                 lines.append(f"{found}\n")
-            document.parts = self.parts_of_document("".join(lines), document.line, is_literal=is_literal)
+            document.parts, document.refused = self.parts_of_document(
+                "".join(lines), document.line, is_literal=is_literal
+            )
         self._waiting.clear()
 
-    def parts_of_document(self, text: str, line: int, *, is_literal: bool) -> ShellWord | None:
-        """Parse the text of a here-document; None if it cannot be followed."""
+    def parts_of_document(self, text: str, line: int, *, is_literal: bool) -> tuple[ShellWord | None, str]:
+        """Parse the text of a here-document: its parts, None if it cannot be followed, and bash's message if it refuses to expand it."""
         if is_literal or not re.search(r"[$`\\]", text):
-            return (Text(text, quoted=True),)
+            return (Text(text, quoted=True),), ""
         try:
-            return type(self)(text, line).quoted_text()
-        except (NoShellError, RecursionError):
-            return None
+            return type(self)(text, line).quoted_text(), ""
+        except NoShellError as problem:
+            return None, problem.refused
+        except RecursionError:
+            return None, ""
 
     def peek(self, operator: str) -> bool:
         """Return whether this text is here."""
