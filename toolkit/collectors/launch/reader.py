@@ -319,7 +319,7 @@ class LaunchReader:
 
         command = spawned(text, program.words, Argument(None, path, 1, ""))
         found = unwrap(command) if command else None
-        if found is None or not isinstance(found.program, PythonProgram):
+        if found is None or found.program is None:
             return unwrapped
         return replace(
             found,
@@ -469,6 +469,7 @@ class LaunchReader:
         inner = self.walk(scope, path)
         inner.piped = program.read if program.read is not None and text != program.read.text else None
         inner.is_login = walk.may_have_called_functions()
+        inner.is_batch = walk.is_batch or _are_elsewhere(self.around)
         inner.depth, inner.conditions = walk.depth + 1, int(call.conditional)
         inner.script(text, line)
         before = len(self.programs)

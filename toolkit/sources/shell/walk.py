@@ -75,6 +75,9 @@ _ANSWERS = frozenset({
 
 # Commands that are functions of the user's shell, also where a program has the same name, because they change variables.
 _FUNCTIONS = frozenset({"module", "ml", "spack", "conda", "mamba", "micromamba", "pyenv", "nvm", "use"})
+# Those that scripts do not have unless the shell that starts them exports them, or a program has the name.
+_NOT_EXPORTED = frozenset({"module", "ml", "spack", "conda", "mamba", "micromamba"})
+_BATCH = re.compile(r"^#(?:SBATCH|PBS|BSUB|\$)[ \t]", re.MULTILINE)  # it is started in another shell, on another machine
 _LOGIN = re.compile(r"#!.*\bbash\s+(?:-\w*l|--login)\b")
 _OF_MACHINES = re.compile(
     r"/(?:dev|proc|sys|etc|usr|opt|run|tmp|var|lib\w*|s?bin|boot|snap|local\w*|scratch\w*)(?:/|$)|/\.\w+$"
@@ -207,6 +210,7 @@ class Walk:
     apart_of: int = 0
     previous: bool | None = None
     is_login: bool = False
+    is_batch: bool = False
     made: list[tuple[int, str]] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     creates: Callable[[Call], Iterable[str]] = lambda _: ()
@@ -235,6 +239,7 @@ class Walk:
     def script(self, source: str, line: int = 1) -> None:
         """Follow the text of a script whose first line has this number."""
         self.is_login = self.is_login or _LOGIN.match(source) is not None
+        self.is_batch = self.is_batch or _BATCH.search(source) is not None
         for name in _DESCRIPTOR.findall(source):
             self.state.variables.setdefault(name, None)
         for node in parse(source, line):
@@ -762,6 +767,18 @@ class Walk:
             else ""
         )
 
+    def not_found(self, name: str | None) -> str:
+        """Return bash's error for a command of the user's shell that this script does not have; "" for all others."""
+        environ = self.state.environ
+        if name not in _NOT_EXPORTED or self.is_batch or self.unread or self.is_there is None:
+            return ""
+        if "BASH_ENV" in environ or any(key.startswith(f"BASH_FUNC_{name}") for key in environ):
+            return ""
+        path = self.state.value("PATH")
+        folders = path.split(os.pathsep) if isinstance(path, str) else []
+        known = folders and not any(self.is_there(f"{folder}/{name}") for folder in folders)
+        return f"{name}: command not found" if known else ""
+
     def has_no(self, name: str) -> bool:
         """Return whether nothing has this name or matches this pattern, and nothing that ran may have changed that."""
         if not glob.has_magic(name):
@@ -874,7 +891,7 @@ class Walk:
                 self.doubts,
             )
             printed = self.printed_by(node, argv)
-            if message := self.not_openable(argv):
+            if message := self.not_openable(argv) or self.not_found(name):
                 self.missing(node.line, message)
                 state.status = False
             if len(argv) == 1 and name == "exec" and (gone := self.without_folder(written)):

@@ -822,6 +822,14 @@ START = "python3 -m verl.trainer.main_ppo a.b=1 c.d=2\n"
         (f"GONE=\n: ${{GONE:?is needed}}\n{START}", True),
         (f"GONE=\n: ${{GONE?is needed}}\n{START}", False),
         (f"GONE=1\n: ${{GONE:?is needed}}\n{START}", False),
+        (f"set -e\ncat > made.yaml <<EOF\na: ${{b.c}}\nEOF\n{START}", True),
+        (f"set -e\ncat <<EOF > made.yaml || true\na: ${{b.c}}\nEOF\n{START}", False),
+        (f"cat > made.yaml <<EOF\na: ${{b.c}}\nEOF\n{START}", False),
+        (f"set -e\ncat > made.yaml <<'EOF'\na: ${{b.c}}\nEOF\n{START}", False),
+        (f"set -e\nspack load cuda\n{START}", True),
+        (f"set -e\nspack load cuda || echo none\n{START}", False),
+        (f"set -e\nspack() {{ echo $1; }}\nspack load cuda\n{START}", False),
+        (f"spack load cuda\n{START}", False),
         (f"shopt -s extglob\ncase foo in @(foo|bar)) N=1;; esac\n{START}", False),
     ],
 )
@@ -1087,6 +1095,8 @@ def test_script_that_ends_before_the_job(guard: str, line: int, message: str, tm
         "[ ! -f data ] && exit\n",
         "[ -f data ] || { echo none; { exit; }; }\n",
         "[ -d /tmp/ray/no_session_here ] || exit 1\n",
+        "#SBATCH --nodes=1\nset -e\nspack load cuda\n",
+        "set -e\nsource /usr/no_site_here/setup-env.sh\nspack load cuda\n",
         "[ -f /no_workspace_here/.ready ] || { echo 'run it in the container'; exit 1; }\n",
         "[ -d /no_workspace_here ] || exit 1\n",
         "set -e\npython3 /usr/no_site_here/preflight.py\n",
@@ -1229,3 +1239,30 @@ def test_files_beside_the_script_are_not_missing(tmp_path: Path) -> None:
     script = "set -e\n[ -d data ] || exit 1\npython3 prepare.py\npython3 -m verl.trainer.main_ppo a=1 b=2"
     assert not read(tmp_path, script, name="scripts/run.sh").stopped
     assert read(tmp_path, script, name="run.sh").stopped
+
+
+@pytest.mark.parametrize(
+    ("redirected", "text"), [("> c.yaml <<EOF", ""), ("<<EOF > c.yaml", None), (">> c.yaml <<EOF", None)]
+)
+def test_file_for_a_here_document_that_bash_cannot_expand(
+    redirected: str, text: str | None, tmp_path: Path
+) -> None:
+    """Bash opens the files in the order in which they are written, and stops at the here-document."""
+    script = f"cat {redirected}\na: ${{b.c}}\nEOF\npython3 -m verl.trainer.main_ppo a=1 b=2\n"
+    found = read(tmp_path, script)
+    assert found.command is not None
+    written = dict(found.command.written)
+    assert written.get(str(tmp_path / "c.yaml")) == text
+    subprocess.run(["bash", "run.sh"], cwd=tmp_path, capture_output=True, check=False)
+    real = tmp_path / "c.yaml"
+    assert (real.read_text() if real.exists() else None) == ("" if redirected.startswith(">") else None)
+
+
+def test_shell_function_that_is_exported_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text("set -e\nspack load cuda\npython3 -m verl.trainer.main_ppo a=1 b=2\n")
+    target = Target(Path("/env/bin/python"), "--python", files=(path,))
+    environ = {**ENVIRON, "BASH_FUNC_spack%%": "() {  echo $1\n}"}
+    found = launch.collect(target, Machine(environ=environ, cwd=tmp_path))
+    assert isinstance(found, Launch)
+    assert not found.stopped

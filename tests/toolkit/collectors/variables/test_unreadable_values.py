@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from support.miniatures import source_trees
 
+from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees, VllmTree
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.collectors.variables.unreadable_values import UnreadableValues, unreadable_values
 from verl_doctor.toolkit.facts import Absent
+from verl_doctor.toolkit.machine import Machine
 
 ENVS = """
 def env_with_choices(name, default, choices):
@@ -75,6 +77,40 @@ def test_invalid_values_are_reported(
         (verl / f"m{place}.py").write_text('logger.setLevel(os.getenv("VERL_LOGGING_LEVEL", "WARN"))\n')
     (verl / "rare.py").write_text('logger.setLevel(os.getenv("VERL_RARE_LEVEL", "WARN"))\n')
     trees = VerlTrees(Tree(str(verl), "verl", "0.9.1", "--verl"), "verl")
-    found = unreadable_values.collect(JobVariables({name: value}), trees, vllm, Absent("no interpreter"))
+    machine = Machine(cwd=tmp_path)
+    found = unreadable_values.collect(
+        JobVariables({name: value}), trees, vllm, Absent("no interpreter"), machine
+    )
     assert isinstance(found, UnreadableValues)
     assert [(value.name, text in value.text) for value in found.values] == ([(name, True)] if text else [])
+
+
+@pytest.mark.parametrize(
+    ("value", "is_refused"),
+    [
+        ("+dynamo, graph_breaks", False),
+        ("all", False),
+        ("ours", False),
+        ("installed,-dynamo", False),
+        ("json.decoder", False),
+        ("dynamo,nonsense", True),
+        ("+help", True),
+    ],
+)
+def test_loggers_of_torch_are_names_that_it_registers_or_modules(
+    tmp_path: Path, value: str, *, is_refused: bool
+) -> None:
+    site, job = tmp_path / "site", tmp_path / "job"
+    table = site / "torch/_logging/_registrations.py"
+    table.parent.mkdir(parents=True)
+    table.write_text('register_log("dynamo", [])\nregister_artifact(\n    "graph_breaks",\n)\n')
+    (site / "installed").mkdir()
+    job.mkdir()
+    (job / "ours.py").touch()
+    interpreter = Interpreter("/env/bin/python", "3.11.7", "cpython", "cpython-311", "/env", "/env", (str(site),), (str(site),), "Linux", "x86_64", "2.36", "", "")  # fmt: skip
+    machine = Machine(cwd=job)
+    found = unreadable_values.collect(
+        JobVariables({"TORCH_LOGS": value}), Absent("no verl"), Absent("no vLLM"), interpreter, machine
+    )
+    assert isinstance(found, UnreadableValues)
+    assert [one.text for one in found.values] == [f"ValueError: Invalid log settings: {value}"] * is_refused
