@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
@@ -41,6 +41,14 @@ _TUNED = (
 )
 
 
+_TUNING = {"data": {"train_batch_size": 256, "micro_batch_size_per_gpu": 4, "use_dynamic_bsz": True}}
+
+
+def _tuning(*words: str) -> tuple[Configuration]:
+    (found,) = configured(*words, tree=_TUNING)
+    return (replace(found, program="/env/verl/trainer/sft_trainer.py"),)
+
+
 def _irrelevant(configuration: Configuration) -> str | None:
     if not configuration.program.endswith(("/trainer/main_ppo.py", "/trainer/sft_trainer.py")):
         return "the job starts neither verl's main_ppo nor its SFT trainer"
@@ -63,6 +71,9 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("a micro batch of nothing", configured(f"{_ACTOR}.{_MICRO}=0"), f"{_ACTOR}.{_MICRO} is 0, but must be 1 or more"),
         Example("a batch below zero to generate", configured("+data.gen_batch_size=-1"), "data.gen_batch_size is -1, but must be 1 or more, or null"),
         Example("a batch below zero to validate", configured("+data.val_batch_size=-1"), "data.val_batch_size is -1"),
+        Example("fine-tuning without a batch size", _tuning("data.train_batch_size=null"), "data.train_batch_size is null, but must be 1 or more"),
+        Example("fine-tuning without micro batches", _tuning("data.micro_batch_size_per_gpu=null", "data.use_dynamic_bsz=False"), "data.micro_batch_size_per_gpu is null"),
+        Example("fine-tuning with micro batches measured in tokens", _tuning("data.micro_batch_size_per_gpu=null")),
         Example("a mini batch below zero", configured(f"{_ACTOR}.ppo_mini_batch_size=-8"), "ppo_mini_batch_size is -8"),
     ],
     since="0.2",
@@ -74,7 +85,7 @@ def batch_size_below_one(configuration: Configuration) -> Iterator[Finding]:
 
     -1 stands for "all" or "no limit" in other settings, not here. Hydra and verl's validation accept it; a data loader then refuses it
     (`batch_size should be a positive integer value`), or the first batch cannot be split (`chunks must be a strictly positive
-    integer`, `integer modulo by zero`).
+    integer`, `integer modulo by zero`). The SFT trainer calculates with its sizes, and has no other one in place of null.
 
     ## How to fix
 
@@ -84,11 +95,10 @@ def batch_size_below_one(configuration: Configuration) -> Iterator[Finding]:
     tunes = configuration.program.endswith("/sft_trainer.py")
     for size in _TUNED if tunes else _SIZES:
         value = configuration.number(size.key)
-        if (
-            value is None
-            or value >= size.least
-            or (size.unless and configuration.get(size.unless) is not False)
-        ):
+        is_null = tunes and configuration.get(size.key) is None
+        if (value is None and not is_null) or (value is not None and value >= size.least):
+            continue
+        if size.unless and configuration.get(size.unless) is not False:
             continue
         if not is_read(configuration, size.key) or (
             size.key == "data.gen_batch_size" and _one_by_one(configuration)
@@ -97,9 +107,10 @@ def batch_size_below_one(configuration: Configuration) -> Iterator[Finding]:
         word, own = configuration.override_of(size.key), configuration.own_line(size.key)
         if word is None and own is None:
             continue
+        shown = "null" if value is None else f"{value:g}"
         yield Finding(
-            f"{size.key} is {value:g}, but must be 1 or more" + ("" if size.least else ", or null"),
-            Evidence(found=word.text if word else f"{size.key}: {value:g}", wanted="1 or more"),
+            f"{size.key} is {shown}, but must be 1 or more" + ("" if size.least else ", or null"),
+            Evidence(found=word.text if word else f"{size.key}: {shown}", wanted="1 or more"),
             location=place(word) if word else own and Location(*own),
             remedy=f"set {size.key} to 1 or more"
             if size.least

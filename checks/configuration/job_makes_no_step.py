@@ -12,6 +12,8 @@ _STEPS, _EPOCHS = "trainer.total_training_steps", "trainer.total_epochs"
 _RESPONSES = "actor_rollout_ref.rollout.n"
 _BEFORE, _ONLY = "trainer.val_before_train", "trainer.val_only"
 
+_TUNING = {"trainer": {"total_training_steps": None, "total_epochs": 4}}
+
 
 @check(
     "CFG132",
@@ -25,6 +27,7 @@ _BEFORE, _ONLY = "trainer.val_before_train", "trainer.val_only"
         Example("an unknown number of steps", configured(f"++{_STEPS}=${{oc.env:N}}")),
         Example("steps below zero", configured(f"++{_STEPS}=-1"), "trains nothing: trainer.total_training_steps is -1"),
         Example("no epochs", configured(f"++{_EPOCHS}=0"), "trains nothing: trainer.total_epochs is 0"),
+        Example("fine-tuning without a number of epochs", configured("trainer.total_epochs=null", tree=_TUNING), "trains nothing: trainer.total_epochs is null"),
         Example("no responses", configured(f"{_RESPONSES}=0"), "actor_rollout_ref.rollout.n is 0"),
         Example("no responses after a validation", configured(f"{_RESPONSES}=0", f"++{_BEFORE}=True"), "actor_rollout_ref.rollout.n is 0"),
     ],
@@ -45,7 +48,9 @@ def job_makes_no_step(configuration: Configuration) -> Iterator[Finding]:
     for key in (_STEPS, _EPOCHS, _RESPONSES) if rollouts else (_EPOCHS,):
         value = configuration.number(key)
         word = configuration.override_of(key)
-        if value is None or value > 0 or word is None:
+        # The SFT trainer counts epochs by range(), whatever the number of steps.
+        is_null = key == _EPOCHS and not rollouts and configuration.get(key) is None
+        if (value is None and not is_null) or (value is not None and value > 0) or word is None:
             continue
         trains = key != _RESPONSES
         if trains and validates and configuration.override_of(_BEFORE) is not None:
@@ -53,7 +58,7 @@ def job_makes_no_step(configuration: Configuration) -> Iterator[Finding]:
         only_validates = trains and validates  # by verl's default: the job ends with exit status 0
         fate = "trains nothing" if trains else "generates nothing"
         yield Finding(
-            f"the job {fate}: {key} is {value:g}",
+            f"the job {fate}: {key} is {'null' if value is None else format(value, 'g')}",
             Evidence(found=word.text, wanted="a number above zero"),
             location=place(word),
             remedy=f"set {key} to a number above zero" + (", or to null" if key == _STEPS else ""),
