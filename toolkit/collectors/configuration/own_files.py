@@ -7,13 +7,13 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from verl_doctor.toolkit.collectors.configuration.beside import beside
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.configuration.reward_function import module_names
 from verl_doctor.toolkit.collectors.configuration.roles import has_external_module
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
@@ -36,6 +36,11 @@ _DATASET = "data.custom_cls"
 _RESUME = "trainer.resume_from_path"
 _CHECKPOINTS = "trainer.default_local_dir"
 _TRACKER = "latest_checkpointed_iteration.txt"
+_CONTENTS = ("checkpoint.load_contents", "actor_rollout_ref.actor.checkpoint.load_contents")
+# A shard of FSDP's, of which each process loads its own.
+_SHARD = re.compile(r"model_world_size_(\d+)_rank_\d+\.pt")
+_PER_NODE = re.compile(r"--nproc[-_]per[-_]node")
+_NODES = re.compile(r"--nnodes")
 _MULTI_TURN = "actor_rollout_ref.rollout.multi_turn"
 # Files that are read whenever they are set, and when.
 _NAMED: tuple[tuple[str, Phase], ...] = (
@@ -129,9 +134,11 @@ def _found(
         if folder is not None and not os.path.exists(folder):
             ppo = configuration.has("actor_rollout_ref")  # its trainer reads it once the engine is up
             yield OwnFile(_RESUME, str(folder), "missing", "engine" if ppo else "workers")
+        elif folder is not None:
+            yield from _of_other_size(configuration, around[0], _RESUME, folder)
         if configuration.get(_RESUME) is None and not configuration.has("actor_rollout_ref"):
             yield OwnFile(_RESUME, "null", "no path", "workers")
-    yield from _last_checkpoint(configuration, cwd, here=here)
+    yield from _last_checkpoint(configuration, cwd, around[0], here=here)
     yield from (
         own_file
         for own_file in _data_set(configuration, cwd, here=here)
@@ -226,7 +233,9 @@ def _meant(configuration: Configuration, key: str, path: Path, cwd: Path) -> tup
     return str(twin), other
 
 
-def _last_checkpoint(configuration: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
+def _last_checkpoint(
+    configuration: Configuration, cwd: Path, launch: Launch, *, here: bool
+) -> Iterator[OwnFile]:
     """Check the file that names the last checkpoint, read as a number by a resuming job, and that checkpoint's folder."""
     folder = _path(configuration, _CHECKPOINTS, cwd, here=here)
     if configuration.get("trainer.resume_mode") != "auto" or folder is None:
@@ -245,6 +254,49 @@ def _last_checkpoint(configuration: Configuration, cwd: Path, *, here: bool) -> 
     last = folder / f"global_step_{step}"
     if ppo and step and os.path.isdir(last) and not os.path.isdir(last / "actor"):
         yield OwnFile(_CHECKPOINTS, str(last), "contents", phase, error="has no folder actor to resume from")
+    elif step:
+        yield from _of_other_size(configuration, launch, _CHECKPOINTS, last)
+
+
+def _of_other_size(configuration: Configuration, launch: Launch, key: str, folder: Path) -> Iterator[OwnFile]:
+    """Check that a checkpoint has the model's shards for as many processes as the job has."""
+    ppo = configuration.has("actor_rollout_ref")
+    place, contents = folder / "actor" if ppo else folder, configuration.get(_CONTENTS[ppo])
+    count = _processes(configuration, launch)
+    if count is None or not isinstance(contents, list) or "model" not in contents or not os.path.isdir(place):
+        return
+    shards = filter(None, map(_SHARD.fullmatch, os.listdir(place)))
+    counts = sorted({int(shard[1]) for shard in shards})
+    if counts and count not in counts:
+        saved = " or ".join(map(str, counts))
+        error = f"has shards for {saved} processes, but the job has {count}"
+        yield OwnFile(key, str(place), "contents", "engine" if ppo else "workers", error=error)
+
+
+def _processes(configuration: Configuration, launch: Launch) -> int | None:
+    """Return how many processes share the model; None if that is unknown."""
+    if configuration.program.endswith("/trainer/main_ppo.py"):
+        if configuration.get("trainer.v1.trainer_mode") not in ("sync", MISSING):
+            return None  # some of the GPUs only generate
+        nodes, each = (configuration.number(f"trainer.{name}") for name in ("nnodes", "n_gpus_per_node"))
+        return int(nodes * each) if nodes and each else None
+    words = launch.command.launcher if launch.command is not None else ()
+    texts = [word.text for word in words]
+    if not configuration.program.endswith("/sft_trainer.py") or None in texts or "torchrun" not in texts:
+        return None
+    given = [text or "" for text in texts]
+    each, nodes = (_option(given, option, default) for option, default in ((_PER_NODE, ""), (_NODES, "1")))
+    return int(each) * int(nodes) if each.isdigit() and nodes.isdigit() else None
+
+
+def _option(words: Sequence[str], option: re.Pattern[str], default: str) -> str:
+    """Return the value of an option, in the same word or the next."""
+    found = default
+    for word, following in zip(words, (*words[1:], ""), strict=True):
+        name, equals, value = word.partition("=")
+        if option.fullmatch(name):
+            found = value if equals else following
+    return found
 
 
 def _contents(

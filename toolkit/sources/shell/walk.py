@@ -77,7 +77,9 @@ _ANSWERS = frozenset({
 _FUNCTIONS = frozenset({"module", "ml", "spack", "conda", "mamba", "micromamba", "pyenv", "nvm", "use"})
 # Those that scripts do not have unless the shell that starts them exports them, or a program has the name.
 _NOT_EXPORTED = frozenset({"module", "ml", "spack", "conda", "mamba", "micromamba"})
-_BATCH = re.compile(r"^#(?:SBATCH|PBS|BSUB|\$)[ \t]", re.MULTILINE)  # it is started in another shell, on another machine
+_BATCH = re.compile(
+    r"^#(?:SBATCH|PBS|BSUB|\$)[ \t]", re.MULTILINE
+)  # it is started in another shell, on another machine
 _LOGIN = re.compile(r"#!.*\bbash\s+(?:-\w*l|--login)\b")
 _OF_MACHINES = re.compile(
     r"/(?:dev|proc|sys|etc|usr|opt|run|tmp|var|lib\w*|s?bin|boot|snap|local\w*|scratch\w*)(?:/|$)|/\.\w+$"

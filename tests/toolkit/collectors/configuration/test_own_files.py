@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.collectors.configuration.own_files import OwnFiles, own_files
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
-from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Setting
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Setting, Word
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 
@@ -83,3 +84,76 @@ def test_variable_that_the_script_may_set_is_not_missing(tmp_path: Path) -> None
         )
         assert isinstance(found, OwnFiles)
         assert [file.trouble for file in found.files] == troubles
+
+
+@pytest.mark.parametrize(
+    ("words", "saved", "problem"),
+    [
+        (["trainer.n_gpus_per_node=8", "trainer.nnodes=2"], 16, ""),
+        (
+            ["trainer.n_gpus_per_node=8", "trainer.nnodes=2"],
+            8,
+            "has shards for 8 processes, but the job has 16",
+        ),
+        (["trainer.n_gpus_per_node=8", "trainer.nnodes=${oc.env:N}"], 4, ""),
+        (
+            ["trainer.n_gpus_per_node=8", "actor_rollout_ref.actor.checkpoint.load_contents=[optimizer]"],
+            4,
+            "",
+        ),
+        (["trainer.n_gpus_per_node=8", "+trainer.v1.trainer_mode=separate_async"], 4, ""),
+        (["trainer.n_gpus_per_node=8"], 0, ""),
+    ],
+)
+@pytest.mark.parametrize("mode", ["auto", "resume_path"])
+def test_checkpoint_of_another_number_of_processes(
+    tmp_path: Path, mode: str, words: list[str], saved: int, problem: str
+) -> None:
+    folder = tmp_path / "checkpoints" / "global_step_5"
+    (folder / "actor").mkdir(parents=True)
+    for rank in range(saved):
+        (folder / "actor" / f"model_world_size_{saved}_rank_{rank}.pt").touch()
+    (folder.parent / "latest_checkpointed_iteration.txt").write_text("5")
+    tree = {
+        "trainer": {
+            "resume_mode": mode,
+            "resume_from_path": str(folder) if mode == "resume_path" else None,
+            "default_local_dir": str(folder.parent),
+            "nnodes": 1,
+            "n_gpus_per_node": 8,
+        },
+        "actor_rollout_ref": {
+            "actor": {
+                "checkpoint": {
+                    "save_contents": ["model", "optimizer", "extra"],
+                    "load_contents": "${.save_contents}",
+                }
+            }
+        },
+    }
+    composed = replace(configured(*words, tree=tree)[0], program="/env/verl/trainer/main_ppo.py")
+    found = own_files.collect(composed, JOB, Machine(environ={}, cwd=tmp_path), Unknown("not looked at"))
+    assert isinstance(found, OwnFiles)
+    assert [file.error for file in found.files] == ([problem] if problem else [])
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ("--standalone --nproc_per_node=2", ""),
+        ("--nnodes 2 --nproc-per-node 4", "has shards for 2 processes, but the job has 8"),
+        ("--standalone --nproc_per_node=gpu", ""),
+    ],
+)
+def test_checkpoint_of_a_fine_tuning_job(tmp_path: Path, options: str, problem: str) -> None:
+    (tmp_path / "model_world_size_2_rank_0.pt").touch()
+    tree = {
+        "trainer": {"resume_mode": "resume_path", "resume_from_path": str(tmp_path)},
+        "checkpoint": {"load_contents": ["model"]},
+    }
+    composed = replace(configured(tree=tree)[0], program="/env/verl/trainer/sft_trainer.py")
+    launcher = tuple(Word(word, "run.sh", 2, word) for word in f"torchrun {options} -m".split())
+    job = Launch((), command=Command("verl.trainer.sft_trainer", (), "run.sh", 2, launcher=launcher))
+    found = own_files.collect(composed, job, Machine(environ={}, cwd=tmp_path), Unknown("not looked at"))
+    assert isinstance(found, OwnFiles)
+    assert [file.error for file in found.files] == ([problem] if problem else [])
