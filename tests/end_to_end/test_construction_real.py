@@ -156,6 +156,42 @@ def test_faulty_job_fails_with_the_real_error(name: str, jobs: dict[str, Constru
     assert case.text in first.text
 
 
+@pytest.mark.parametrize(("targets", "stage"), [("all-linear", ""), ("[q_projj]", "training engine")])
+def test_fine_tuning_job_whose_workers_ray_starts(
+    targets: str, stage: str, real: Interpreter, tiny: Tiny, tmp_path: Path
+) -> None:
+    """Its worker is built here, without Ray."""
+    site = next(Path(path) for path in real.site_packages if (Path(path) / "verl").is_dir())
+    settings = {
+        "data.train_files": str(tiny.train.with_name("sft_train.parquet")),
+        "data.train_batch_size": "2",
+        "data.micro_batch_size_per_gpu": "1",
+        "data.use_dynamic_bsz": "False",
+        "model.path": str(tiny.model),
+        "model.use_remove_padding": "False",
+        "+model.override_config.attn_implementation": "sdpa",
+        "model.lora_rank": "4",
+        "model.target_modules": targets,
+        "engine.strategy": "fsdp2",
+        "trainer.logger": '["console"]',
+        "trainer.total_training_steps": "1",
+    }
+    (tmp_path / "job").mkdir()
+    request = {
+        "folder": str(tmp_path / "job"),
+        "tree": str(site),
+        "module": "verl.trainer.sft_trainer_ray",
+        "config_folder": str(site / "verl" / "trainer" / "config"),
+        "config_name": "sft_trainer_engine",
+        "overrides": [f"{key}={value}" for key, value in settings.items()],
+        "environ": {},
+        "skip": [],
+    }
+    found = built(rehearsal_environment.python(), {"job": request}, tmp_path)["job"]
+    assert [one.stage for one in found.stages if one.ended in BAD][:1] == [stage][: bool(stage)]
+    assert "training engine" in [one.stage for one in found.stages if one.ended in ("ok", *BAD)]
+
+
 def test_user_code_is_reported(jobs: dict[str, Construction]) -> None:
     assert [Path(file).name for file in jobs["sound reward"].own_code] == ["mine.py"]
     assert jobs["sound"].own_code == ()

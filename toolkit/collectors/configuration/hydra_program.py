@@ -123,8 +123,11 @@ def changes_configuration(file: Path) -> int:
                 name.endswith(_MERGES) and any(map(_is_of_configuration, node.args))
             ):
                 return node.lineno
-        is_set = isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store)
-        if is_set and _is_of_configuration(node):
+        if (
+            isinstance(node, (ast.Attribute, ast.Subscript))
+            and isinstance(node.ctx, ast.Store)
+            and _is_of_configuration(node)
+        ):
             return node.lineno
     return 0
 

@@ -265,7 +265,7 @@ def _of_other_size(configuration: Configuration, launch: Launch, key: str, folde
     count = _processes(configuration, launch)
     if count is None or not isinstance(contents, list) or "model" not in contents or not os.path.isdir(place):
         return
-    shards = filter(None, map(_SHARD.fullmatch, os.listdir(place)))
+    shards = filter(None, (_SHARD.fullmatch(path.name) for path in place.iterdir()))
     counts = sorted({int(shard[1]) for shard in shards})
     if counts and count not in counts:
         saved = " or ".join(map(str, counts))
@@ -278,15 +278,15 @@ def _processes(configuration: Configuration, launch: Launch) -> int | None:
     if configuration.program.endswith("/trainer/main_ppo.py"):
         if configuration.get("trainer.v1.trainer_mode") not in ("sync", MISSING):
             return None  # some of the GPUs only generate
-        nodes, each = (configuration.number(f"trainer.{name}") for name in ("nnodes", "n_gpus_per_node"))
-        return int(nodes * each) if nodes and each else None
+        nodes, gpus = (configuration.number(f"trainer.{name}") for name in ("nnodes", "n_gpus_per_node"))
+        return int(nodes * gpus) if nodes and gpus else None
     words = launch.command.launcher if launch.command is not None else ()
     texts = [word.text for word in words]
     if not configuration.program.endswith("/sft_trainer.py") or None in texts or "torchrun" not in texts:
         return None
     given = [text or "" for text in texts]
-    each, nodes = (_option(given, option, default) for option, default in ((_PER_NODE, ""), (_NODES, "1")))
-    return int(each) * int(nodes) if each.isdigit() and nodes.isdigit() else None
+    each, groups = _option(given, _PER_NODE, ""), _option(given, _NODES, "1")
+    return int(each) * int(groups) if each.isdigit() and groups.isdigit() else None
 
 
 def _option(words: Sequence[str], option: re.Pattern[str], default: str) -> str:

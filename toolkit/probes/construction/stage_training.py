@@ -21,6 +21,7 @@ from verl_doctor.toolkit.probes.construction.stage_program import needs_critic, 
 from verl_doctor.toolkit.probes.construction.stages import NotHereError, NotJudgedError, stage
 
 _ACTOR = "actor_rollout_ref.actor"
+_GROUP = "RayWorkerGroup"
 _MODEL = "actor_rollout_ref.model"
 _LONGEST_HEADER = 100_000_000  # bytes, the limit of safetensors
 
@@ -83,9 +84,21 @@ def _tuning_engine(job: Job) -> None:
         trainer = object.__new__(cls)
         trainer.config, trainer.rank = job.config, 0
         trainer._build_config()
+        if _GROUP in cls._build_engine.__code__.co_names:  # its loader comes before its group of workers
+            groups = find("verl.single_controller.ray")
+            stack.enter_context(mock.patch.object(groups, _GROUP, _worker_here))
+            _shared_loader(job, trainer)
+            trainer._build_engine()
+            return
         trainer._build_engine()
         _shared_loader(job, trainer)
         trainer.training_client.reset()
+
+
+def _worker_here(*_: Any, ray_cls_with_init: Any, **__: Any) -> Any:
+    """Stand in for a group of workers: the one of this rank, without Ray."""
+    worker = plain(find("verl.workers.engine_workers:TrainingWorker"))
+    return worker(*ray_cls_with_init.args, **ray_cls_with_init.kwargs)
 
 
 def _shared_loader(job: Job, trainer: Any) -> None:

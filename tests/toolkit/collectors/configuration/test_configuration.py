@@ -146,12 +146,19 @@ def test_undetermined_word_leaves_defaults_undetermined(tmp_path: Path) -> None:
         "config.trainer.save_freq = 1",
         'cfg["trainer"]["save_freq"] = 1',
         'OmegaConf.update(config, "trainer.save_freq", 1)',
+        "mine = OmegaConf.merge(config, {})",
     ],
 )
 def test_program_that_changes_its_configuration_is_not_judged(line: str, tmp_path: Path) -> None:
     (tmp_path / "go.py").write_text(f"from verl.trainer.main_sft import main\n{line}\nmain()\n")
     found = _configuration(tmp_path, program="go.py")
     assert found.why_incomplete == "the program changes the configuration (go.py:2)"
+
+
+def test_program_that_merges_other_things_leaves_its_configuration(tmp_path: Path) -> None:
+    line = "runtime_env = OmegaConf.merge(DEFAULT, given)"
+    (tmp_path / "go.py").write_text(f"from verl.trainer.main_sft import main\n{line}\nmain()\n")
+    assert _configuration(tmp_path, "trainer.save_freq=5", program="go.py").complete
 
 
 def test_data_preparation_script_is_not_a_training_job(tmp_path: Path) -> None:
