@@ -156,9 +156,9 @@ def test_faulty_job_fails_with_the_real_error(name: str, jobs: dict[str, Constru
     assert case.text in first.text
 
 
-@pytest.mark.parametrize(("targets", "stage"), [("all-linear", ""), ("[q_projj]", "training engine")])
+@pytest.mark.parametrize(("targets", "fails"), [("all-linear", ""), ("[q_projj]", "training engine")])
 def test_fine_tuning_job_whose_workers_ray_starts(
-    targets: str, stage: str, real: Interpreter, tiny: Tiny, tmp_path: Path
+    targets: str, fails: str, real: Interpreter, tiny: Tiny, tmp_path: Path
 ) -> None:
     """Its worker is built here, without Ray."""
     site = next(Path(path) for path in real.site_packages if (Path(path) / "verl").is_dir())
@@ -188,8 +188,8 @@ def test_fine_tuning_job_whose_workers_ray_starts(
         "skip": [],
     }
     found = built(rehearsal_environment.python(), {"job": request}, tmp_path)["job"]
-    assert [one.stage for one in found.stages if one.ended in BAD][:1] == [stage][: bool(stage)]
-    assert "training engine" in [one.stage for one in found.stages if one.ended in ("ok", *BAD)]
+    assert [stage.stage for stage in found.stages if stage.ended in BAD][:1] == [fails][: bool(fails)]
+    assert "training engine" in [stage.stage for stage in found.stages if stage.ended in ("ok", *BAD)]
 
 
 def test_user_code_is_reported(jobs: dict[str, Construction]) -> None:

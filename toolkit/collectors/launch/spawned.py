@@ -152,9 +152,10 @@ class _Reader:
                 )
                 if not grows:
                     return [self.word(node, None)]
-                one = isinstance(call.func, ast.Attribute) and call.func.attr == "append"
+                appends = isinstance(call.func, ast.Attribute) and call.func.attr == "append"
                 found += self._more(
-                    [self._single(call.args[0])] if one else self.words(call.args[0], depth + 1), sure=sure
+                    [self._single(call.args[0])] if appends else self.words(call.args[0], depth + 1),
+                    sure=sure,
                 )
         return found
 

@@ -113,4 +113,6 @@ def test_loggers_of_torch_are_names_that_it_registers_or_modules(
         JobVariables({"TORCH_LOGS": value}), Absent("no verl"), Absent("no vLLM"), interpreter, machine
     )
     assert isinstance(found, UnreadableValues)
-    assert [one.text for one in found.values] == [f"ValueError: Invalid log settings: {value}"] * is_refused
+    assert [refused.text for refused in found.values] == [
+        f"ValueError: Invalid log settings: {value}"
+    ] * is_refused
