@@ -12,6 +12,8 @@ from typing import Any
 from verl_doctor.toolkit.cluster.packing import Contents, pack
 from verl_doctor.toolkit.collectors.api.uses import LibraryUses, VllmUses
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.registries import VerlRegistries
+from verl_doctor.toolkit.collectors.configuration.validation import Validation
 from verl_doctor.toolkit.collectors.installed.environment_place import environment_place
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.model.chat_template import ChatTemplate
@@ -21,6 +23,7 @@ from verl_doctor.toolkit.collectors.network.network import with_port
 from verl_doctor.toolkit.collectors.packages.tree_manifest import TreeManifest
 from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
 from verl_doctor.toolkit.collectors.variables.variable_readers import VariableReaders
+from verl_doctor.toolkit.collectors.vllm.engine_arguments import EngineArguments
 from verl_doctor.toolkit.engine import factsfile
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.judge import beyond
@@ -39,9 +42,21 @@ _NOT_SENT = frozenset({"verl_doctor.toolkit.system.secret_forms"})  # what nodes
 _MAIN = f"import sys\nfrom {_PROGRAM} import main\nmain(*sys.argv[1:])\n"
 
 # Collected only once: the cluster's control store, which every node would query in full, and whole source trees,
-# which are the same wherever the same packages are installed, as what they accept of the model's configuration and chat template is.
+# which are the same wherever the same packages are installed, as what they accept of the job's and the model's configuration and of the
+# chat template is.
 _ONCE = frozenset(
-    {ChatTemplate, ConfigEntries, LibraryUses, RayClusters, TreeManifest, VariableReaders, VllmUses}
+    {
+        ChatTemplate,
+        ConfigEntries,
+        EngineArguments,
+        LibraryUses,
+        RayClusters,
+        TreeManifest,
+        Validation,
+        VariableReaders,
+        VerlRegistries,
+        VllmUses,
+    }
 )
 
 
