@@ -11,8 +11,9 @@ from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.json_document import Code, Count, Keyword, Line
 from verl_doctor.toolkit.logs.blame import Blame, Fault
 from verl_doctor.toolkit.logs.conditions import fitting
-from verl_doctor.toolkit.logs.diagnosis import LoggedError, Reading
+from verl_doctor.toolkit.logs.diagnosis import Reading
 from verl_doctor.toolkit.logs.lines import shown
+from verl_doctor.toolkit.logs.logged_error import LoggedError
 from verl_doctor.toolkit.logs.signature import Kind, Signature
 from verl_doctor.toolkit.logs.stage import STAGES
 from verl_doctor.toolkit.logs.timeline.timeline import How, Span, Timeline

@@ -6,8 +6,9 @@ import pytest
 from support.logs.builder import DRIVER_SAW_IT, NOISE, RAY, spoken
 
 from verl_doctor.toolkit.logs.blame import Fault, is_of_the_job, package_of, settings_in
-from verl_doctor.toolkit.logs.diagnosis import LoggedError, read
+from verl_doctor.toolkit.logs.diagnosis import read
 from verl_doctor.toolkit.logs.lines import log_lines
+from verl_doctor.toolkit.logs.logged_error import LoggedError
 from verl_doctor.toolkit.logs.python_errors import Frame
 
 SITE = "/env/lib/python3.11/site-packages"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from support.logs.builder import traceback
 
-from verl_doctor.toolkit.logs import diagnosis
+from verl_doctor.toolkit.logs import reported
 from verl_doctor.toolkit.logs.diagnosis import read
 from verl_doctor.toolkit.logs.first_cause import Cause
 from verl_doctor.toolkit.logs.lines import Line, log_lines
@@ -23,13 +23,13 @@ DIED = "ray.exceptions.ActorDiedError: The actor died unexpectedly before finish
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The words of each exception that is judged, in the order in which that happens."""
     words: list[str] = []
-    cause_of = diagnosis.cause_of
+    cause_of = reported.cause_of
 
     def counted(one: Raised, lines: Sequence[Line]) -> Cause:
         words.append(one.words)
         return cause_of(one, lines)
 
-    monkeypatch.setattr(diagnosis, "cause_of", counted)
+    monkeypatch.setattr(reported, "cause_of", counted)
     return words
 
 

@@ -7,9 +7,10 @@ import io
 import pytest
 from support.logs.builder import DRIVER_SAW_IT, spoken, traceback
 
-from verl_doctor.toolkit.logs.diagnosis import LoggedError, Reading, read
+from verl_doctor.toolkit.logs.diagnosis import Reading, read
 from verl_doctor.toolkit.logs.excerpt import excerpt
 from verl_doctor.toolkit.logs.lines import log_lines
+from verl_doctor.toolkit.logs.logged_error import LoggedError
 
 RUNNER = "(TaskRunner pid=7131) "
 REWARD = "(RewardWorker pid=771) "

@@ -15,8 +15,8 @@ from verl_doctor.toolkit.commands.smoke import trial_cache
 from verl_doctor.toolkit.commands.smoke.trial_cache import Climbed, Logged
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.session import Session
-from verl_doctor.toolkit.logs.diagnosis import LoggedError
 from verl_doctor.toolkit.logs.lines import shown
+from verl_doctor.toolkit.logs.logged_error import LoggedError
 from verl_doctor.toolkit.logs.reading import diagnose
 from verl_doctor.toolkit.logs.sources import UnreadableError, opened, sources_of
 

@@ -8,7 +8,6 @@ from rich.text import Text
 
 from verl_doctor.toolkit.console.lines import next_steps as steps_to_take
 from verl_doctor.toolkit.console.markdown_text import escaped
-from verl_doctor.toolkit.logs.diagnosis import LoggedError
 from verl_doctor.toolkit.logs.document import (
     FIRST_CAUSE,
     NOT_DETERMINED,
@@ -22,6 +21,7 @@ from verl_doctor.toolkit.logs.document import (
     remedy_of,
 )
 from verl_doctor.toolkit.logs.lines import shown
+from verl_doctor.toolkit.logs.logged_error import LoggedError
 from verl_doctor.toolkit.logs.timeline import render
 from verl_doctor.toolkit.text import counted, harmless, in_bytes, wrapped
 

@@ -18,9 +18,9 @@ from verl_doctor.toolkit.commands.report.page import (
     Values,
 )
 from verl_doctor.toolkit.commands.report.seen import Seen
-from verl_doctor.toolkit.logs.diagnosis import LoggedError
 from verl_doctor.toolkit.logs.document import headline, next_steps, remedy_of
 from verl_doctor.toolkit.logs.lines import shown
+from verl_doctor.toolkit.logs.logged_error import LoggedError
 from verl_doctor.toolkit.text import counted
 
 _HEADING = 160  # characters of an error in a heading; the full text follows
