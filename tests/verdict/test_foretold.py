@@ -1,0 +1,14 @@
+"""What `check` foretold the first time, it still foretells."""
+
+from __future__ import annotations
+
+import pytest
+from verdict.outcomes import CASES, FORETOLD
+from verdict.predict import Predictor
+
+pytestmark = [pytest.mark.real, pytest.mark.slow(seconds=150)]
+
+
+@pytest.mark.parametrize("name", FORETOLD)
+def test_first_prediction_is_kept(name: str, predictor: Predictor) -> None:
+    assert predictor.foretell(CASES[name]).fails

@@ -1,0 +1,14 @@
+"""What `check` missed the first time and foretells since, it still foretells."""
+
+from __future__ import annotations
+
+import pytest
+from verdict.outcomes import CASES, NOW_FORETOLD
+from verdict.predict import Predictor
+
+pytestmark = [pytest.mark.real, pytest.mark.slow(seconds=150)]
+
+
+@pytest.mark.parametrize("name", NOW_FORETOLD)
+def test_later_prediction_is_kept(name: str, predictor: Predictor) -> None:
+    assert predictor.foretell(CASES[name]).fails
