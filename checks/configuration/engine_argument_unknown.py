@@ -1,4 +1,4 @@
-"""CFG113: the launch script passes vLLM an engine argument, or a value of one, that this vLLM does not have."""
+"""CFG113: the launch script hands vLLM an engine argument that this vLLM does not have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ _TAKEN = EngineArguments(
     ("max_model_len", "model", "safetensors_load_strategy"),
     "/env/vllm/engine/arg_utils.py",
     ("mine",),
-    {"safetensors_load_strategy": ("lazy", "eager", "prefetch")},
 )
 
 
@@ -35,33 +34,27 @@ def _irrelevant(configuration: Configuration) -> str | None:
     applies=_irrelevant,
     examples=lambda: [
         Example("an argument that the engine has", (*configured(f"+{SECTION}.safetensors_load_strategy=prefetch"), _TAKEN)),
-        Example("a value that is no text", (*configured(f"+{SECTION}.safetensors_load_strategy=7"), _TAKEN)),
         Example("an argument that verl itself uses", (*configured(f"+{SECTION}.mine=1"), _TAKEN)),
         Example("null is not handed on", (*configured(f"+{SECTION}.gone=null"), _TAKEN)),
         Example("an attention backend, which another rule reports", (*configured(f"+{SECTION}.attention_backend=FLASH_ATTN"), _TAKEN)),
         Example("a typo", (*configured(f"+{SECTION}.max_modellen=4096"), _TAKEN), "did you mean max_model_len?"),
         Example("in a dictionary", (*configured(f"+{SECTION}={{gone: 1}}"), _TAKEN), "vLLM 0.12.0 has no engine argument gone"),
-        Example("a value that the argument does not take", (*configured(f"+{SECTION}.safetensors_load_strategy=prefetched"), _TAKEN), "vLLM 0.12.0 has no safetensors_load_strategy called prefetched; did you mean prefetch?"),
-        Example("such a value in a dictionary", (*configured(f"+{SECTION}={{safetensors_load_strategy: fast}}"), _TAKEN), "called fast"),
     ],
 )  # fmt: skip
 def engine_argument_unknown(configuration: Configuration, arguments: EngineArguments) -> Iterator[Finding]:
-    """The launch script passes vLLM an engine argument, or a value of one, that this vLLM does not have.
+    """The launch script passes vLLM an engine argument that this vLLM does not have.
 
     ## Why it matters
     Hydra accepts anything appended below `engine_kwargs.vllm`, and verl passes it on. vLLM refuses arguments
-    that it does not have (`unexpected keyword argument`, `unrecognized arguments`) and values outside the choices of
-    an argument (`invalid choice`), after Ray is up, on every rollout server.
+    that it does not have (`unexpected keyword argument`, `unrecognized arguments`), after Ray is up, on every
+    rollout server.
 
     ## How to fix
-    Use the name or the value that this vLLM has, or remove the argument: vLLM renames and drops them between releases.
+    Use the name that this vLLM has, or remove the argument: vLLM renames and drops them between releases.
     """
     known = {*arguments.names, *arguments.by_verl, *_OF_ATTENTION}
-    for word, name, value in _handed_on(configuration):
-        choices = arguments.choices.get(name.replace("-", "_"), ())
-        if choices and isinstance(value, str) and value not in choices:
-            yield _refused(arguments, word, name, value, choices)
-        elif name.replace("-", "_") not in known:
+    for word, name in _handed_on(configuration):
+        if name.replace("-", "_") not in known:
             near = difflib.get_close_matches(name, arguments.names, 1)
             yield Finding(
                 f"vLLM {arguments.version} has no engine argument {name}"
@@ -83,32 +76,12 @@ def _correction(word: OverrideWord, name: str, near: Sequence[str]) -> Correctio
     return reworded(word, None, effect=f"vLLM has no {name}, so the engine runs without {word.text}")
 
 
-def _refused(
-    arguments: EngineArguments, word: OverrideWord, name: str, value: str, choices: Sequence[str]
-) -> Finding:
-    near = difflib.get_close_matches(value, choices, 1)
-    plain = word.key == f"{SECTION}.{name}"
-    meant = bool(near) and is_slip(value, near[0])
-    key, _, written = word.text.partition("=")
-    correction = reworded(word, f"{key}={written.replace(value, near[0], 1)}") if plain and meant else None
-    return Finding(
-        f"vLLM {arguments.version} has no {name} called {value}"
-        + (f"; did you mean {near[0]}?" if near else ""),
-        Evidence(found=word.text, wanted=", ".join(choices), read_from=arguments.read_from),
-        location=place(word),
-        remedy=f"write {near[0]} instead of {value}" if near else f"use one of {', '.join(choices)}",
-        subject=Subject("setting", f"{SECTION}.{name}"),
-        **healed("CFG113", correction),
-    )
-
-
-def _handed_on(configuration: Configuration) -> Iterator[tuple[OverrideWord, str, object]]:
-    """Yield the words that set something below the section, with its name there and its value; None for a part of a value."""
+def _handed_on(configuration: Configuration) -> Iterator[tuple[OverrideWord, str]]:
+    """Yield the words that set something below the section, with its name there."""
     for word in configuration.overrides:
         if word.fate != "applied" or word.value is None or word.sign == "~":
             continue
         if word.key == SECTION and isinstance(word.value, dict):
-            yield from ((word, name, value) for name, value in word.value.items() if value is not None)
+            yield from ((word, name) for name, value in word.value.items() if value is not None)
         elif word.key.startswith(f"{SECTION}."):
-            name, _, rest = word.key.removeprefix(f"{SECTION}.").partition(".")
-            yield word, name, None if rest else word.value
+            yield word, word.key.removeprefix(f"{SECTION}.").split(".")[0]

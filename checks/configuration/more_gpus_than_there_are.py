@@ -70,6 +70,7 @@ def _apart(*words: str) -> tuple[Configuration]:
         Example("a cluster that Slurm does not manage", (*configured(f"{NODES}=4"), JobVariables({_RAY_ADDRESS: "10.0.0.1:6379"}), replace(_LAUNCH, nodes=2))),
         Example("half to train and half to generate", (*_apart(f"{GPUS}=4", f"{_TO_GENERATE}=4"), _machine(8), JobVariables(), _LAUNCH)),
         Example("nothing to generate on its own", (*_apart(f"{_NODES_TO_GENERATE}=0"), _machine(8), JobVariables(), _LAUNCH)),
+        Example("a setting that the program does not read", (*configured(f"+{_TO_GENERATE}=8", f"+{_NODES_TO_GENERATE}=1"), _machine(8), JobVariables(), _LAUNCH)),
         Example("none left to generate", (*_apart(), _machine(8), JobVariables(), _LAUNCH), "8 GPUs to train and 8 GPUs to generate, but this machine has 8 GPUs"),
         Example("none visible is left to generate", (*_apart(f"{GPUS}=2", f"{_TO_GENERATE}=2"), _machine(8), JobVariables({_VISIBLE: "0,1,2"}, {_VISIBLE: (SCRIPT, 3)}), _LAUNCH), "but CUDA_VISIBLE_DEVICES shows 3 GPUs"),
         Example("Ray is given none to generate", (*_apart(f"+{_RAY_INIT}.num_gpus=8"), _LAUNCH), "but it starts its own Ray with 8 GPUs"),
@@ -105,22 +106,16 @@ def more_gpus_than_there_are(
     wanted = configuration.number(GPUS)
     nodes = configuration.number(NODES)
     has = configuration.number(f"{_RAY_INIT}.num_gpus")
-    apart = (configuration.number(_TO_GENERATE) or 0) * (configuration.number(_NODES_TO_GENERATE) or 0)
+    apart = _gpus_to_generate(configuration)
     own = isinstance(launch, Launch) and not launch.submitted and not launch.ray_starts
-    if own and configuration.complete and wanted and nodes and has is not None and has < wanted * nodes:
-        yield _own_cluster_finding(configuration, wanted, nodes, has)
-        return
-    if (
-        own
-        and configuration.complete
-        and wanted
-        and nodes
-        and has is not None
-        and has < wanted * nodes + apart
-    ):
-        ray = f"it starts its own Ray with {counted(int(has), 'GPU')}"
-        yield _none_left(configuration, wanted * nodes, apart, has, ray)
-        return
+    if own and configuration.complete and wanted and nodes and has is not None:
+        if has < wanted * nodes:
+            yield _own_cluster_finding(configuration, wanted, nodes, has)
+            return
+        if has < wanted * nodes + apart:
+            ray = f"it starts its own Ray with {counted(int(has), 'GPU')}"
+            yield _none_left(configuration, wanted * nodes, apart, has, ray)
+            return
     if (
         isinstance(launch, Launch)
         and isinstance(variables, JobVariables)
@@ -199,6 +194,13 @@ def _own_cluster_finding(configuration: Configuration, wanted: float, nodes: flo
         stops=(EVERY_JOB,),
         phase="workers",
     )
+
+
+def _gpus_to_generate(configuration: Configuration) -> float:
+    """The GPUs beside those of the training, in programs whose own configuration has them; others do not read the setting."""
+    if configuration.default(_TO_GENERATE) is MISSING:
+        return 0
+    return (configuration.number(_TO_GENERATE) or 0) * (configuration.number(_NODES_TO_GENERATE) or 0)
 
 
 def _usable(

@@ -54,7 +54,7 @@ _GPUS = Resources((Gpu("NVIDIA H200", 143771),) * 4, 16, 128 << 30)
         Example("two nodes, and no address", (*configured(), _launch("torchrun"), _run(nnodes="2"), JobVariables()), "torchrun waits for 2 nodes at 127.0.0.1"),
         Example("more processes than GPUs", (*configured(), _launch("torchrun"), _run(nproc_per_node="8"), _GPUS, JobVariables()), "torchrun starts 8 processes on this node, which has 4 GPUs"),
         Example("a process for each GPU", (*configured(), _launch("torchrun"), _run(nproc_per_node="gpu"), _GPUS, JobVariables())),
-        Example("a process for each GPU, and no GPU", (*configured(), _launch("torchrun"), _run(nproc_per_node="gpu"), replace(_GPUS, gpus=()), JobVariables()), "and this node has none"),
+        Example("a process for each GPU of another machine", (*configured(), _launch("torchrun"), _run(nproc_per_node="gpu"), replace(_GPUS, gpus=()), JobVariables())),
         Example("no number of processes", (*configured(), _launch("torchrun"), _run(nproc_per_node="all"), JobVariables()), "torchrun does not accept all as the number of processes"),
         Example("a port that does not exist", (*configured(), _launch("torchrun"), _run(master_port="295000"), JobVariables()), "--master_port has port 295000"),
         Example("etcd without its package", (*configured(), _launch("torchrun"), _run(rdzv_backend="etcd", rdzv_endpoint="10.0.0.4:2379"), JobVariables(), Packages(())), "needs the package python-etcd"),
@@ -189,15 +189,6 @@ def _too_many(
             "import",
         )
     gpus = resources.gpus if isinstance(resources, Resources) else None
-    if count == "gpu" and gpus == ():
-        yield _finding(
-            launch.command,
-            "torchrun is to start a process for each GPU, and this node has none",
-            f"--nproc_per_node={count}",
-            "a GPU, or a number of processes",
-            "start the job on a node with GPUs, or set --nproc_per_node to a number",
-            "import",
-        )
     visible = variables.values.get("CUDA_VISIBLE_DEVICES")
     usable = (
         len(gpus or ()) if visible is None else len([entry for entry in visible.split(",") if entry.strip()])

@@ -168,9 +168,7 @@ class _Room:
         for name, (declared, usual) in _declared(shape).items():
             fields[name] = self.plain(getattr(value, name), depth + 1)
             if type(fields[name]) not in usual and not is_instance(fields[name], declared):
-                raise TypeError(
-                    f"{shape.__name__}.{name} may not be a {type(fields[name]).__name__}, or not this one"
-                )
+                raise TypeError(f"{shape.__name__}.{name} does not accept this {type(fields[name]).__name__}")
         return shape(**fields)
 
     def _each(self, values: Iterable[Any], depth: int) -> Iterator[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 # What is probably a secret where only prose or a list is around it: letters and digits, and no name of a variable.
 _LIKELY = (
@@ -11,7 +11,8 @@ _LIKELY = (
     r"(?=[\w+=~@!#%^&*-]*\d)(?=[\w+=~@!#%^&*-]*[A-Za-z])[\w+=~@!#%^&*-]{12,}(?![\w/:(\[]|\.\w)"
 )
 _HINT = r"(?i:key|token|secret|pass|pw|cred|auth|psk|pin|sas|jwt|cookie)"
-_NAME = rf"(?<![\w.-])(?P<name>[\w.-]*{_HINT}[\w.-]*)"
+# A name is not endless: a word of 60 kB full of hints would take minutes.
+_NAME = rf"(?<![\w.-])(?P<name>[\w.-]{{0,120}}{_HINT}[\w.-]{{0,120}})"
 _WORD = r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'|]+)"
 _PERCENT = r"%22|\\+u0022"
 _FORMS = tuple(
@@ -20,7 +21,7 @@ _FORMS = tuple(
         # ("HF_TOKEN", "..."), HF_TOKEN => ..., read HF_TOKEN <<< ..., setx HF_TOKEN ...
         (rf"{_NAME}[\"']\s*,\s*[bfru]?[\"']", rf"{_LIKELY}(?=[\"'])"),
         (rf"{_NAME}[\"']?\s*(?:=>|->|[|\u2502\u2503]|<<<|\s+to\s)\s*[\"']?", _LIKELY),
-        (rf"(?<![\w.-])(?P<name>(?=[\w.-]*[_.-])[\w.-]*{_HINT}\w*)\s+[\"']?", _LIKELY),
+        (rf"(?<![\w.-])(?P<name>(?=[\w.-]{{0,120}}[_.-])[\w.-]{{0,120}}{_HINT}\w{{0,120}})\s+[\"']?", _LIKELY),
         # <add key="Password" value="..."/>, <entry key="password">...</entry>
         (r"<\w+\s[^<>\n]*?\b(?:key|name)=[\"'](?P<name>[\w.:-]+)[\"'](?:[^<>\n]*?\bvalue=[\"']|[^<>\n]*>)", r"[^\"'<>\n]+"),
         (r"(?<![\w.-])-{0,2}(?:\w+_)?(?P<pair>ak|sk|AK|SK)[\"']?\s*[=: ]\s*[\"']?", _LIKELY),
@@ -39,7 +40,8 @@ _FORMS = tuple(
         (r"<(?P<name>[\w.:-]+)(?:\s[^<>\n]*)?><!\[CDATA\[", r"[^\]\n]+"),
         (rf"{_NAME}=&(?:quot|apos|#3[49]);", r"[^&\s]+"),
         (r"::add-mask::", r"\S+"),
-        (r"https?://[^\s/]+/t/", r"(?=[\w-]*\d)[\w-]{16,}(?=/)"),
+        # A channel of conda; a forum's topic has its number there.
+        (r"https?://[^\s/]+/t/", r"(?=[\w-]*\d)[\w-]{16,}(?=/)(?!/\d+(?:[/?#\s]|\Z))"),
         (r"\b(?:sctapi\.ftqq\.com|api\.day\.app|hc-ping\.com)/", r"[^\s\"'<>]+"),
         # Options of programs, and what is piped into them.
         (r"\bcurl\b[^\n]{0,200}?\s(?:-b|--cookie)[\s=]*(?=[\"']?[\w.-]+=)", _WORD),
@@ -57,7 +59,7 @@ _FORMS = tuple(
 )  # fmt: skip
 # api_key%3D..., %22token%22%3A%22...
 _PERCENT_ENCODED = re.compile(
-    rf"(?P<before>(?<![A-Za-z])(?P<name>[A-Za-z][A-Za-z_-]*)(?:{_PERCENT})?(?:%3[AaDd]|\\+u003[AaDd]|(?<=0022):)(?:{_PERCENT})?)"
+    rf"(?P<before>(?<![A-Za-z])(?P<name>[A-Za-z][A-Za-z_-]{{0,120}})(?:{_PERCENT})?(?:%3[AaDd]|\\+u003[AaDd]|(?<=0022):)(?:{_PERCENT})?)"
     r"(?P<value>[^\s%&\"'\\<>]+)"
 )
 _HINTS = re.compile(
@@ -70,6 +72,7 @@ _BLOCK = re.compile(
 )
 _ITEM = re.compile(r"(?m)^([ \t]*(?:-[ \t]+)?)[^\s-][^\n]*")
 _KUBERNETES = re.compile(r"^kind:[ \t]*[\"']?Secret\b", re.MULTILINE)
+_DOCUMENT = re.compile(r"^---", re.MULTILINE)
 _VALUE_OF_MAP = re.compile(r"(?m)^([ \t]*[\"']?[\w.-]+[\"']?:[ \t]+)[^\s|>][^\n]*")
 _KEY_OF_MAP = re.compile(r"[ \t]*(?:-[ \t]+)?[\"']?[\w.-]+[\"']?:(?:[ \t]|$)", re.MULTILINE)
 
@@ -91,11 +94,15 @@ def named_values_masked(text: str, mask: str, suggests_secret: Callable[[str], b
     if "%3" in text or "u00" in text:
         text = _PERCENT_ENCODED.sub(masked, text)
 
-    of_kubernetes = _KUBERNETES.search(text) is not None
+    secrets = tuple(_secrets_of_kubernetes(text))
 
     def block_masked(found: re.Match[str]) -> str:
         is_map = not found["style"] and _KEY_OF_MAP.match(found["lines"])
-        if is_map and of_kubernetes and found["name"] in ("data", "stringData"):
+        if (
+            is_map
+            and found["name"] in ("data", "stringData")
+            and any(found.start() in document for document in secrets)
+        ):
             return found[0][: found.start("lines") - found.start()] + _VALUE_OF_MAP.sub(
                 rf"\1{mask}", found["lines"]
             )
@@ -105,3 +112,12 @@ def named_values_masked(text: str, mask: str, suggests_secret: Callable[[str], b
         return head + _ITEM.sub(rf"\1{mask}", found["lines"])
 
     return _BLOCK.sub(block_masked, text) if "\n" in text else text
+
+
+def _secrets_of_kubernetes(text: str) -> Iterator[range]:
+    """Yield where the YAML documents of a text are that define a Secret of Kubernetes."""
+    begin = 0
+    for end in (*(found.start() for found in _DOCUMENT.finditer(text)), len(text)):
+        if _KUBERNETES.search(text, begin, end):
+            yield range(begin, end)
+        begin = end

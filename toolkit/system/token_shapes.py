@@ -159,7 +159,7 @@ _BEFORE = r"(?<![A-Za-z0-9_])"
 _PEM = re.compile(
     r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
     r"(?:(?s:.*?)-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|[^\n]*(?:\n[ \t]*[A-Za-z0-9+/=]{40,76}[ \t\r]*(?=\n|\Z))*)"
-    r"|(?<=PuTTY-User-Key-File-)[^\n]*(?:\n(?!Private-Lines:)[^\n]*){0,64}\nPrivate-Lines:[^\n]*(?:\n[A-Za-z0-9+/=]+)*"
+    r"|Private-Lines:[ \t]*\d+[ \t\r]*(?:\n[ \t]*[A-Za-z0-9+/=]+)+"  # of PuTTY
 )
 # A line of a key's body, for logs that show it without the key's first line.
 _BODY_OF_KEY = re.compile(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from verl_doctor.toolkit.system.secret import is_secret, may_hold_secret, secrets_in, without_secrets
@@ -131,6 +133,8 @@ def test_rare_notations_of_a_secret_are_masked(text: str) -> None:
         "kind: ConfigMap\ndata:\n  batch: 512\n",
         "kind: Secret\nmetadata:\n  name: wandb-2\n",
         "https://host.example/t/topic/12345678/99",
+        "https://forum.example/t/out-of-memory-in-step-12/12345",
+        "kind: ConfigMap\ndata:\n  batch: 512\n---\nkind: Secret\n---\nkind: ConfigMap\ndata:\n  rate: 1e-5\n",
         "| key | value |",
         "\u2502 total_tokens \u2502 123456789012 \u2502",
         "data.train_files=/data/gsm8k/\\\ntrain.parquet",
@@ -138,6 +142,17 @@ def test_rare_notations_of_a_secret_are_masked(text: str) -> None:
 )
 def test_similar_notations_are_kept(text: str) -> None:
     assert without_secrets(text) == text
+
+
+@pytest.mark.parametrize("part", ["PuTTY-User-Key-File-", "Private-Lines: 1 ", "api_key", "token-%3A"])
+def test_longer_text_takes_in_proportion_longer(part: str) -> None:
+    def seconds(times: int) -> float:
+        begun = time.process_time()
+        without_secrets(f"PuTTY-User-Key-File-{part * times}")
+        return time.process_time() - begun
+
+    short = max(seconds(100), 0.001)
+    assert seconds(1600) < 100 * short
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def _configured(args: Any) -> Any:
     if current_platform.is_unspecified():
         raise NotJudgedError("vLLM detects no platform here")
     if current_platform.is_cpu():
-        _know_quantization(engine_args.quantization)
+        _refuse_unknown_quantization(engine_args.quantization)
         engine_args.enable_sleep_mode = False
         engine_args.quantization = None
         engine_args.tensor_parallel_size = 1
@@ -163,7 +163,7 @@ def _configured(args: Any) -> Any:
     return engine_args.create_engine_config(**more)
 
 
-def _know_quantization(name: str | None) -> None:
+def _refuse_unknown_quantization(name: str | None) -> None:
     """Raise vLLM's error for a quantization that it does not have. Those that it has are not tried: most need a GPU."""
     if name and has("vllm.model_executor.layers.quantization:get_quantization_config"):
         methods: Any = importlib.import_module("vllm.model_executor.layers.quantization")
