@@ -64,14 +64,14 @@ def found(**fields: Any) -> Finding:
         ({"also": itertools.repeat(Location("a", 1))}, "more than 100,000 items"),
         ({"also": [Location("a" * 1000, 1)] * 2000}, "more than 1,000,000 characters"),
         ({"stops": ["a" * 1000] * 2000}, "more than 1,000,000 characters"),
-        ({"evidence": Evidence({"a": "b"})}, "Evidence.found may not be a dict"),  # type: ignore[arg-type]
-        ({"evidence": None}, "Finding.evidence may not be a NoneType"),
-        ({"location": "train.sh"}, "Finding.location may not be a str"),
-        ({"location": Location("a", "1")}, "Location.line may not be a str"),  # type: ignore[arg-type]
-        ({"subject": object()}, "Finding.subject may not be a object"),
+        ({"evidence": Evidence({"a": "b"})}, "Evidence.found does not accept this dict"),  # type: ignore[arg-type]
+        ({"evidence": None}, "Finding.evidence does not accept this NoneType"),
+        ({"location": "train.sh"}, "Finding.location does not accept this str"),
+        ({"location": Location("a", "1")}, "Location.line does not accept this str"),  # type: ignore[arg-type]
+        ({"subject": object()}, "Finding.subject does not accept this object"),
         ({"phase": "never"}, "Finding.phase"),
         ({"severity": "deadly"}, "Finding.severity"),
-        ({"node": 7}, "Finding.node may not be a int"),
+        ({"node": 7}, "Finding.node does not accept this int"),
     ],
 )
 def test_finding_that_cannot_be_shown_breaks_its_rule_alone(fields: dict[str, Any], reason: str) -> None:
