@@ -21,9 +21,14 @@ def started(
     `first` is the place of the text's first line.
     """
     try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
+        return _started(ast.parse(text), given, first)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def _started(
+    tree: ast.Module, given: Sequence[Argument], first: Argument
+) -> tuple[str, tuple[Argument, ...], str] | None:
     module = next(_modules(tree), None)
     if module is None:
         return None

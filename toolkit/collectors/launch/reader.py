@@ -244,7 +244,7 @@ class LaunchReader:
 
     def call(self, walk: Walk, call: Call) -> None:
         """Record a Python program; follow a shell."""
-        unwrapped, original = self.spawned(unwrap(call.argv, call.stdin), call), call
+        unwrapped, original = self.spawned(walk, unwrap(call.argv, call.stdin), call), call
         first = call.argv[0]
         if _LOST.match(first.text if first.text is not None else first.written):
             self.lost += call.argv
@@ -306,14 +306,15 @@ class LaunchReader:
             self.made += self.may_make(call, unwrapped)
             self.installs = self.installs or _installs(call)
 
-    def spawned(self, unwrapped: Unwrapped, call: Call) -> Unwrapped:
+    def spawned(self, walk: Walk, unwrapped: Unwrapped, call: Call) -> Unwrapped:
         """Return what a Python program of the user's own starts, in its place, if its source names it."""
         program = unwrapped.program
         if not isinstance(program, PythonProgram) or program.launcher or not program.module.endswith(".py"):
             return unwrapped
         path = _path(call.folder or self.cwd, program.module)
-        text = self.load(path)
-        if text is None or "verl" not in text or _STARTS_VERL.search(text):
+        source = walk.text_at(path, before=call)
+        text = source.text if source is not None and source.path == path else ""
+        if "verl" not in text or _STARTS_VERL.search(text):
             return unwrapped
         from verl_doctor.toolkit.collectors.launch.spawned import spawned  # noqa: PLC0415 - only for such a program
 

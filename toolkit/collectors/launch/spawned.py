@@ -4,51 +4,58 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from verl_doctor.toolkit.sources.python.source import dotted
+from verl_doctor.toolkit.sources.python.certain_steps import bindings, steps_to
+from verl_doctor.toolkit.sources.python.source import dotted, walk
 from verl_doctor.toolkit.sources.shell.walk import Argument
 
-_STARTS = re.compile(r"subprocess\.(?:run|call|check_call|check_output|Popen)|os\.execvp?e?|os\.system")
+_STARTS = re.compile(
+    r"subprocess\.(?:run|call|check_call|check_output|Popen)|os\.(?:exec|spawn|posix_spawn)\w*|os\.system"
+)
+_LIKE_ARGUMENTS = re.compile(r"subprocess\.\w+|os\.execvp?e?|os\.system")
 _BY_NAME = re.compile(r"os\.execvp?e?")
 _BEGINS = re.compile(r"\b(?:subprocess|os)\b")
 # What the started program would get in another way than this one: its folder, its variables.
-_OTHERWISE = frozenset({"cwd", "env", "executable"})
-_CHANGES = frozenset(
-    {
-        "os.chdir",
-        "os.putenv",
-        "os.unsetenv",
-        "os.environ.update",
-        "os.environ.setdefault",
-        "os.environ.pop",
-        "load_dotenv",
-    }
-)
+_OTHERWISE = frozenset({"cwd", "env", "executable", "preexec_fn"})
+_CHANGES = frozenset({"chdir", "fchdir", "putenv", "unsetenv", "load_dotenv"})
+_INDIRECT = frozenset({"globals", "locals", "vars", "exec", "eval", "setattr"})
 _GROWS = frozenset({"append", "extend"})
-_ARGUMENTS, _INTERPRETER, _REST = "sys.argv", "sys.executable", "sys.argv[1:]"
+# What only reads a list, the arguments or the variables.
+_READING_CALLS = frozenset({"print", "len", "str", "dict", "list", "tuple", "sorted", "shlex.join"})
+_READING_METHODS = frozenset({"get", "copy", "keys", "values", "items", "index", "count"})
+_READING_PARENTS = (ast.Starred, ast.FormattedValue, ast.BinOp, ast.Compare, ast.Dict, ast.comprehension)
+_ARGUMENTS, _VARIABLES, _INTERPRETER = "sys.argv", "os.environ", "sys.executable"
 _DEEPEST = 4
 
 
 def spawned(text: str, given: Sequence[Argument], first: Argument) -> list[Argument] | None:
-    """Return the words of the only command that the text starts; None if it starts none or several, or in a way that is not followed.
+    """Return the words of the only command that the text starts; None if it may start none or several, or in a way that is not followed.
 
     `given` are its own arguments, `first` is the place of the text's first line. What cannot be determined is an unknown word.
     """
     if _BEGINS.search(text) is None:
         return None
     try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
+        return _spawned(ast.parse(text), given, first)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    calls = list(_calls(tree))
-    if len(calls) != 1 or _changes_what_it_gets(tree):
+
+
+def _spawned(tree: ast.Module, given: Sequence[Argument], first: Argument) -> list[Argument] | None:
+    imported = _imported(tree)
+    calls = list(_calls(tree, imported))
+    if len(calls) != 1 or "*" in imported or _changes_what_it_gets(tree, imported):
         return None
     call, name = calls[0]
     if not call.args or any(keyword.arg is None or keyword.arg in _OTHERWISE for keyword in call.keywords):
         return None
-    reader = _Reader(tree, given, first)
+    steps = steps_to(call, tree) if _LIKE_ARGUMENTS.fullmatch(name) else None
+    if steps is None:
+        return None
+    reader = _Reader(tree, steps, call, imported)
+    reader.given, reader.first = given, first
     command = call.args[1] if _BY_NAME.fullmatch(name) and len(call.args) > 1 else call.args[0]
     is_text = name == "os.system" or any(
         keyword.arg == "shell" and not _is_false(keyword.value) for keyword in call.keywords
@@ -60,40 +67,55 @@ def spawned(text: str, given: Sequence[Argument], first: Argument) -> list[Argum
     return words if words and words[0].text is not None else None
 
 
-def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str]]:
-    """Yield the calls that start a program, with the function's whole name."""
-    imported = {
+def _imported(tree: ast.Module) -> dict[str, str]:
+    """Return the whole names of what is imported, by the names that it gets."""
+    return {
         alias.asname or alias.name: f"{node.module}.{alias.name}"
         if isinstance(node, ast.ImportFrom)
         else alias.name
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, (ast.Import, ast.ImportFrom))
         for alias in node.names
     }
-    for node in ast.walk(tree):
+
+
+def _whole(node: ast.AST, imported: Mapping[str, str]) -> str:
+    """Return the whole name of a function or variable, "" for all other expressions."""
+    name, dot, rest = dotted(node if isinstance(node, ast.expr) else None).partition(".")
+    return imported.get(name, name) + dot + rest
+
+
+def _calls(tree: ast.Module, imported: Mapping[str, str]) -> Iterator[tuple[ast.Call, str]]:
+    """Yield the calls that start a program, with the function's whole name."""
+    for node in walk(tree):
+        if isinstance(node, ast.Call) and _STARTS.fullmatch(name := _whole(node.func, imported)):
+            yield node, name
+
+
+def _changes_what_it_gets(tree: ast.Module, imported: Mapping[str, str]) -> bool:
+    """Return whether the text may change its folder, its variables or its arguments, which the started program inherits."""
+    for node in walk(tree):
         if isinstance(node, ast.Call):
-            name, dot, rest = dotted(node.func).partition(".")
-            whole = imported.get(name, name) + dot + rest
-            if _STARTS.fullmatch(whole):
-                yield node, whole
-
-
-def _changes_what_it_gets(tree: ast.Module) -> bool:
-    """Return whether the text changes its folder, its variables or its arguments, which the started program inherits."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and dotted(node.func) in _CHANGES:
-            return True
-        targets = (
-            node.targets
-            if isinstance(node, ast.Assign)
-            else [node.target]
-            if isinstance(node, ast.AugAssign)
-            else []
-        )
-        places = [target.value if isinstance(target, ast.Subscript) else target for target in targets]
-        if any(dotted(place) in ("os.environ", _ARGUMENTS) for place in places):
-            return True
+            name = _whole(node.func, imported)
+            if name in _INDIRECT or name.rpartition(".")[2] in _CHANGES:
+                return True
+        for part in ast.iter_child_nodes(node):
+            if _whole(part, imported) in (_ARGUMENTS, _VARIABLES) and not _only_reads(node, part, imported):
+                return True
     return False
+
+
+def _only_reads(parent: ast.AST, node: ast.AST, imported: Mapping[str, str]) -> bool:
+    """Return whether an expression uses a list or a mapping without changing it, or giving it another name."""
+    if isinstance(parent, ast.Subscript):
+        return isinstance(parent.ctx, ast.Load)
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in _READING_METHODS
+    if isinstance(parent, ast.Call):
+        name = _whole(parent.func, imported)
+        joins = isinstance(parent.func, ast.Attribute) and parent.func.attr == "join"
+        return node is not parent.func and (joins or name in _READING_CALLS)
+    return isinstance(parent, _READING_PARENTS) or (isinstance(parent, ast.For) and node is parent.iter)
 
 
 def _is_false(node: ast.expr) -> bool:
@@ -101,60 +123,86 @@ def _is_false(node: ast.expr) -> bool:
 
 
 class _Reader:
-    """Reads expressions as words. A name has the words of all statements that set it or make it longer, in the order of the text."""
+    """Reads expressions as words. A name has the words of all statements that set it or make it longer, in the order in which they run.
 
-    def __init__(self, tree: ast.Module, given: Sequence[Argument], first: Argument) -> None:
-        self.given, self.first = given, first
-        self.set: dict[str, list[tuple[ast.stmt, bool]]] = {}
-        self.used: dict[str, int] = {}
-        self._statements(tree.body, sure=True)
+    A name that is also bound in another way, as a parameter or by a loop, or whose list may be changed elsewhere, is unknown.
+    """
 
-    def _statements(self, body: Sequence[ast.stmt], *, sure: bool) -> None:
-        for node in body:
-            name = _changed(node)
-            if name:
-                self.set.setdefault(name, []).append((node, sure))
-            plain = isinstance(node, (ast.FunctionDef, ast.With, ast.Try))
-            is_main = isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
-            for inner in ("body", "orelse", "finalbody", "handlers"):
-                nested = getattr(node, inner, [])
-                self._statements(
-                    [part for part in nested if isinstance(part, ast.stmt)], sure=sure and (plain or is_main)
-                )
+    given: Sequence[Argument]
+    first: Argument
 
-    def words(self, node: ast.expr, depth: int = 0) -> list[Argument]:
-        """Return the words of a list; an unknown one for what may be several or none."""
+    def __init__(
+        self,
+        tree: ast.Module,
+        steps: Sequence[tuple[ast.stmt, bool]],
+        call: ast.Call,
+        imported: Mapping[str, str],
+    ) -> None:
+        self.imported = imported
+        self.set: dict[str, list[tuple[int, ast.stmt, bool]]] = {}
+        ran = {id(node) for node, _ in steps}
+        others = [node for node in walk(tree) if isinstance(node, ast.stmt) and id(node) not in ran]
+        for place, (node, sure) in enumerate([*((node, False) for node in others), *steps], -len(others)):
+            if name := _changed(node):
+                self.set.setdefault(name, []).append((place, node, sure))
+        bound = bindings(tree)
+        for name, found in self.set.items():
+            bound[name] -= len({id(node) for _, node, _ in found if not isinstance(node, ast.Expr)})
+        self.unclear = {name for name, count in bound.items() if count}
+        grown = {
+            id(node.value.func.value)
+            for found in self.set.values()
+            for _, node, _ in found
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+            if isinstance(node.value.func, ast.Attribute)
+        }
+        self.shared = {
+            part.id
+            for node in walk(tree)
+            for part in ast.iter_child_nodes(node)
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load) and id(part) not in grown
+            if node is not call and not _only_reads(node, part, imported)
+        }
+
+    def words(self, node: ast.expr, before: float = float("inf"), depth: int = 0) -> list[Argument]:
+        """Return the words of a list, as it is `before` a step; an unknown one for what may be several or none."""
         if depth > _DEEPEST:
             return [self.word(node, None)]
         if isinstance(node, (ast.List, ast.Tuple)):
-            return [word for part in node.elts for word in self._element(part, depth)]
+            return [word for part in node.elts for word in self._element(part, before, depth)]
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            return [*self.words(node.left, depth + 1), *self.words(node.right, depth + 1)]
+            return [*self.words(node.left, before, depth + 1), *self.words(node.right, before, depth + 1)]
         if isinstance(node, ast.Name) and node.id in self.set:
-            return self._named(node, depth)
-        if ast.unparse(node) == _REST:
+            return self._named(node, before, depth)
+        if self._is_rest(node):
             return list(self.given)
         return [self.word(node, None)]
 
-    def _named(self, node: ast.Name, depth: int) -> list[Argument]:
+    def _is_rest(self, node: ast.expr) -> bool:
+        """Return whether an expression is `sys.argv[1:]`."""
+        if not isinstance(node, ast.Subscript) or _whole(node.value, self.imported) != _ARGUMENTS:
+            return False
+        part = node.slice
+        starts = isinstance(part, ast.Slice) and isinstance(part.lower, ast.Constant) and part.lower.value == 1  # fmt: skip
+        return starts and isinstance(part, ast.Slice) and part.upper is None and part.step is None
+
+    def _named(self, node: ast.Name, before: float, depth: int) -> list[Argument]:
         found: list[Argument] = []
-        for statement, sure in self.set[node.id]:
-            if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
-                if not sure or found or _is_part(statement):  # it may be another list
+        steps = [step for step in self.set[node.id] if step[0] < before]
+        if node.id in self.unclear or node.id in self.shared:
+            return [self.word(node, None)]
+        for place, statement, sure in sorted(steps, key=lambda step: (step[0] < 0, step[0])):
+            if isinstance(statement, _SETS) and statement.value is not None:
+                if not sure or found:  # it may be another list
                     return [self.word(node, None)]
-                found = self.words(statement.value, depth + 1)
+                found = self.words(statement.value, place, depth + 1)
             elif isinstance(statement, ast.AugAssign):
-                found += self._more(self.words(statement.value, depth + 1), sure=sure)
+                found += self._more(self.words(statement.value, place, depth + 1), sure=sure)
             elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
                 call = statement.value
-                grows = (
-                    isinstance(call.func, ast.Attribute) and call.func.attr in _GROWS and len(call.args) == 1
-                )
-                if not grows:
-                    return [self.word(node, None)]
                 appends = isinstance(call.func, ast.Attribute) and call.func.attr == "append"
                 found += self._more(
-                    [self._single(call.args[0])] if appends else self.words(call.args[0], depth + 1),
+                    [self._single(call.args[0])] if appends else self.words(call.args[0], place, depth + 1),
                     sure=sure,
                 )
         return found
@@ -162,9 +210,9 @@ class _Reader:
     def _more(self, words: list[Argument], *, sure: bool) -> list[Argument]:
         return words if sure else [replace(word, text=None, conditional=True) for word in words]
 
-    def _element(self, node: ast.expr, depth: int) -> list[Argument]:
+    def _element(self, node: ast.expr, before: float, depth: int) -> list[Argument]:
         if isinstance(node, ast.Starred):
-            return self.words(node.value, depth + 1)
+            return self.words(node.value, before, depth + 1)
         return [self._single(node)]
 
     def _single(self, node: ast.expr) -> Argument:
@@ -174,7 +222,7 @@ class _Reader:
         """Return the text that an expression stands for; None if it cannot be determined."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return node.value
-        if ast.unparse(node) == _INTERPRETER:
+        if _whole(node, self.imported) == _INTERPRETER:
             return "python"
         if isinstance(node, ast.JoinedStr):
             parts = [
@@ -184,10 +232,10 @@ class _Reader:
                 for part in node.values
             ]
             return "".join(part for part in parts if part is not None) if None not in parts else None
-        if isinstance(node, ast.Name) and depth <= _DEEPEST:
+        if isinstance(node, ast.Name) and depth <= _DEEPEST and node.id not in self.unclear:
             found = self.set.get(node.id, [])
-            statement, sure = found[0] if len(found) == 1 else (None, False)
-            if sure and isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
+            _, statement, sure = found[0] if len(found) == 1 else (0, None, False)
+            if sure and isinstance(statement, _SETS) and statement.value is not None:
                 return self.text(statement.value, depth + 1)
         return None
 
@@ -197,18 +245,21 @@ class _Reader:
         return Argument(text, self.first.path, line, text if text is not None else ast.unparse(node))
 
 
-def _is_part(node: ast.Assign | ast.AnnAssign) -> bool:
-    """Return whether only a part of the name's value is set."""
-    return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript)
+_SETS = (ast.Assign, ast.AnnAssign)
 
 
 def _changed(node: ast.stmt) -> str:
-    """Return the name that a statement sets or changes; "" without one."""
+    """Return the name that a statement sets or makes longer; "" if it does neither, or to several or in another way."""
     if isinstance(node, ast.Assign) and len(node.targets) == 1:
-        target = node.targets[0]
-        return dotted(target.value if isinstance(target, ast.Subscript) else target)
-    if isinstance(node, (ast.AugAssign, ast.AnnAssign)):
-        return dotted(node.target)
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        return dotted(node.value.func).rpartition(".")[0]
-    return ""
+        target: ast.expr = node.targets[0]
+    elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
+        target = node.target
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        call = node.value
+        grows = isinstance(call.func, ast.Attribute) and call.func.attr in _GROWS
+        if not grows or len(call.args) != 1 or call.keywords or not isinstance(call.func, ast.Attribute):
+            return ""
+        target = call.func.value
+    else:
+        return ""
+    return target.id if isinstance(target, ast.Name) else ""

@@ -1266,3 +1266,10 @@ def test_shell_function_that_is_exported_is_found(tmp_path: Path) -> None:
     found = launch.collect(target, Machine(environ=environ, cwd=tmp_path))
     assert isinstance(found, Launch)
     assert not found.stopped
+
+
+def test_python_text_that_is_nested_too_deeply_is_not_followed(tmp_path: Path) -> None:
+    source = f"import verl.trainer.main_ppo\nn = {' + '.join(['1'] * 2000)}\nverl.trainer.main_ppo.main()\n"
+    found = read(tmp_path, f"python3 - a=1 <<'EOF'\n{source}EOF\npython3 -m verl.trainer.sft_trainer b=1\n")
+    assert found.command is not None
+    assert found.command.module == "verl.trainer.sft_trainer"
