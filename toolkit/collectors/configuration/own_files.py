@@ -22,6 +22,7 @@ from verl_doctor.toolkit.collectors.launch.launch import (
     changes_folder,
     folder_of,
     load_text,
+    may_be_changed,
     may_be_made,
     written_by,
 )
@@ -134,7 +135,7 @@ def _found(
         if folder is not None and not os.path.exists(folder):
             ppo = configuration.has("actor_rollout_ref")  # its trainer reads it once the engine is up
             yield OwnFile(_RESUME, str(folder), "missing", "engine" if ppo else "workers")
-        elif folder is not None:
+        elif folder is not None and not may_be_changed(around[0], os.path.normpath(folder)):
             yield from _of_other_size(configuration, around[0], _RESUME, folder)
         if configuration.get(_RESUME) is None and not configuration.has("actor_rollout_ref"):
             yield OwnFile(_RESUME, "null", "no path", "workers")
@@ -241,6 +242,8 @@ def _last_checkpoint(
     if configuration.get("trainer.resume_mode") != "auto" or folder is None:
         return
     tracker = folder / _TRACKER
+    if may_be_changed(launch, os.path.normpath(tracker)):
+        return
     content = read(tracker) if os.path.isfile(tracker) else b"0"
     text = content.decode("utf-8", "replace").strip() if isinstance(content, bytes) else "0"
     ppo = configuration.has("actor_rollout_ref")  # its trainer reads it once the engine is up
@@ -252,6 +255,8 @@ def _last_checkpoint(
         yield OwnFile(_CHECKPOINTS, str(tracker), "contents", phase, error=problem)
         return
     last = folder / f"global_step_{step}"
+    if may_be_changed(launch, os.path.normpath(last)):
+        return
     if ppo and step and os.path.isdir(last) and not os.path.isdir(last / "actor"):
         yield OwnFile(_CHECKPOINTS, str(last), "contents", phase, error="has no folder actor to resume from")
     elif step:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -130,8 +130,8 @@ class Launch:
     and does not inherit what the script exports. `nodes` is how many nodes a batch script requests from Slurm, None if
     it does not specify; `gpus_per_node` likewise. `limits` are the words after each `ulimit`, "" for an unknown word. `working_dir` is the folder
     that Ray sends with the job. `hollow` are the words of the command in which bash replaces unset variables by
-    nothing. `made` are paths that programs called before the job may create, with all below them; `installs`: one of these
-    programs may install packages. `in_container`: the job starts in a container or over ssh, where other files and packages are.
+    nothing. `made` are paths that programs called before the job may create, with all below them, `removed` those that the
+    script may remove, move or replace before; `installs`: one of these programs may install packages. `in_container`: the job starts in a container or over ssh, where other files and packages are.
     """
 
     files: tuple[tuple[str, Kind], ...]
@@ -151,6 +151,7 @@ class Launch:
     working_dir: WorkingDir | None = None
     hollow: tuple[Word, ...] = ()
     made: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
     gpus_per_node: int | None = None
     installs: bool = False
     in_container: bool = False
@@ -214,9 +215,16 @@ def written_by(launch: Launch | Unknown) -> dict[str, str | None]:
 
 def may_be_made(launch: Launch | Unknown, path: str) -> bool:
     """Return whether a program that the script calls before the job may create this path."""
-    if isinstance(launch, Unknown) or not path:
-        return False
-    return any(
-        made in ("/", path) or path.startswith(f"{made}/") or made.startswith(f"{path}/")
-        for made in launch.made
+    return not isinstance(launch, Unknown) and _is_among(path, launch.made)
+
+
+def may_be_changed(launch: Launch, path: str) -> bool:
+    """Return whether the script may create, remove, move or replace this path before the job, or anything below it."""
+    return bool(launch.unread) or _is_among(path, (*launch.made, *launch.removed))
+
+
+def _is_among(path: str, places: Iterable[str]) -> bool:
+    return path != "" and any(
+        place in ("/", path) or path.startswith(f"{place}/") or place.startswith(f"{path}/")
+        for place in places
     )

@@ -107,6 +107,12 @@ _WRITES = re.compile(
     r"save|write|download|dump|copy|to_(?:parquet|json|csv)|makedirs|mkdir|open\(|subprocess|system\("
     r"|sink_|extract|unpack|rename|move\(|link\(|run_path|exec\("
 )
+# Programs that remove, move or replace files, those that do so only with an option, and what Python calls for it.
+_REMOVES = frozenset({
+    "rm", "rmdir", "unlink", "trash", "trash-put", "shred", "mv", "rsync", "ln", "cp", "install", "rename", "truncate", "sed", "find", "fd",
+})  # fmt: skip
+_SEARCHES, _SEARCH_RUNS = frozenset({"find", "fd"}), ("-delete", "-exec", "-ok", "-x", "-X")
+_REMOVING = re.compile(r"rmtree|remove|unlink|rmdir|replace")
 _ANYWHERE = "/"
 _SOURCES = (".py", ".yaml", ".yml", ".json", ".jinja", ".jinja2")
 _LONGEST_SOURCE = 100_000
@@ -189,6 +195,7 @@ class LaunchReader:
     is_of_windows: Callable[[str], bool] = lambda _: False
     stops: list[Stop] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
     calling: list[str] = field(default_factory=list)
     around: tuple[str, ...] = ()
     sessions: dict[str, tuple[Walk, str]] = field(default_factory=dict)
@@ -230,6 +237,8 @@ class LaunchReader:
         while place < len(walk.calls):
             self.call(walk, walk.calls[place])
             place += 1
+        if self.training is None:
+            self.removed += walk.outputs
 
     def command_line(self, words: Sequence[str]) -> None:
         """Read a whole command as typed."""
@@ -246,6 +255,8 @@ class LaunchReader:
         """Record a Python program; follow a shell."""
         unwrapped, original = self.spawned(walk, unwrap(call.argv, call.stdin), call), call
         first = call.argv[0]
+        if self.training is None:
+            self.removed += [*_outputs_before(walk, call), *self.may_remove(call, unwrapped)]
         if _LOST.match(first.text if first.text is not None else first.written):
             self.lost += call.argv
             return
@@ -313,12 +324,12 @@ class LaunchReader:
             return unwrapped
         path = _path(call.folder or self.cwd, program.module)
         source = walk.text_at(path, before=call)
-        text = source.text if source is not None and source.path == path else ""
-        if "verl" not in text or _STARTS_VERL.search(text):
+        text = source.text if source is not None else ""
+        if source is None or "verl" not in text or _STARTS_VERL.search(text):
             return unwrapped
         from verl_doctor.toolkit.collectors.launch.spawned import spawned  # noqa: PLC0415 - only for such a program
 
-        command = spawned(text, program.words, Argument(None, path, 1, ""))
+        command = spawned(text, program.words, Argument(None, source.path, source.line, ""))
         found = unwrap(command) if command else None
         if found is None or found.program is None:
             return unwrapped
@@ -404,6 +415,25 @@ class LaunchReader:
             paths = [paths[-1], *copies]
         is_shell = isinstance(program, ShellProgram)
         yield from (os.path.normpath(folder / path) for path in (known if runs or is_shell else paths))
+
+    def may_remove(self, call: Call, unwrapped: Unwrapped) -> Iterator[str]:
+        """Yield what a program called before the job may remove, move or replace: `_ANYWHERE` for an unknown path."""
+        names, words = _base_names(unwrapped.names), [word.text for word in call.argv[1:]]
+        if unwrapped.program is None and any(map(_PYTHON.fullmatch, names)):
+            if any(word is None or _REMOVING.search(word) for word in words):
+                yield _ANYWHERE
+            return
+        changing = names & _REMOVES
+        runs = any(word is None or word.startswith(_SEARCH_RUNS) for word in words)
+        if not changing or (changing <= _SEARCHES and not runs):
+            return
+        if None in words or names & {"xargs", "parallel"}:
+            yield _ANYWHERE
+        for word in words:
+            if word and not word.startswith("-"):
+                known = re.split(r"[*?[]", word, maxsplit=1)[0] if glob.has_magic(word) else f"{word}/"
+                path = os.path.normpath(Path(call.folder, known.rpartition("/")[0] or ("/" if known[:1] == "/" else ".")))  # fmt: skip
+                yield path if path.startswith("/") else _ANYWHERE
 
     def creates(self, call: Call) -> Iterator[str]:
         """Yield what a program may create, as long as nothing that it runs has been read."""
@@ -679,6 +709,11 @@ def _written(walk: Walk, call: Call) -> dict[str, str | None]:
             known = text is not None and len(text.text) < _LONGEST_SOURCE and not any(secrets_in(text.text))
             found[path] = text.text if text is not None and known else None
     return found
+
+
+def _outputs_before(walk: Walk, call: Call) -> Iterator[str]:
+    """Yield the files that a script's output goes to before a call."""
+    yield from (path for path in dict.fromkeys(walk.outputs) if walk.has_made(path, before=call))
 
 
 def _names_of(unwrapped: Unwrapped, call: Call) -> tuple[str, ...]:

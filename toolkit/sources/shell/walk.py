@@ -77,9 +77,17 @@ _ANSWERS = frozenset({
 _FUNCTIONS = frozenset({"module", "ml", "spack", "conda", "mamba", "micromamba", "pyenv", "nvm", "use"})
 # Those that scripts do not have unless the shell that starts them exports them, or a program has the name.
 _NOT_EXPORTED = frozenset({"module", "ml", "spack", "conda", "mamba", "micromamba"})
-_BATCH = re.compile(
-    r"^#(?:SBATCH|PBS|BSUB|\$)[ \t]", re.MULTILINE
-)  # it is started in another shell, on another machine
+# Programs that bring no other program.
+_BRINGS_NONE = frozenset({
+    "ls", "mkdir", "rmdir", "rm", "touch", "chmod", "cat", "head", "tail", "wc", "grep", "cut", "tr", "sort", "tee", "seq", "expr", "date",
+    "sleep", "hostname", "whoami", "id", "uname", "df", "du", "free", "nproc", "lscpu", "nvidia-smi", "kill", "pkill", "ps", "which",
+    "printenv", "dirname", "basename", "realpath", "readlink",
+})  # fmt: skip
+_BRINGS = re.compile(
+    r"\b(?:(?:ba|z|da)?sh|curl|wget|tar|unzip|apt\S*|yum|dnf|zypper|apk|pip\w*|uvx?|make|ln|cp|mv|install|git|python\S*|PATH)\b"
+)
+# It is started in another shell, on another machine.
+_BATCH = re.compile(r"^#(?:SBATCH|PBS|BSUB|COBALT|OAR|MSUB|NQSV|QSUB|PJM|\$|[ \t]*flux:)[ \t]", re.MULTILINE)
 _LOGIN = re.compile(r"#!.*\bbash\s+(?:-\w*l|--login)\b")
 _OF_MACHINES = re.compile(
     r"/(?:dev|proc|sys|etc|usr|opt|run|tmp|var|lib\w*|s?bin|boot|snap|local\w*|scratch\w*)(?:/|$)|/\.\w+$"
@@ -662,8 +670,12 @@ class Walk:
 
     def has_written(self, path: str, before: Call | None = None) -> bool:
         """Return whether the script may have changed this file, or done so `before` a call: its text is not the one on the disk."""
+        return path in self.outputs or self.has_made(path, before)
+
+    def has_made(self, path: str, before: Call | None = None) -> bool:
+        """Return whether the script may have created exactly this file `before` a call."""
         count = len(list(itertools.takewhile(lambda call: call is not before, self.calls)))
-        return path in self.outputs or any(number <= count and place == path for number, place in self.made)
+        return any(number <= count and place == path for number, place in self.made)
 
     def writes(self, targets: Iterable[Written], printed: Lines | None = None) -> None:
         """Note the files that output goes to, and the text if all of it is known and certain."""
@@ -772,14 +784,27 @@ class Walk:
     def not_found(self, name: str | None) -> str:
         """Return bash's error for a command of the user's shell that this script does not have; "" for all others."""
         environ = self.state.environ
-        if name not in _NOT_EXPORTED or self.is_batch or self.unread or self.is_there is None:
+        if name is None or name not in _NOT_EXPORTED or self.is_batch or self.unread or self.is_there is None:
             return ""
         if "BASH_ENV" in environ or any(key.startswith(f"BASH_FUNC_{name}") for key in environ):
             return ""
-        path = self.state.value("PATH")
-        folders = path.split(os.pathsep) if isinstance(path, str) else []
-        known = folders and not any(self.is_there(f"{folder}/{name}") for folder in folders)
+        if self.may_have_brought(name):
+            return ""
+        folders = environ.get("PATH", "").split(os.pathsep)
+        known = any(folders) and not any(self.is_there(f"{folder}/{name}") for folder in folders)
         return f"{name}: command not found" if known else ""
+
+    def may_have_brought(self, name: str) -> bool:
+        """Return whether the script may have made a command available that the shell that starts it lacks."""
+        state = self.state
+        if "PATH" in state.variables or state.aliases or "command_not_found_handle" in state.functions:
+            return True
+        ran = {call.argv[0].text for call in self.calls}
+        return (
+            not all(program is not None and Path(program).name in _BRINGS_NONE for program in ran)
+            or any(_BRINGS.search(script) for script in self.substituted)
+            or any(place == _ANYWHERE or Path(place).name == name for _, place in self.made)
+        )
 
     def has_no(self, name: str) -> bool:
         """Return whether nothing has this name or matches this pattern, and nothing that ran may have changed that."""

@@ -132,9 +132,17 @@ def test_checkpoint_of_another_number_of_processes(
         },
     }
     composed = replace(configured(*words, tree=tree)[0], program="/env/verl/trainer/main_ppo.py")
-    found = own_files.collect(composed, JOB, Machine(environ={}, cwd=tmp_path), Unknown("not looked at"))
-    assert isinstance(found, OwnFiles)
-    assert [file.error for file in found.files] == ([problem] if problem else [])
+    tracker = folder.parent / "latest_checkpointed_iteration.txt"
+    for removed, known in (
+        ("/elsewhere", True),
+        (tmp_path, False),
+        (folder, False),
+        (tracker, mode != "auto"),
+    ):
+        job = replace(JOB, removed=(str(removed),))
+        found = own_files.collect(composed, job, Machine(environ={}, cwd=tmp_path), Unknown("not looked at"))
+        assert isinstance(found, OwnFiles)
+        assert [file.error for file in found.files] == ([problem] if problem and known else [])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from verl_doctor.toolkit.collectors.launch.launch import Launch, Setting, may_be_made
+from verl_doctor.toolkit.collectors.launch.launch import Launch, Setting, may_be_changed, may_be_made
 from verl_doctor.toolkit.collectors.launch.launch_collector import launch
 from verl_doctor.toolkit.collectors.launch.reader import LaunchReader
 from verl_doctor.toolkit.facts import Absent, Unknown
@@ -892,6 +892,60 @@ def test_path_set_in_the_script_is_searched(tmp_path: Path, line: str, lacks: st
     assert [error.message for error in found.stopped] == ([f"{lacks}: command not found"] if lacks else [])
 
 
+SHELL_FUNCTIONS = [
+    ("", True),
+    ("mkdir -p out; nvidia-smi; cd out", True),
+    ("export PATH=$HOME/miniconda3/bin:$PATH", False),
+    ("PATH=$PATH", False),
+    ('[ -n "$X" ] && export PATH=$HOME/bin:$PATH', False),
+    ("bash install.sh -b -p $HOME/miniconda3", False),
+    ("./install", False),
+    ("curl -L https://x.example/conda | tar -xvj -C $HOME/bin conda", False),
+    ("wget -q https://x.example/conda -O $HOME/bin/conda", False),
+    ("sudo apt-get install -y conda", False),
+    ("pip install conda", False),
+    ("python3 -m pip install conda", False),
+    ("python3 setup.py", False),
+    ("uv tool install conda", False),
+    ("make install", False),
+    ("ln -s $HOME/c/bin/conda $HOME/bin/conda", False),
+    ("install -m 755 c $HOME/bin", False),
+    ("$X", False),
+    ("X=$(curl -L https://x.example/conda | bash)", False),
+    ("X=$(date +%s)", True),
+    ("cat a > $HOME/bin/conda", False),
+    ("env bash install.sh", False),
+    ("(dnf install -y conda)", False),
+    ("shopt -s expand_aliases\nalias conda=micromamba", False),
+    ("#PJM -L rscgrp=a", False),
+    ("#flux: -N 2", False),
+    ("#PBS -N a", False),
+    ("#SBATCH -N 2", False),
+]
+
+
+@pytest.mark.parametrize(("before", "known"), SHELL_FUNCTIONS)
+def test_function_of_the_users_shell_that_the_script_cannot_have(
+    tmp_path: Path, before: str, known: bool
+) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    names = ("mkdir", "nvidia-smi", "bash", "curl", "tar", "wget", "sudo", "apt-get", "pip", "date", "cat", "env", "python3", "uv", "make", "ln", "install", "dnf")  # fmt: skip
+    for name in names:
+        (folder / name).touch(mode=0o755)
+    (tmp_path / "out").mkdir()
+    for name in ("install", "setup.py", "install.sh"):
+        (tmp_path / name).touch(mode=0o755)
+    path = tmp_path / "run.sh"
+    path.write_text(f"#!/bin/bash\n{before}\nset -e\nconda info\npython3 -m verl.trainer.main_ppo a=1\n")
+    environ = {"HOME": str(tmp_path), "PATH": str(folder)}
+    found = launch.collect(
+        Target(Path("/env/bin/python"), "--python", files=(path,)), Machine(environ=environ, cwd=tmp_path)
+    )
+    assert isinstance(found, Launch)
+    assert [error.message for error in found.stopped] == (["conda: command not found"] if known else [])
+
+
 @pytest.mark.parametrize(
     ("before", "path", "may"),
     [
@@ -1273,3 +1327,39 @@ def test_python_text_that_is_nested_too_deeply_is_not_followed(tmp_path: Path) -
     found = read(tmp_path, f"python3 - a=1 <<'EOF'\n{source}EOF\npython3 -m verl.trainer.sft_trainer b=1\n")
     assert found.command is not None
     assert found.command.module == "verl.trainer.sft_trainer"
+
+
+@pytest.mark.parametrize(
+    ("before", "may"),
+    [
+        ("ls ck; mkdir -p ck; find ck -name '*.pt'; rm -rf old; echo 1 > log; cat ck/step/a", False),
+        ("rm -rf ck && mkdir ck", True),
+        ('if [ -n "$X" ]; then rm -rf ck; fi', True),
+        ("mv ck old", True),
+        ("rm -rf ck/*", True),
+        ("rm -rf *", True),
+        ("rm -rf other/*", False),
+        ("rm -f ck/step", True),
+        ("rm -f ck/step/model_0.pt", True),
+        ("rm -f ck/other", False),
+        ("rm -rf $X", True),
+        ("sudo rm -rf ck", True),
+        ("(cd ck && rm -rf step)", True),
+        ("cd $X && rm -rf step; cd -", True),
+        ("find . -delete", True),
+        ("find ck -name '*.pt' -exec rm {} +", True),
+        ("ls | xargs rm -rf", True),
+        ("ln -sfn other ck", True),
+        ("rsync -a --delete other/ ck/", True),
+        ("echo 5 > ck/step", True),
+        ("bash -c 'echo 5 > ck/step'", True),
+        ("python3 -c 'import shutil; shutil.rmtree(\"ck\")'", True),
+        ("python3 - <<'E'\nimport shutil\nshutil.rmtree('ck')\nE", True),
+        ("clear_old() { rm -rf ck; }\nclear_old", True),
+        ("clear_old() { rm -rf ck; }", False),
+    ],
+)
+def test_path_that_the_script_may_remove_first(tmp_path: Path, before: str, may: bool) -> None:
+    (tmp_path / "ck").mkdir()
+    found = read(tmp_path, f"{before}\npython3 -m verl.trainer.main_ppo a=1 > ck/step.log\nrm -rf ck\n")
+    assert may_be_changed(found, str(tmp_path / "ck" / "step")) == may
