@@ -84,6 +84,11 @@ _ESCAPE = re.compile(r"\\[nt'\"\\r]")
 _BARS = ("\u2502", "\u2503")  # at both ends of a line in a box
 _ENTITY = re.compile(r"&(?:quot|#x?\d+|lt|gt);|<br ?/?>")
 _QUIET = frozenset({"INFO", "DEBUG"})
+_MEANINGLESS = (
+    {"INFO"},
+    {"DEBUG"},
+    {"WARNING"},
+)  # what all lines of a log are called where nothing distinguishes them
 _FEW = 3  # lines of a collector or a relay, from which it is known that it gives all of them its level
 _LONGEST = 4000  # characters of a line that are read
 _WRAPPED = (
@@ -91,15 +96,17 @@ _WRAPPED = (
     "msg",
     "log",
     "textPayload",
-    "text",
     "event",
     "short_message",
-    "content",
-    "body",
-    "line",
     "MESSAGE",
-    "raw",
 )  # keys under which collectors store the text of a line
+_WRAPPED_OR_DATA = ("text", "content", "body", "line", "raw")  # and under which rows of data hold texts
+_OF_RECORDS = frozenset(
+    {
+        *("time", "ts", "timestamp", "@timestamp", "_time", "asctime", "datetime", "observedTimestamp"),
+        *("stream", "logger", "host", "hostname", "pod", "container", "kubernetes", "node"),
+    }
+)  # keys besides the level that records of a log have, and rows of data do not
 _TRACED = (
     "exc_info",
     "exception",
@@ -118,8 +125,8 @@ class Line:
     """One line. `number` counts from 1; `process` is "WorkerDict pid=12" or "rank3", "" if the line has no name.
 
     `level` is the logger's, "" if there is none; `place` is the source line that logged it ("core.py:700"). `text` is the
-    message, `written` the whole line without colours. `collected` is whether the level is that of whatever collected or
-    passed on the line, not of the program that printed it.
+    message, `written` the whole line without colours. `wrapped` is whether something else contained the line, such as JSON;
+    `collected` whether the level is that of this container, not of the program that printed the line.
     """
 
     number: int
@@ -128,6 +135,7 @@ class Line:
     place: str
     text: str
     written: str
+    wrapped: bool = False
     collected: bool = False
 
     def has_labels_of(self, other: Line) -> bool:
@@ -206,7 +214,7 @@ def _of_json(number: int, process_name: str, text: str, level: str) -> Iterator[
         # What has a label of its own was passed on: the level is that of whatever passed it on.
         level_of_part = own or ("" if process and level in _QUIET else level)
         collected = bool(level_of_part) and not own
-        yield Line(number, process or process_name, level_of_part, place, rest, written, collected)
+        yield Line(number, process or process_name, level_of_part, place, rest, written, True, collected)
 
 
 def _unwrapped(raw: str) -> tuple[str, str] | None:
@@ -218,13 +226,15 @@ def _unwrapped(raw: str) -> tuple[str, str] | None:
     if not isinstance(wrapped, dict):
         return None
     inside = [wrapped, *(wrapped[key] for key in _NESTED if isinstance(wrapped.get(key), dict))]
-    field = _field(inside, _WRAPPED)
+    level = _field(inside, _LEVELLED).upper()
+    level = _NAMES.get(level, level if level in _KNOWN else "")
+    is_record = bool(level) or any(key in _OF_RECORDS for mapping in inside for key in mapping)
+    field = _field(inside, _WRAPPED) or (_field(inside, _WRAPPED_OR_DATA) if is_record else "")
     if not field:
         return None
     raised = _field(inside, _TRACED)
-    level = _field(inside, _LEVELLED).upper()
     text = field if not raised or raised in field else f"{field}\n{raised}"
-    return text.rstrip(), _NAMES.get(level, level if level in _KNOWN else "")
+    return text.rstrip(), level
 
 
 def _field(objects: Iterable[Mapping[str, object]], names: Sequence[str]) -> str:
@@ -301,28 +311,28 @@ def unrelayed(lines: Sequence[Line]) -> list[Line]:
 def without_collected_levels(lines: Sequence[Line]) -> Sequence[Line]:
     """Return the lines without the levels of a collector or a relay where these state nothing about the lines.
 
-    A collector either gives all that it wraps the same level, or guesses each from the words of the line, which divides
-    tracebacks; what it wraps has labels of its own. A relay prints all lines of a log as information, in its own name. The
-    levels of programs that write JSON themselves differ, and stay.
+    A collector wraps the whole log. It either gives all lines the same level, or guesses each from the words of the line,
+    which divides tracebacks; what it wraps has labels of its own. A relay prints all lines of a log, its tracebacks line by
+    line, as information in its own name. A program that writes JSON itself also prints other lines, or distinguishes levels,
+    and its levels stay.
     """
     levels = [line.level for line in lines if line.collected]
-    is_uniform = len(set(levels)) == 1 and (
-        levels[0] == "WARNING" or (levels[0] in _QUIET and len(levels) >= _FEW)
-    )
-    is_raw = any(line.collected and line.text != line.written for line in lines)
-    if is_uniform or is_raw or _are_guessed(lines):
-        lines = [replace(line, level="") if line.collected else line for line in lines]
     printed = [line for line in lines if line.written.strip()]
+    is_uniform = len(levels) >= _FEW and set(levels) in _MEANINGLESS
+    is_raw = any(line.collected and line.text != line.written for line in lines)
+    if ((is_uniform or is_raw) and all(map(_is_wrapped, printed))) or _are_guessed(lines):
+        lines = [replace(line, level="") if line.collected else line for line in lines]
     if len(printed) < _FEW or printed[0].level not in _QUIET or len({_label(line) for line in printed}) > 1:
         return lines
-    return [replace(line, level="") for line in lines] if any(map(_is_relayed, printed)) else lines
+    is_relayed = any(_TRACEBACK in line.text for line in printed) and any(
+        _FRAME.match(line.text) for line in printed
+    )
+    return [replace(line, level="") for line in lines] if is_relayed else lines
 
 
-def _is_relayed(line: Line) -> bool:
-    """Return whether a line holds another program's label or a part of a traceback behind a logger's header."""
-    process = _PROCESS.search(line.written)
-    is_inside = process is not None and process.start() > 0
-    return is_inside or _TRACEBACK in line.text or bool(_RANK.match(line.text) or _FRAME.match(line.text))
+def _is_wrapped(line: Line) -> bool:
+    """Return whether a line was contained in something else, or is other JSON, or JSON that was cut off."""
+    return line.wrapped or line.written.startswith("{") or line.written.endswith("}")
 
 
 def _are_guessed(lines: Sequence[Line]) -> bool:

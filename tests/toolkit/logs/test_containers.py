@@ -114,6 +114,47 @@ def test_level_around_lines_with_labels_of_their_own_does_not_count() -> None:
     assert {line.level for line in without_collected_levels(list(log_lines(log)))} == {""}
 
 
+RETRIED = '{"level":"warning","event":"RuntimeError: tool failed; retrying"}\n'
+STEPS = "".join(f"(TaskRunner pid=7) step:{step} - actor/loss:0.1\n" for step in range(1, 4))
+LAUNCHED = "INFO:launcher:(Worker pid={}) ConnectionError: refused, will retry\n"
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        f"start\n{RETRIED}all done\n",
+        f"start\n{RETRIED * 4}all done\n",
+        f"{STEPS}{RETRIED}all done\n",
+        f"{STEPS}{RETRIED * 4}",
+        f"start\n{RETRIED.replace('Runtime', '[rank0] Runtime') * 2}all done\n",
+        f"start\n{RETRIED.replace('warning', 'info') * 4}all done\n",
+    ],
+)
+def test_level_of_a_program_that_writes_some_lines_as_json_counts(log: str) -> None:
+    assert verdict(log) == ("OK", 0, "")
+
+
+@pytest.mark.parametrize("key", ["body", "content", "text", "line", "raw"])
+@pytest.mark.parametrize("more", [{"score": 0}, {"level": "Level 5"}])
+def test_text_in_rows_of_data_is_no_log(key: str, more: dict[str, object]) -> None:
+    row = {"id": 1, key: "ConnectionError: refused", **more}
+    assert verdict(f"{json.dumps(row)}\n" * 3 + "wrote 3 samples\n") == ("OK", 0, "")
+    record = {"time": "2026-11-20T10:00:00Z", key: "ConnectionError: refused"}
+    assert verdict(f"{json.dumps(record)}\n" * 3)[1] == 1
+
+
+def test_process_named_in_a_launchers_messages_leaves_its_level() -> None:
+    for processes in ([3] * 4, [3, 4, 3, 4], [3]):
+        log = "".join(map(LAUNCHED.format, processes)) + "INFO:launcher:waiting\nINFO:launcher:finished\n"
+        assert verdict(log) == ("OK", 0, "")
+    assert verdict("INFO:launcher:Traceback (most recent call last): ...\n" + log) == ("OK", 0, "")
+
+
+def test_traceback_that_a_launcher_relays_line_by_line_takes_its_level() -> None:
+    relayed = "".join(f"INFO:launcher:{line}\n" for line in FAILED.splitlines())
+    assert verdict(relayed) == ("FIRST CAUSE", 1, "LOG102")
+
+
 @pytest.mark.parametrize("level", ["info", "warn", "debug"])
 @pytest.mark.parametrize("key", ["msg", "line", "content", "MESSAGE"])
 def test_last_line_of_a_failed_program_counts_in_any_container(level: str, key: str) -> None:
