@@ -3,8 +3,9 @@
     python tests/bench/repaired_functions.py TREE WHEEL
 
 `TREE` is a clone of verl with its tags, `WHEEL` the newest release, which a repair after the last tag is looked up in. A repair is a change
-whose title names a fix, and the functions are those of the code before it, which a traceback of an older release shows. A repair
-of many functions at once, or of one that is repaired all the time, distinguishes nothing and is left out.
+whose title names a fix, and the functions are those of the code before it, which a traceback of an older release shows. A function
+is named by its file below `verl/` and its name, which is all that a traceback shows: a name that a file defines more than once is
+left out, because another of them may have failed. So is a repair of many functions at once, or of one that is repaired all the time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,27 +62,31 @@ def functions(source: str) -> list[tuple[int, int, str]]:
 
 
 def changed(tree: Path, commit: str) -> set[tuple[str, str]]:
-    """Return the names of the files and functions, as they were before, that a commit changed."""
+    """Return the files below `verl/` and the functions, as they were before, that a commit changed; a name that its file defines twice is ""."""
     names: set[tuple[str, str]] = set()
-    for path in run(
-        tree, "diff", "--name-only", "--diff-filter=MR", f"{commit}^", commit, "--", "verl"
-    ).splitlines():
+    listed = run(tree, "diff", "--name-status", "--diff-filter=MR", f"{commit}^", commit, "--", "verl")
+    for line in listed.splitlines():
+        _, path, *renamed = line.split("\t")
         if not path.endswith(".py"):
             continue
         known = functions(run(tree, "show", f"{commit}^:{path}"))
-        for hunk in _HUNK.finditer(run(tree, "diff", "-U0", f"{commit}^", commit, "--", path)):
+        times = Counter(name for _, _, name in known)
+        for hunk in _HUNK.finditer(
+            run(tree, "diff", "-U0", "-M", f"{commit}^", commit, "--", path, *renamed)
+        ):
             first = int(hunk[1])
             last = first + max(int(hunk[2] or 1), 1) - 1
             inside = [name for begin, end, name in known if begin <= last and first <= end]
             if inside:
-                names.add((path.rpartition("/")[2], inside[-1]))
+                names.add((path.removeprefix("verl/"), inside[-1] if times[inside[-1]] == 1 else ""))
     return names
 
 
 def release_of(tree: Path, commit: str, newest: tuple[str, str]) -> str:
     """Return the first release with a commit; "" if no release has it. `newest` are the version and the text of the newest one."""
-    tag = re.sub(r"[~^].*", "", run(tree, "describe", "--contains", "--match", "v*", commit).strip())
-    if tag:
+    name = run(tree, "name-rev", "--name-only", "--tags", "--refs=refs/tags/v*", commit).strip()
+    tag = re.sub(r"[~^].*", "", name)
+    if tag != "undefined":
         return tag.removeprefix("v")
     diff = run(tree, "diff", "-U0", f"{commit}^", commit, "--", "verl")
     added = [
@@ -109,6 +114,8 @@ def main() -> None:
             and "rc" not in release
         ):
             for file, function in names:
+                if not function:
+                    continue
                 by_function[f"{file}:{function}"].append((release, number))
     kept = {name: found for name, found in sorted(by_function.items()) if len(found) <= MOST_REPAIRS}
     FILE.write_text(

@@ -1,4 +1,4 @@
-"""What verl's releases have repaired, by the function that the repair changed: a traceback names the function that failed.
+"""What verl's releases have repaired, by the file below `verl/` and the function that the repair changed: a traceback names those that failed.
 
 `toolkit/data/repairs_of_verl.json` was read from the history of verl (`tests/bench/repaired_functions.py`).
 """
@@ -33,7 +33,8 @@ def repairs_of(frame: Frame, installed: str = "") -> Iterator[Repair]:
         present = Version(installed) if installed else None
     except InvalidVersion:
         present = None
-    found = _repairs().get(f"{frame.path.rpartition('/')[2]}:{frame.function}", ())
+    file = f"/{frame.path}".rpartition("/verl/")[2]
+    found = _repairs().get(f"{file}:{frame.function}", ())
     for release, number in reversed(found):
         if present is None or Version(release) > present:
             yield Repair(release, number)

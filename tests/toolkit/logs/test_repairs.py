@@ -23,6 +23,20 @@ def test_repair_is_found_by_the_file_and_the_function() -> None:
     assert not list(repairs_of(Frame("/w/job/metrics.py", 92, "score")))
 
 
+def test_repair_of_another_file_or_of_one_of_several_functions_is_not_named() -> None:
+    assert [
+        repair.number for repair in repairs_of(Frame("/w/verl/workers/rollout/base.py", 30, "__init__"))
+    ] == [4079]
+    assert not list(repairs_of(Frame("/w/verl/workers/rollout/base.py", 30, "__init__"), "0.6.1"))
+    assert not list(repairs_of(Frame("/w/verl/metrics.py", 92, METRICS.function)))
+    assert not list(repairs_of(Frame("/w/verl/utils/debug/metrics.py.d/metrics.py", 92, METRICS.function)))
+
+
+def test_repair_is_found_in_a_tree_of_verl_and_in_an_installed_one() -> None:
+    for tree in ("/w/verl/verl", "/venv/lib/python3.11/site-packages/verl", "verl"):
+        assert list(repairs_of(Frame(f"{tree}/utils/debug/metrics.py", 92, METRICS.function)))
+
+
 def test_repair_of_an_older_release_does_not_count() -> None:
     assert list(repairs_of(METRICS, "0.7.1"))
     assert not list(repairs_of(METRICS, "0.8.0"))
