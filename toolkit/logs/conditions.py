@@ -1,11 +1,15 @@
-"""Detects the kind of machine from a log, and omits the parts of a remedy that do not apply: advice for NVIDIA is useless on AMD GPUs or NPUs."""
+"""Detects the kind of machine and the installed releases from a log, and omits the parts of a remedy that do not apply.
+
+Advice for NVIDIA is useless on AMD GPUs or NPUs, and so is the advice to install what is installed.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
+from verl_doctor.toolkit.logs.advice.installed import is_within, versions_in
 from verl_doctor.toolkit.logs.lines import Line
 
 # A trait of the machine, and the texts that reveal it.
@@ -39,6 +43,12 @@ _DEMANDED = {
 }
 _MAKERS = frozenset({"amd", "npu", "nvidia"})
 _EXCLUDED = {"old GPU": "new GPU", "no bfloat16": "bfloat16"}
+_INSTALLED = re.compile(
+    r"pip install (?:-\S+ )*'?(?P<package>[A-Za-z][\w.-]*)(?P<bounds>(?:[<>=!~]=?\d[\w.]*,?)*)"
+)
+_ENVIRONMENT = re.compile(r"create the environment with Python (?P<versions>3\.\d+(?:(?:, | or )3\.\d+)*)")
+_PYTHON = re.compile(r"/python(3\.\d+)/")
+_ALTERNATIVE = ", or "
 _NOTHING = "the message states what is wrong; the usual remedies do not apply to this machine"
 
 
@@ -51,11 +61,44 @@ def traits_of(lines: Iterable[Line]) -> frozenset[str]:
     return frozenset(found)
 
 
-def fitting(remedy: str, traits: AbstractSet[str]) -> str:
-    """Return the parts of a remedy that no trait contradicts."""
-    parts = remedy.split("; ")
-    kept = [part for part in parts if not contradicts(part, traits)]
-    return "; ".join(kept) or (_NOTHING if remedy else "")
+def releases_in(lines: Sequence[Line], remedies: Iterable[str]) -> frozenset[str]:
+    """Return the releases that a log names of the packages and the Python that remedies propose, as traits ("verl==0.9.1")."""
+    found: set[str] = set()
+    for remedy in remedies:
+        for package in {package for package, bounds in _proposed(remedy) if bounds}:
+            found.update(f"{package}=={version}" for version in [*versions_in(package, lines)][:1])
+        if _ENVIRONMENT.search(remedy):
+            found.update(
+                f"python=={shown[1]}" for line in lines if (shown := _PYTHON.search(line.text)) is not None
+            )
+    return frozenset(found)
+
+
+def _proposed(words: str) -> Iterator[tuple[str, str]]:
+    """Yield the packages that advice installs, each with the bounds of its release, "" for none."""
+    return ((found["package"], found["bounds"]) for found in _INSTALLED.finditer(words))
+
+
+def fitting(remedy: str, traits: AbstractSet[str], advice: str = "") -> str:
+    """Return the parts of a remedy that no trait contradicts, without those that install what `advice` installs already."""
+    others = {package for package, _ in _proposed(advice)}
+    kept = [
+        _ALTERNATIVE.join(left)
+        for part in remedy.split("; ")
+        if not contradicts(part, traits) and not any(package in others for package, _ in _proposed(part))
+        if (left := [each for each in part.split(_ALTERNATIVE) if not _is_installed(each, traits)])
+    ]
+    return "; ".join(kept) or (_NOTHING if remedy and not others else "")
+
+
+def _is_installed(words: str, traits: AbstractSet[str]) -> bool:
+    """Return whether advice proposes a release or a Python that the log shows as installed."""
+    if found := _ENVIRONMENT.search(words):
+        return any(f"python=={version}" in traits for version in re.findall(r"3\.\d+", found["versions"]))
+    releases = dict(trait.split("==") for trait in traits if "==" in trait)
+    return any(
+        is_within(releases.get(package, ""), bounds.rstrip(",")) for package, bounds in _proposed(words)
+    )
 
 
 def contradicts(part: str, traits: AbstractSet[str]) -> bool:

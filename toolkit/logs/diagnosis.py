@@ -23,7 +23,7 @@ from verl_doctor.toolkit.logs.choice import (
     is_of_reward,
     other_faults,
 )
-from verl_doctor.toolkit.logs.conditions import traits_of
+from verl_doctor.toolkit.logs.conditions import releases_in, traits_of
 from verl_doctor.toolkit.logs.ending import (
     ending_of,
     fatal_error,
@@ -126,14 +126,26 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
     traits = traits_of(log.lines) if named else frozenset()
     where = Located(log.exceptions, log.loud, log.lines, log.steps, trains_from)
     return Reading(
-        tuple(replace(where.named(dated(error, log.lines)), traits=traits) for error in named),
-        None if error is None else where.judged(dated(error, log.lines), finished=log.finished),
+        tuple(_conditioned(where.named(dated(error, log.lines)), log.lines, traits) for error in named),
+        None
+        if error is None
+        else _conditioned(where.judged(dated(error, log.lines), finished=log.finished), log.lines),
         also,
         distinct(consequences),
         tuple(hint for hint in hints if hint not in named),
         len(lines),
         log.finished,
     )
+
+
+def _conditioned(
+    error: LoggedError, lines: Sequence[Line], traits: frozenset[str] = frozenset()
+) -> LoggedError:
+    """Return the error with these traits and the releases that its remedies propose."""
+    if error.signature is None:
+        return error
+    remedies = (error.signature.remedy, *error.signature.at.values())
+    return replace(error, traits=traits | releases_in(lines, remedies))
 
 
 class _Log:

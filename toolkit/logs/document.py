@@ -375,7 +375,17 @@ def remedy_of(error: LoggedError) -> str:
         own = ""
     if known and error.signature is not None and error.signature.kind == "job" and not error.signature.named:
         advice = ""  # the signature has what resolved this very complaint
-    return "; ".join(filter(None, (shown(error.specific), own, advice, fitting(known, error.traits))))
+    return "; ".join(
+        filter(
+            None,
+            (
+                shown(error.specific),
+                own,
+                advice,
+                fitting(known, error.traits, f"{error.specific}; {own}; {advice}"),
+            ),
+        )
+    )
 
 
 def subject_of(error: LoggedError) -> SubjectDocument | None:

@@ -44,7 +44,7 @@ class LoggedError:
     stage: str = ""
     """The stage of the job, if a signature has a remedy for it."""
     traits: frozenset[str] = frozenset()
-    """What the log reveals about the machine: a remedy must not contradict it."""
+    """What the log reveals about the machine, and of the releases that the remedy proposes: a remedy must not contradict it."""
     specific: str = ""
     """The releases without a known fault that the exception shows, or how to find the kernel that failed: it precedes any remedy."""
     advice: str = ""

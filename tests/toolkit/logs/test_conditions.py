@@ -52,6 +52,53 @@ def test_other_logs_do_not_contradict_a_remedy() -> None:
             assert not any(contradicts(part, traits) for part in remedy_of(cause).split("; ")), log
 
 
+def _remedy(log: str) -> str:
+    reading = read(list(log_lines(log)), "run.log")
+    error = reading.causes[0] if reading.causes else reading.error
+    assert error is not None
+    return remedy_of(error)
+
+
+_RAISED = 'Traceback (most recent call last):\n  File "/usr/lib/python{}/site-packages/{}", line 2, in run\n    run()\n{}\n'
+_HELD = _RAISED.format(
+    "3.11", "zmq/socket.py", "zmq.error.ZMQError: Address already in use (addr='ipc:///tmp/a.sock')"
+)
+_LOCK = "ValueError: loop argument must agree with lock"
+_TYPE = _RAISED.format("3.11", "transformers/models/auto/configuration_auto.py", "KeyError: 'qwen3'")
+
+
+@pytest.mark.parametrize(
+    ("log", "older", "newer", "proposal"),
+    [
+        (_HELD, "verl==0.7.1", "verl==0.9.1", "pip install 'verl>=0.8.0'"),
+        (_RAISED.format("3.11", "ray/a.py", "ray.exceptions.RaySystemError: System error: Attempting to deserialize object on a CUDA device but"), "verl==0.7.1", "verl==0.9.1", "pip install 'verl>=0.8.0'"),
+        (_RAISED.format("3.9", "sglang/x.py", _LOCK), "uvloop==0.22.1", "uvloop==0.21.0", "pip install 'uvloop==0.21.0'"),
+        (_TYPE, "transformers==4.40.0", "transformers==4.57.1", "pip install 'transformers>=4.51'"),
+    ],
+)  # fmt: skip
+def test_remedy_proposes_no_release_that_the_log_shows(
+    log: str, older: str, newer: str, proposal: str
+) -> None:
+    assert proposal in _remedy(f"INFO {older}\n{log}")
+    assert proposal in _remedy(log)
+    remedy = _remedy(f"INFO {newer}\n{log}")
+    assert remedy
+    assert proposal not in remedy
+
+
+def test_remedy_proposes_no_python_that_the_log_shows() -> None:
+    assert "Python 3.11 or 3.12" in _remedy(_RAISED.format("3.10", "sglang/x.py", _LOCK))
+    remedy = _remedy("INFO uvloop==0.21.0\n" + _RAISED.format("3.11", "sglang/x.py", _LOCK))
+    assert remedy == "set actor_rollout_ref.rollout.name=vllm"
+
+
+def test_remedy_proposes_a_package_once() -> None:
+    assert _remedy(_TYPE).count("pip install") == 1
+    assert fitting("pip install -U a to the newest; wait", set(), "pip install 'a>=2'") == "wait"
+    assert fitting("pip install -U a", set(), "pip install 'a>=2'") == ""
+    assert fitting("pip install -U a", set(), "pip show a") == "pip install -U a"
+
+
 def test_empty_remedy_is_reported() -> None:
     assert fitting("nvidia-smi on the host; ask for another node", {"amd"}) == "ask for another node"
     assert "do not apply to this machine" in fitting("nvidia-smi on the host", {"npu"})

@@ -50,7 +50,7 @@ def advised(
         partial(missing.module, raised, place, lines),
         partial(remote_code.of_remote_api, raised, place),
         partial(undefined.name, raised, place, lines),
-        partial(undefined.model_type, raised, place),
+        partial(undefined.model_type, raised, place, lines),
         partial(calls.refused, raised, place, lines),
         partial(undefined.attribute, raised, place, lines),
         partial(compiled.unlinked, raised),

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion
+
 from verl_doctor.toolkit.logs.lines import Line
 
 
@@ -18,6 +21,19 @@ def dated(package: str, lines: Sequence[Line]) -> str:
     """Return a package with the release that the log names."""
     version = next(versions_in(package, lines), "")
     return f"{package} {version}" if version else package
+
+
+def has_release(package: str, bounds: str, lines: Sequence[Line]) -> bool:
+    """Return whether the log names a release of a package within these bounds (">=4.51"): to propose them changes nothing."""
+    return is_within(next(versions_in(package, lines), ""), bounds)
+
+
+def is_within(version: str, bounds: str) -> bool:
+    """Return whether a release is within bounds; False if either is unknown or not one."""
+    try:
+        return bool(version and bounds) and SpecifierSet(bounds).contains(version, prereleases=True)
+    except (InvalidSpecifier, InvalidVersion):
+        return False
 
 
 def versions_in(package: str, lines: Sequence[Line]) -> Iterator[str]:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from verl_doctor.toolkit.logs.advice.calls import served_package
-from verl_doctor.toolkit.logs.advice.installed import dated
+from verl_doctor.toolkit.logs.advice.installed import dated, has_release
 from verl_doctor.toolkit.logs.advice.places import Place
 from verl_doctor.toolkit.logs.advice.settings import ROLLOUT
 from verl_doctor.toolkit.logs.advice.subclasses import of_subclass, of_wrapper
@@ -86,21 +86,22 @@ def name(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     of_package = f" (pip show {place.package})" if place.package else ""
     return (
         f"the installed {dated(top, lines)} has no {name}, which {importer} imports from {module}: they are of different releases. Install the {top} that "
-        f"{importer} was made for{of_package}{since(name, module)}, or the {place.package or 'code'} for this {top}"
+        f"{importer} was made for{of_package}{since(name, module, lines)}, or the {place.package or 'code'} for this {top}"
     )
 
 
-def since(name: str, module: str) -> str:
-    """Return the command that installs a release of a package whose module has a name, after a comma; "" if it is not known.
+def since(name: str, module: str, lines: Sequence[Line]) -> str:
+    """Return the command that installs a release of a package whose module has a name, after a comma; "" if it is not known, or the log names such a release.
 
     An empty name stands for the module itself.
     """
     package = module.partition(".")[0]
     limits = bounds_of(module, name) or (bounds(name, package) if name else "")
-    return f", pip install '{distribution(package)}{limits}'" if limits else ""
+    is_proposed = limits and not has_release(package, limits, lines)
+    return f", pip install '{distribution(package)}{limits}'" if is_proposed else ""
 
 
-def model_type(raised: Raised, place: Place) -> str:
+def model_type(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     """Return advice on a type of model that the installed transformers does not have."""
     found = _MODEL_TYPE.search(raised.message)
     if found is None and raised.name == "KeyError" and place.at.startswith("configuration_auto.py"):
@@ -110,6 +111,11 @@ def model_type(raised: Raised, place: Place) -> str:
     limits = bounds_of(f"transformers.models.{found[1]}") or bounds_of_part(
         f"transformers.models.{found[1]}."
     )
+    if has_release("transformers", limits, lines):
+        return (
+            f"the log names {dated('transformers', lines)}, and {limits} has the model type {found[1]}: the process that failed imports another transformers, or files of two "
+            "releases: pip install --force-reinstall transformers in that release, with the Python and on the node of this process"
+        )
     install = f"pip install 'transformers{limits}'" if limits else "pip install -U transformers"
     return (
         f"{install}, the first release with the model type {found[1]}"
@@ -128,6 +134,8 @@ def conditional(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     if owner == place.package:
         owner, limits = "", ""
     limits = limits or bounds(found[1], owner)
+    if has_release(owner, limits, lines):
+        limits = ""
     if not owner:
         return (
             f"{place.package} imports {found[1]} only if the package that defines it is installed in a release that fits, and here it is not: look at the conditional import at the top "
@@ -155,7 +163,7 @@ def attribute(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
             )
         user = place.words if place.package != top else "another package"
         release = (
-            f"install the {distribution(top)} that {place.package} was made for (pip show {place.package}, its installation guide){since(name, module)}, or the {place.package} for this one"
+            f"install the {distribution(top)} that {place.package} was made for (pip show {place.package}, its installation guide){since(name, module, lines)}, or the {place.package} for this one"
             if place.package not in {"", top, REMOTE_CODE}
             else f"install another release (pip show {top})"
         )
