@@ -74,6 +74,7 @@ _TYPE = _RAISED.format("3.11", "transformers/models/auto/configuration_auto.py",
         (_RAISED.format("3.11", "ray/a.py", "ray.exceptions.RaySystemError: System error: Attempting to deserialize object on a CUDA device but"), "verl==0.7.1", "verl==0.9.1", "pip install 'verl>=0.8.0'"),
         (_RAISED.format("3.9", "sglang/x.py", _LOCK), "uvloop==0.22.1", "uvloop==0.21.0", "pip install 'uvloop==0.21.0'"),
         (_TYPE, "transformers==4.40.0", "transformers==4.57.1", "pip install 'transformers>=4.51'"),
+        (_RAISED.format("3.11", "verl/a.py", "ImportError: cannot import name 'AutoModelForImageTextToText' from 'transformers' (/x/transformers/__init__.py)"), "transformers==4.40.0", "transformers==4.57.1", "pip install 'transformers>=4.46'"),
     ],
 )  # fmt: skip
 def test_remedy_proposes_no_release_that_the_log_shows(
