@@ -9,6 +9,8 @@ from verl_doctor.checks.shared.corrections import healed, settings
 from verl_doctor.checks.shared.fine_tuning import is_sharded, sharing_processes
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Phase, Subject, check
 from verl_doctor.toolkit.text import counted
 
@@ -36,7 +38,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
     since="0.2",
 )  # fmt: skip
 def fine_tuning_batch_does_not_divide(
-    configuration: Configuration, processes: JobProcesses
+    configuration: Configuration, processes: JobProcesses, variables: JobVariables | Unknown
 ) -> Iterator[Finding]:
     """The batch of a fine-tuning job cannot be divided among its processes and micro batches.
 
@@ -53,7 +55,7 @@ def fine_tuning_batch_does_not_divide(
     `data.use_dynamic_bsz=True`.
     """
     batch, micro = configuration.get(_BATCH), configuration.get(_MICRO)
-    ranks = sharing_processes(configuration, processes)
+    ranks = sharing_processes(configuration, processes, variables)
     if type(batch) is not int or not ranks:
         return
     rows = batch // ranks

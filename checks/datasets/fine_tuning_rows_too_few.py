@@ -13,6 +13,8 @@ from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, 
 from verl_doctor.toolkit.collectors.configuration.demands import Demands
 from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
 from verl_doctor.toolkit.collectors.model.data_tables import DataTables
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
 
 _BATCH, _MOST, _OWN = "data.train_batch_size", "data.train_max_samples", "data.custom_cls.path"
@@ -51,6 +53,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("a release that trains nothing then", (*_job(), _FEW, Demands(), _ONE)),
         Example("each of eight processes rounds its part of the batch down", (*_job(f"{_BATCH}=103"), _FEW, _DIVIDES, _EIGHT)),
         Example("a number of processes that is unknown may round it down", (*_job(f"{_BATCH}=103"), _FEW, _DIVIDES, _MANY)),
+        Example("eight processes by a variable of torchrun", (*_job(f"{_BATCH}=103"), _FEW, _DIVIDES, JobProcesses(True, "torchrun"), JobVariables({"PET_NPROC_PER_NODE": "8"}))),
         Example("too few", (*_job(), _FEW, _DIVIDES, _ONE), "100 rows, but one batch takes 256"),
         Example("too few for any number of processes", (*_job(), _FEW, _DIVIDES, _MANY), "100 rows, but one batch takes 256"),
         Example("too few for each of eight processes", (*_job(f"{_BATCH}=104"), _FEW, _DIVIDES, _EIGHT), "100 rows, but one batch takes 104"),
@@ -59,7 +62,11 @@ def _irrelevant(configuration: Configuration) -> str | None:
     since="0.2",
 )  # fmt: skip
 def fine_tuning_rows_too_few(
-    configuration: Configuration, tables: DataTables, demands: Demands, processes: JobProcesses
+    configuration: Configuration,
+    tables: DataTables,
+    demands: Demands,
+    processes: JobProcesses,
+    variables: JobVariables | Unknown,
 ) -> Iterator[Finding]:
     """The data of a fine-tuning job have fewer rows than one batch takes.
 
@@ -82,7 +89,7 @@ def fine_tuning_rows_too_few(
         where
         and batch is not None
         and rows > 0
-        and _is_too_few(rows, batch, sharing_processes(configuration, processes))
+        and _is_too_few(rows, batch, sharing_processes(configuration, processes, variables))
     ):
         yield Finding(
             f"the training data have {rows} rows, but one batch takes {batch:g}",

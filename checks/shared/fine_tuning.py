@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
+from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.facts import Unknown
 
 _PARALLEL = "engine.ulysses_sequence_parallel_size"
 
@@ -13,11 +15,20 @@ def is_sharded(configuration: Configuration) -> bool:
     return configuration.get("engine.strategy") in ("fsdp", "fsdp2")
 
 
-def sharing_processes(configuration: Configuration, processes: JobProcesses) -> int:
-    """Return the number of processes that share the data of a fine-tuning job with FSDP; 0 if it is unknown."""
+def sharing_processes(
+    configuration: Configuration, processes: JobProcesses, variables: JobVariables | Unknown
+) -> int:
+    """Return the number of processes that share the data of a fine-tuning job with FSDP; 0 if it is unknown.
+
+    Variables such as PET_NPROC_PER_NODE are the defaults of torchrun's options.
+    """
     if processes.undetermined or processes.launcher not in ("torchrun", "torch.distributed.run"):
         return 0
-    numbers = [processes.options.get(name, "1") or "" for name in ("nnodes", "nproc_per_node")]
+    usual = {} if isinstance(variables, Unknown) else variables.values
+    numbers = [
+        processes.options.get(name, usual.get(f"PET_{name.upper()}", "1")) or ""
+        for name in ("nnodes", "nproc_per_node")
+    ]
     parallel = configuration.get(_PARALLEL)
     parallel = parallel if type(parallel) is int and parallel > 0 else 1
     if not is_sharded(configuration) or not all(number.isdigit() for number in numbers):

@@ -11,7 +11,6 @@ from pathlib import Path
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.launch.launch import Launch, Word
-from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.sources.python.source import dotted, parse, read, walk
 
@@ -41,10 +40,7 @@ class JobProcesses:
 
 @collector(kept=True)
 def job_processes(
-    configuration: Configuration,
-    launch: Launch,
-    interpreter: Interpreter,
-    variables: JobVariables | Unknown,
+    configuration: Configuration, launch: Launch, interpreter: Interpreter
 ) -> JobProcesses | Unknown:
     """Read what the program needs from its source, and the launcher's options from torch."""
     command = launch.command
@@ -60,11 +56,6 @@ def job_processes(
     path = next((found for entry in interpreter.sys_path if os.path.isfile(found := Path(entry, "torch", "distributed", "run.py"))), None)  # fmt: skip
     takes = dict(_options(path)) if path else {}
     given, unknown, undetermined = _given(words[names.index(name) + 1 :], takes)
-    values = {} if isinstance(variables, Unknown) else variables.values
-    by_name = (
-        (option, values.get(f"PET_{option.upper()}")) for option, is_flag in takes.items() if not is_flag
-    )
-    given = {option: value for option, value in by_name if value} | given  # torchrun's defaults
     return JobProcesses(needs, name, given, tuple(unknown) if takes else (), tuple(takes), str(path or ""), undetermined)  # fmt: skip
 
 

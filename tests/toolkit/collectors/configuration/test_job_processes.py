@@ -10,7 +10,6 @@ from verl_doctor.toolkit.collectors.configuration.configuration import Configura
 from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses, job_processes
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Word
-from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 
 RUN = """
 parser.add_argument("--nnodes", action=env)
@@ -20,7 +19,7 @@ parser.add_argument("-m", "--module", action="store_true")
 """
 
 
-def look(folder: Path, *launcher: str | None, program: str = "", **variables: str) -> JobProcesses:
+def look(folder: Path, *launcher: str | None, program: str = "") -> JobProcesses:
     (folder / "torch" / "distributed").mkdir(parents=True)
     (folder / "torch" / "distributed" / "run.py").write_text(RUN)
     (folder / "program.py").write_text(program)
@@ -31,8 +30,7 @@ def look(folder: Path, *launcher: str | None, program: str = "", **variables: st
     )  # fmt: skip
     words = tuple(Word(word, "run.sh", 2, word or "$N") for word in launcher)
     launch = Launch((), command=Command("verl.trainer.sft_trainer", (), "run.sh", 2, launcher=words))
-    configuration = Configuration(str(folder / "program.py"), "", "")
-    found = job_processes.collect(configuration, launch, interpreter, JobVariables(variables))
+    found = job_processes.collect(Configuration(str(folder / "program.py"), "", ""), launch, interpreter)
     assert isinstance(found, JobProcesses)
     return found
 
@@ -46,11 +44,6 @@ def test_options_are_read_by_name(tmp_path: Path) -> None:
     found = look(tmp_path, "torchrun", "--standalone", "--nproc-per-node", "8", "--nno=2", "-m")
     assert found.options == {"standalone": None, "nproc_per_node": "8", "nnodes": "2"}
     assert (found.unknown, found.undetermined) == ((), False)
-
-
-def test_variables_are_the_defaults_of_options(tmp_path: Path) -> None:
-    found = look(tmp_path, "torchrun", "--nnodes=2", "-m", PET_NNODES="4", PET_NPROC_PER_NODE="2")
-    assert found.options == {"nnodes": "2", "nproc_per_node": "2"}
 
 
 def test_unknown_option_is_reported(tmp_path: Path) -> None:
