@@ -22,15 +22,9 @@ def sharing_processes(
 
     Variables such as PET_NPROC_PER_NODE are the defaults of torchrun's options.
     """
-    if processes.undetermined or processes.launcher not in ("torchrun", "torch.distributed.run"):
-        return 0
-    usual = {} if isinstance(variables, Unknown) else variables.values
-    numbers = [
-        processes.options.get(name, usual.get(f"PET_{name.upper()}", "1")) or ""
-        for name in ("nnodes", "nproc_per_node")
-    ]
+    given = {} if isinstance(variables, Unknown) else variables.values
+    usual = {name: given.get(f"PET_{name.upper()}", "1") for name in ("nnodes", "nproc_per_node")}
+    size = processes.world_size(usual)
     parallel = configuration.get(_PARALLEL)
     parallel = parallel if type(parallel) is int and parallel > 0 else 1
-    if not is_sharded(configuration) or not all(number.isdigit() for number in numbers):
-        return 0
-    return int(numbers[0]) * int(numbers[1]) // parallel
+    return size // parallel if size is not None and is_sharded(configuration) else 0

@@ -15,7 +15,8 @@ from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.sources.python.source import dotted, parse, read, walk
 
 _NEEDS_RANKS = b"initialize_global_process_group("
-_TORCHRUN = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
+_COUNTED = ("torchrun", "torch.distributed.run")
+_TORCHRUN = (*_COUNTED, "torch.distributed.launch")
 _FLAGS = frozenset({"store_true", "help", "version"})
 
 
@@ -36,6 +37,13 @@ class JobProcesses:
     known: tuple[str, ...] = ()
     read_from: str = ""
     undetermined: bool = False
+
+    def world_size(self, usual: Mapping[str, str]) -> int | None:
+        """Return how many processes torchrun starts on all nodes; None if unknown. `usual` are values of options that are not given."""
+        if self.undetermined or self.launcher not in _COUNTED:
+            return None
+        nodes, each = ({**usual, **self.options}.get(name) or "" for name in ("nnodes", "nproc_per_node"))
+        return int(nodes) * int(each) if nodes.isdigit() and each.isdigit() else None
 
 
 @collector(kept=True)

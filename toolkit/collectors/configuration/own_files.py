@@ -7,13 +7,14 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from verl_doctor.toolkit.collectors.configuration.beside import beside
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
 from verl_doctor.toolkit.collectors.configuration.reward_function import module_names
 from verl_doctor.toolkit.collectors.configuration.roles import has_external_module
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
@@ -40,8 +41,6 @@ _TRACKER = "latest_checkpointed_iteration.txt"
 _CONTENTS = ("checkpoint.load_contents", "actor_rollout_ref.actor.checkpoint.load_contents")
 # A shard of FSDP's, of which each process loads its own.
 _SHARD = re.compile(r"model_world_size_(\d+)_rank_\d+\.pt")
-_PER_NODE = re.compile(r"--nproc[-_]per[-_]node")
-_NODES = re.compile(r"--nnodes")
 _MULTI_TURN = "actor_rollout_ref.rollout.multi_turn"
 # Files that are read whenever they are set, and when.
 _NAMED: tuple[tuple[str, Phase], ...] = (
@@ -91,13 +90,18 @@ class OwnFiles:
 
 @collector(kept=True)
 def own_files(
-    configuration: Configuration, launch: Launch, machine: Machine, interpreter: Interpreter | Unknown
+    configuration: Configuration,
+    launch: Launch,
+    machine: Machine,
+    interpreter: Interpreter | Unknown,
+    processes: JobProcesses | Unknown,
 ) -> OwnFiles | Unknown:
     """Check each file that the job names, resolved as Python does: relative to the current folder, without expanding `~`."""
     if launch.is_elsewhere:
         return Absent("the job runs on another machine")
     here = not changes_folder(launch)
-    found = _found(configuration, folder_of(launch, machine.cwd), (launch, machine), here=here)
+    count = _processes(configuration, processes)
+    found = _found(configuration, folder_of(launch, machine.cwd), (launch, machine), count, here=here)
     readable = not isinstance(interpreter, Unknown) and _is_older(interpreter.version)
     return OwnFiles(tuple(own_file for own_file in found if readable or own_file.trouble != "no Python"))
 
@@ -109,7 +113,7 @@ def _is_older(version: str) -> bool:
 
 
 def _found(
-    configuration: Configuration, cwd: Path, around: tuple[Launch, Machine], *, here: bool
+    configuration: Configuration, cwd: Path, around: tuple[Launch, Machine], count: int | None, *, here: bool
 ) -> Iterator[OwnFile]:
     written = written_by(around[0])
     for key, phase in _NAMED:
@@ -136,10 +140,10 @@ def _found(
             ppo = configuration.has("actor_rollout_ref")  # its trainer reads it once the engine is up
             yield OwnFile(_RESUME, str(folder), "missing", "engine" if ppo else "workers")
         elif folder is not None and not may_be_changed(around[0], os.path.normpath(folder)):
-            yield from _of_other_size(configuration, around[0], _RESUME, folder)
+            yield from _of_other_size(configuration, count, _RESUME, folder)
         if configuration.get(_RESUME) is None and not configuration.has("actor_rollout_ref"):
             yield OwnFile(_RESUME, "null", "no path", "workers")
-    yield from _last_checkpoint(configuration, cwd, around[0], here=here)
+    yield from _last_checkpoint(configuration, cwd, around[0], count, here=here)
     yield from (
         own_file
         for own_file in _data_set(configuration, cwd, here=here)
@@ -235,7 +239,7 @@ def _meant(configuration: Configuration, key: str, path: Path, cwd: Path) -> tup
 
 
 def _last_checkpoint(
-    configuration: Configuration, cwd: Path, launch: Launch, *, here: bool
+    configuration: Configuration, cwd: Path, launch: Launch, count: int | None, *, here: bool
 ) -> Iterator[OwnFile]:
     """Check the file that names the last checkpoint, read as a number by a resuming job, and that checkpoint's folder."""
     folder = _path(configuration, _CHECKPOINTS, cwd, here=here)
@@ -260,14 +264,15 @@ def _last_checkpoint(
     if ppo and step and os.path.isdir(last) and not os.path.isdir(last / "actor"):
         yield OwnFile(_CHECKPOINTS, str(last), "contents", phase, error="has no folder actor to resume from")
     elif step:
-        yield from _of_other_size(configuration, launch, _CHECKPOINTS, last)
+        yield from _of_other_size(configuration, count, _CHECKPOINTS, last)
 
 
-def _of_other_size(configuration: Configuration, launch: Launch, key: str, folder: Path) -> Iterator[OwnFile]:
-    """Check that a checkpoint has the model's shards for as many processes as the job has."""
+def _of_other_size(
+    configuration: Configuration, count: int | None, key: str, folder: Path
+) -> Iterator[OwnFile]:
+    """Check that a checkpoint has the model's shards for as many processes as the job has, if that `count` is known."""
     ppo = configuration.has("actor_rollout_ref")
     place, contents = folder / "actor" if ppo else folder, configuration.get(_CONTENTS[ppo])
-    count = _processes(configuration, launch)
     if count is None or not isinstance(contents, list) or "model" not in contents or not os.path.isdir(place):
         return
     shards = filter(None, (_SHARD.fullmatch(path.name) for path in place.iterdir()))
@@ -278,30 +283,16 @@ def _of_other_size(configuration: Configuration, launch: Launch, key: str, folde
         yield OwnFile(key, str(place), "contents", "engine" if ppo else "workers", error=error)
 
 
-def _processes(configuration: Configuration, launch: Launch) -> int | None:
+def _processes(configuration: Configuration, processes: JobProcesses | Unknown) -> int | None:
     """Return how many processes share the model; None if that is unknown."""
     if configuration.program.endswith("/trainer/main_ppo.py"):
         if configuration.get("trainer.v1.trainer_mode") not in ("sync", MISSING):
             return None  # some of the GPUs only generate
         nodes, gpus = (configuration.number(f"trainer.{name}") for name in ("nnodes", "n_gpus_per_node"))
         return int(nodes * gpus) if nodes and gpus else None
-    words = launch.command.launcher if launch.command is not None else ()
-    texts = [word.text for word in words]
-    if not configuration.program.endswith("/sft_trainer.py") or None in texts or "torchrun" not in texts:
+    if not configuration.program.endswith("/sft_trainer.py") or isinstance(processes, Unknown):
         return None
-    given = [text or "" for text in texts]
-    each, groups = _option(given, _PER_NODE, ""), _option(given, _NODES, "1")
-    return int(each) * int(groups) if each.isdigit() and groups.isdigit() else None
-
-
-def _option(words: Sequence[str], option: re.Pattern[str], default: str) -> str:
-    """Return the value of an option, in the same word or the next."""
-    found = default
-    for word, following in zip(words, (*words[1:], ""), strict=True):
-        name, equals, value = word.partition("=")
-        if option.fullmatch(name):
-            found = value if equals else following
-    return found
+    return processes.world_size({"nnodes": "1"})
 
 
 def _contents(

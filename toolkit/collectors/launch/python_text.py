@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from verl_doctor.toolkit.sources.python.source import dotted
+from verl_doctor.toolkit.sources.python.source import dotted, imported_names, whole_name
 from verl_doctor.toolkit.sources.shell.walk import Argument
 
 _TRAINERS = "verl."
@@ -37,17 +37,11 @@ def _started(
 
 def _modules(tree: ast.Module) -> Iterator[str]:
     """Yield the modules of verl that are run: by `runpy.run_module`, or by calling their `main`."""
-    imported = {
-        alias.asname or alias.name: f"{node.module}.{alias.name}"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module
-        for alias in node.names
-    }
+    imported = imported_names(tree)
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
-        name, _, rest = dotted(node.func).partition(".")
-        called = ".".join(filter(None, (imported.get(name, name), rest)))
+        called = whole_name(node.func, imported)
         argument = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else ""
         if called == "runpy.run_module" and isinstance(argument, str) and argument.startswith(_TRAINERS):
             yield argument

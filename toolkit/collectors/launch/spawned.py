@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from verl_doctor.toolkit.sources.python.certain_steps import bindings, steps_to
-from verl_doctor.toolkit.sources.python.source import dotted, walk
+from verl_doctor.toolkit.sources.python.source import imported_names, walk, whole_name
 from verl_doctor.toolkit.sources.shell.walk import Argument
 
 _STARTS = re.compile(
@@ -44,7 +44,7 @@ def spawned(text: str, given: Sequence[Argument], first: Argument) -> list[Argum
 
 
 def _spawned(tree: ast.Module, given: Sequence[Argument], first: Argument) -> list[Argument] | None:
-    imported = _imported(tree)
+    imported = imported_names(tree)
     calls = list(_calls(tree, imported))
     if len(calls) != 1 or "*" in imported or _changes_what_it_gets(tree, imported):
         return None
@@ -67,28 +67,10 @@ def _spawned(tree: ast.Module, given: Sequence[Argument], first: Argument) -> li
     return words if words and words[0].text is not None else None
 
 
-def _imported(tree: ast.Module) -> dict[str, str]:
-    """Return the whole names of what is imported, by the names that it gets."""
-    return {
-        alias.asname or alias.name: f"{node.module}.{alias.name}"
-        if isinstance(node, ast.ImportFrom)
-        else alias.name
-        for node in walk(tree)
-        if isinstance(node, (ast.Import, ast.ImportFrom))
-        for alias in node.names
-    }
-
-
-def _whole(node: ast.AST, imported: Mapping[str, str]) -> str:
-    """Return the whole name of a function or variable, "" for all other expressions."""
-    name, dot, rest = dotted(node if isinstance(node, ast.expr) else None).partition(".")
-    return imported.get(name, name) + dot + rest
-
-
 def _calls(tree: ast.Module, imported: Mapping[str, str]) -> Iterator[tuple[ast.Call, str]]:
     """Yield the calls that start a program, with the function's whole name."""
     for node in walk(tree):
-        if isinstance(node, ast.Call) and _STARTS.fullmatch(name := _whole(node.func, imported)):
+        if isinstance(node, ast.Call) and _STARTS.fullmatch(name := whole_name(node.func, imported)):
             yield node, name
 
 
@@ -96,11 +78,13 @@ def _changes_what_it_gets(tree: ast.Module, imported: Mapping[str, str]) -> bool
     """Return whether the text may change its folder, its variables or its arguments, which the started program inherits."""
     for node in walk(tree):
         if isinstance(node, ast.Call):
-            name = _whole(node.func, imported)
+            name = whole_name(node.func, imported)
             if name in _INDIRECT or name.rpartition(".")[2] in _CHANGES:
                 return True
         for part in ast.iter_child_nodes(node):
-            if _whole(part, imported) in (_ARGUMENTS, _VARIABLES) and not _only_reads(node, part, imported):
+            if whole_name(part, imported) in (_ARGUMENTS, _VARIABLES) and not _only_reads(
+                node, part, imported
+            ):
                 return True
     return False
 
@@ -112,7 +96,7 @@ def _only_reads(parent: ast.AST, node: ast.AST, imported: Mapping[str, str]) -> 
     if isinstance(parent, ast.Attribute):
         return parent.attr in _READING_METHODS
     if isinstance(parent, ast.Call):
-        name = _whole(parent.func, imported)
+        name = whole_name(parent.func, imported)
         joins = isinstance(parent.func, ast.Attribute) and parent.func.attr == "join"
         return node is not parent.func and (joins or name in _READING_CALLS)
     return isinstance(parent, _READING_PARENTS) or (isinstance(parent, ast.For) and node is parent.iter)
@@ -180,7 +164,7 @@ class _Reader:
 
     def _is_rest(self, node: ast.expr) -> bool:
         """Return whether an expression is `sys.argv[1:]`."""
-        if not isinstance(node, ast.Subscript) or _whole(node.value, self.imported) != _ARGUMENTS:
+        if not isinstance(node, ast.Subscript) or whole_name(node.value, self.imported) != _ARGUMENTS:
             return False
         part = node.slice
         starts = isinstance(part, ast.Slice) and isinstance(part.lower, ast.Constant) and part.lower.value == 1  # fmt: skip
@@ -222,7 +206,7 @@ class _Reader:
         """Return the text that an expression stands for; None if it cannot be determined."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return node.value
-        if _whole(node, self.imported) == _INTERPRETER:
+        if whole_name(node, self.imported) == _INTERPRETER:
             return "python"
         if isinstance(node, ast.JoinedStr):
             parts = [

@@ -13,7 +13,7 @@ import os
 import re
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -248,6 +248,24 @@ def dotted(node: ast.expr | None) -> str:
         parts.append(node.attr)
         node = node.value
     return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
+
+
+def imported_names(tree: ast.AST) -> dict[str, str]:
+    """Return the whole names of what a text imports, by the names that it gets. Those of its own package are left out."""
+    return {
+        alias.asname or alias.name: alias.name
+        if isinstance(node, ast.Import)
+        else f"{node.module}.{alias.name}"
+        for node in walk(tree)
+        if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and node.module)
+        for alias in node.names
+    }
+
+
+def whole_name(node: ast.AST, imported: Mapping[str, str]) -> str:
+    """Return the whole name of a function or variable, given what the text imports; "" for all other expressions."""
+    name, dot, rest = dotted(node if isinstance(node, ast.expr) else None).partition(".")
+    return imported.get(name, name) + dot + rest
 
 
 def text_of(node: ast.AST, limit: int = 100) -> str:

@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from verl_doctor.checks.shared.configuration import configured
+from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
 from verl_doctor.toolkit.collectors.configuration.own_files import OwnFiles, own_files
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
-from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Setting, Word
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Setting
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 
 JOB = Launch((), command=Command("verl.trainer.main_ppo", (), "run.sh", 2))
+UNREAD = Unknown("not looked at")
 MINE = "class Mine(Base):\n    pass\n\n\nclass Bare:\n    pass\n"
 
 
@@ -47,7 +49,9 @@ def test_problems_of_user_files_are_reported(tmp_path: Path, words: list[str], t
         environment="venv", prefix="/env", sys_path=(), site_packages=(),
         system="Linux", machine="x86_64", glibc="2.35", verl="", vllm="",
     )  # fmt: skip
-    found = own_files.collect(configured(*words)[0], JOB, Machine(environ={}, cwd=tmp_path), interpreter)
+    found = own_files.collect(
+        configured(*words)[0], JOB, Machine(environ={}, cwd=tmp_path), interpreter, UNREAD
+    )
     assert isinstance(found, OwnFiles)
     assert [file.trouble for file in found.files] == troubles
 
@@ -59,7 +63,7 @@ def test_fine_tuning_job_needs_a_checkpoint_to_resume_from(tmp_path: Path) -> No
         ("trainer.resume_mode=auto", []),
     ):
         composed = configured(word, tree=tree)[0]
-        found = own_files.collect(composed, JOB, Machine(environ={}, cwd=tmp_path), Unknown("not looked at"))
+        found = own_files.collect(composed, JOB, Machine(environ={}, cwd=tmp_path), UNREAD, UNREAD)
         assert isinstance(found, OwnFiles)
         assert [file.trouble for file in found.files] == troubles
 
@@ -67,7 +71,6 @@ def test_fine_tuning_job_needs_a_checkpoint_to_resume_from(tmp_path: Path) -> No
 def test_variable_that_the_script_may_set_is_not_missing(tmp_path: Path) -> None:
     (tmp_path / "reward.py").write_text("import os\nKEY = os.environ['JUDGE']\n")
     script = tmp_path / "run.sh"
-    interpreter = Unknown("not looked at")
     for text, environ, settings, troubles in (
         ("python3 x", {}, (), ["contents"]),
         ("python3 x", {"JUDGE": "1"}, (), []),
@@ -80,7 +83,8 @@ def test_variable_that_the_script_may_set_is_not_missing(tmp_path: Path) -> None
             configured("+custom_reward_function.path=reward.py")[0],
             launch,
             Machine(environ=environ, cwd=tmp_path),
-            interpreter,
+            UNREAD,
+            UNREAD,
         )
         assert isinstance(found, OwnFiles)
         assert [file.trouble for file in found.files] == troubles
@@ -140,7 +144,7 @@ def test_checkpoint_of_another_number_of_processes(
         (tracker, mode != "auto"),
     ):
         job = replace(JOB, removed=(str(removed),))
-        found = own_files.collect(composed, job, Machine(environ={}, cwd=tmp_path), Unknown("not looked at"))
+        found = own_files.collect(composed, job, Machine(environ={}, cwd=tmp_path), UNREAD, UNREAD)
         assert isinstance(found, OwnFiles)
         assert [file.error for file in found.files] == ([problem] if problem and known else [])
 
@@ -148,20 +152,23 @@ def test_checkpoint_of_another_number_of_processes(
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ("--standalone --nproc_per_node=2", ""),
-        ("--nnodes 2 --nproc-per-node 4", "has shards for 2 processes, but the job has 8"),
-        ("--standalone --nproc_per_node=gpu", ""),
+        ({"standalone": None, "nproc_per_node": "2"}, ""),
+        ({"nnodes": "2", "nproc_per_node": "4"}, "has shards for 2 processes, but the job has 8"),
+        ({"standalone": None, "nproc_per_node": "gpu"}, ""),
+        ({"standalone": None}, ""),
     ],
 )
-def test_checkpoint_of_a_fine_tuning_job(tmp_path: Path, options: str, problem: str) -> None:
+def test_checkpoint_of_a_fine_tuning_job(
+    tmp_path: Path, options: dict[str, str | None], problem: str
+) -> None:
     (tmp_path / "model_world_size_2_rank_0.pt").touch()
     tree = {
         "trainer": {"resume_mode": "resume_path", "resume_from_path": str(tmp_path)},
         "checkpoint": {"load_contents": ["model"]},
     }
     composed = replace(configured(tree=tree)[0], program="/env/verl/trainer/sft_trainer.py")
-    launcher = tuple(Word(word, "run.sh", 2, word) for word in f"torchrun {options} -m".split())
-    job = Launch((), command=Command("verl.trainer.sft_trainer", (), "run.sh", 2, launcher=launcher))
-    found = own_files.collect(composed, job, Machine(environ={}, cwd=tmp_path), Unknown("not looked at"))
+    job = Launch((), command=Command("verl.trainer.sft_trainer", (), "run.sh", 2))
+    processes = JobProcesses(needs_ranks=True, launcher="torchrun", options=options)
+    found = own_files.collect(composed, job, Machine(environ={}, cwd=tmp_path), UNREAD, processes)
     assert isinstance(found, OwnFiles)
     assert [file.error for file in found.files] == ([problem] if problem else [])
