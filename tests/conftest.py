@@ -106,6 +106,13 @@ def modules_found_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A cache of the doctor for all processes of this run: the trees of releases take each of them 20 s to read, and stay as they are."""
+    base = tmp_path_factory.getbasetemp()
+    return (base if worker_id == "master" else base.parent) / "shared-cache"
+
+
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Doctor:
     """`here("undo", "--all", cwd=folder, VIRTUAL_ENV=...)`: what the doctor answers inside of this process."""

@@ -26,7 +26,7 @@ def test_every_class_belongs_to_a_case_and_has_a_reason() -> None:
 
 
 @pytest.fixture(scope="module")
-def healer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Healer]:
+def healer(tmp_path_factory: pytest.TempPathFactory, shared_cache: Path) -> Iterator[Healer]:
     """Journals of changes outside of environments lie in a folder of its own; the cases' has a short name, for Ray's sockets."""
     with (
         pytest.MonkeyPatch.context() as patch,
@@ -34,7 +34,7 @@ def healer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Healer]:
         files_read_once(),
     ):
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        patch.setenv("XDG_CACHE_HOME", f"{folder}/cache")
+        patch.setenv("XDG_CACHE_HOME", str(shared_cache))
         yield Healer(Path(folder))
 
 

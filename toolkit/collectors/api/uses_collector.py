@@ -40,7 +40,7 @@ _VLLM_SECONDS = 45
 _LIBRARIES_SECONDS = 60  # three of them on a cold, slow file system
 
 
-_KEPT = 16  # jobs that consulted different settings
+_KEPT = 64  # jobs that consulted different settings
 
 
 _FEW = 200  # fewer sources are read faster than a process starts
