@@ -81,10 +81,9 @@ def step(key: str, title: str, statements: Iterable[Judgement]) -> Step:
 
 
 def verdict(steps: Sequence[Step], unexamined: str = "") -> Verdict:
-    """Return the overall state. Without verl (`unexamined` gives the reason), no step shows how far a job gets."""
-    if unexamined:
-        return "could_not_check"
-    return _VERDICTS[min((step.state for step in steps), key=_WORST.index, default="unknown")]
+    """Return the overall state. Without verl (`unexamined` gives the reason), no other step than a failed one shows how far a job gets."""
+    worst = min((step.state for step in steps), key=_WORST.index, default="unknown")
+    return "could_not_check" if unexamined and worst != "failed" else _VERDICTS[worst]
 
 
 def exit_code(steps: Sequence[Step], unexamined: str = "") -> ExitCode:

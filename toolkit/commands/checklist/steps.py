@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 import shlex
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import groupby
@@ -123,11 +123,7 @@ def _by_rules(codes: Sequence[str], report: Report, do: str, before: Container[K
         if finding.severity != "info"
     ]
     new = [(code, finding) for code, finding in reported if key_of(code, finding) not in before]
-    as_before = tuple(
-        f"same as on the old cluster: {code} {finding.message}"
-        for code, finding in reported
-        if (code, finding) not in new
-    )
+    as_before = tuple(_as_before(pair for pair in reported if pair not in new))
     if new:
         state: State = "failed" if any(finding.severity == "error" for _, finding in new) else "open"
         return Judgement(state, (*_sentences(new), *as_before), do)
@@ -142,6 +138,10 @@ def _by_rules(codes: Sequence[str], report: Report, do: str, before: Container[K
         None,
         tuple(dict.fromkeys(result.reason for result in results if result.reason and not result.deliberate)),
     )
+
+
+def _as_before(reported: Iterable[tuple[str, Finding]]) -> Iterator[str]:
+    return (f"same as on the old cluster: {code} {finding.message}" for code, finding in reported)
 
 
 def _sentences(reported: Sequence[tuple[str, Finding]]) -> Iterator[str]:
@@ -192,22 +192,27 @@ def _judge_job(look: Look) -> list[Judgement]:
         rest = replace(
             report, results=tuple(result for result in report.results if result.code not in others)
         )
-        errors = [
-            (result.code, finding)
-            for result, finding in rest.findings()
-            if finding.severity == "error" and key_of(result.code, finding) not in before
+        reported = [
+            (result.code, finding) for result, finding in rest.findings() if finding.severity == "error"
         ]
+        errors = [(code, finding) for code, finding in reported if key_of(code, finding) not in before]
+        as_before = tuple(_as_before(pair for pair in reported if pair not in errors))
         if errors:
             command, why = next_steps(rest)[0]
             do = command if errors[0][1].fix or not why else f"{command}: {why}"
-            judgements.append(Judgement("failed", tuple(_sentences(errors)), do))
+            judgements.append(Judgement("failed", (*_sentences(errors), *as_before), do))
         elif rest.verdict == "could_not_check":
             judgements.append(
-                Judgement("unknown", (headline(rest)[1],), f"verl-doctor check{look.arguments}")
+                Judgement(
+                    "unknown", (headline(rest)[1], *as_before), f"verl-doctor check{look.arguments}"
+                )
             )
         else:
             passed = rest.summary["pass"] + rest.summary["warn"]
-            judgements.append(Judgement("done", (f"no error found by {counted(passed, 'more rule')}",)))
+            new = "new error" if as_before else "error"
+            judgements.append(
+                Judgement("done", (f"no {new} found by {counted(passed, 'more rule')}", *as_before))
+            )
     return judgements
 
 

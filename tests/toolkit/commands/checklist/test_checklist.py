@@ -80,6 +80,11 @@ def test_worst_step_determines_the_exit_code(states: tuple[State, ...], code: in
     assert checklist.exit_code([Step("x", "x", state) for state in states]) == code
 
 
+@pytest.mark.parametrize(("state", "code"), [("failed", 1), ("open", 3), ("done", 3)])
+def test_only_a_failed_step_outranks_a_missing_verl(state: State, code: int) -> None:
+    assert checklist.exit_code([Step("x", "x", state)], "no verl was found") == code
+
+
 def test_every_rule_named_by_a_step_exists() -> None:
     text = (importlib.resources.files("verl_doctor.checks") / "data/migration_steps.toml").read_text("utf-8")
     entries = toml.loads(text)["step"]

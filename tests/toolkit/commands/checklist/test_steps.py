@@ -79,3 +79,16 @@ def test_errors_of_other_steps_do_not_fail_the_step_of_the_job() -> None:
     broken = CheckResult("CFG101", "t", "error", "it broke")
     (judged,) = _judge_job(job_with(elsewhere, broken))
     assert (judged.state, judged.do) == ("unknown", "verl-doctor check run.sh")
+
+
+def test_errors_of_the_old_cluster_do_not_fail_the_step_of_the_job_but_are_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = SimpleNamespace(kept={key_of("CFG101", finding("error"))})
+    monkeypatch.setattr(Look, "comparison", kept)
+    (judged,) = _judge_job(job_with(CheckResult("CFG101", "t", "fail", findings=(finding("error"),))))
+    assert judged.state == "done"
+    assert judged.evidence == (
+        "no new error found by 0 more rules",
+        "same as on the old cluster: CFG101 it is cold in /a",
+    )
