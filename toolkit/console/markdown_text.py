@@ -21,6 +21,10 @@ _LIVE = re.compile(
     re.IGNORECASE,
 )
 _NOT_IN_CODE = re.compile(r"[|`\\]")
+# A word in which Markdown would take underscores, asterisks or angle brackets for markup, without the punctuation after it.
+_MARKED = re.compile(
+    r"(?<!\S)(?=[^\s`]*(?:\*|<[A-Za-z/]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])))[^\s`]*[^\s`;,.:](?=[;,.:]*(?:\s|$))"
+)
 _INVISIBLE = "&#8203;"
 _JOINT = re.compile(r"(?<=[@#/:$-])|(?<=www)|(?<=[0-9a-f]{6})", re.IGNORECASE)
 _JOINT_IN_HTML = re.compile(r"(?<=[@#$])|(?<=:)(?=//)|(?<=GH)(?=-)|(?<=www)(?=\.)", re.IGNORECASE)
@@ -38,6 +42,11 @@ def _plain(word: str) -> str:
         return f"`{word}`"
     # What code in a cell cannot hold is split by a zero-width space wherever GitHub might detect something.
     return _INVISIBLE.join(_SPECIAL.sub(r"\\\1", part) for part in _JOINT.split(word))
+
+
+def with_code(text: str) -> str:
+    """Return our own sentence with the words in backquotes that Markdown would take for markup: `__path__`, `*.bin`."""
+    return _MARKED.sub(lambda word: f"`{word[0]}`", text)
 
 
 def paragraph(text: str) -> str:

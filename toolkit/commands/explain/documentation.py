@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from verl_doctor.toolkit.console.markdown_text import with_code
 from verl_doctor.toolkit.engine.registry import Registry
 from verl_doctor.toolkit.logs.signature import Limit, Signature, of_code, of_logs_alone
 from verl_doctor.toolkit.logs.stage import STAGES
@@ -111,9 +112,9 @@ def explain_of_logs(code: str, known: Registry) -> str | None:
 
 def _remedies(found: Sequence[Signature]) -> Iterator[str]:
     advice = ("; ".join(filter(None, (signature.otherwise, signature.remedy))) for signature in found)
-    yield from dict.fromkeys(f"* do: {text}" for text in advice)
+    yield from dict.fromkeys(f"* do: {with_code(text)}" for text in advice)
     for signature in found:
-        yield from (f"* do, {STAGES[stage]}: {remedy}" for stage, remedy in signature.at.items())
+        yield from (f"* do, {STAGES[stage]}: {with_code(remedy)}" for stage, remedy in signature.at.items())
 
 
 def _in_logs(found: Sequence[Signature]) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from verl_doctor.toolkit.commands.explain import quick_card
+from verl_doctor.toolkit.console.markdown_text import with_code
 from verl_doctor.toolkit.system.own_files import DATA
 
 
@@ -44,15 +45,15 @@ def card(pages: str) -> Iterator[str]:
     yield "|---|---|---|---|"
     for entry in entries():
         link = f"[{entry.code}]({pages}{entry.code}.md)"
-        yield f"| `{_cell(entry.line)}` | {_cell(entry.means)} | {_cell(entry.do)} | {link} |"
+        yield f"| `{_cell(entry.line)}` | {_cell(with_code(entry.means))} | {_cell(with_code(entry.do))} | {link} |"
 
 
 def listed() -> Iterator[str]:
     """Yield the lines of the card as a Markdown list, for a terminal."""
     for entry in entries():
         yield f"* `{entry.line}`"
-        yield f"  * {entry.means} ({entry.code})"
-        yield f"  * do: {entry.do}"
+        yield f"  * {with_code(entry.means)} ({entry.code})"
+        yield f"  * do: {with_code(entry.do)}"
 
 
 def _cell(text: str) -> str:

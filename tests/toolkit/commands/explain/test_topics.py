@@ -14,6 +14,7 @@ from support.miniatures.variant_verl import variant_verl
 from support.running import Doctor
 
 from verl_doctor.toolkit.commands.explain import quick_card
+from verl_doctor.toolkit.commands.explain.answer import PageAnswer
 from verl_doctor.toolkit.commands.explain.quick_card import TOPICS, page
 from verl_doctor.toolkit.engine import registry
 from verl_doctor.toolkit.logs.signature import of_code
@@ -49,6 +50,13 @@ def test_rules_named_on_a_page_exist(topic: str) -> None:
 def test_quick_card_is_shown_without_a_code(here: Doctor, tmp_path: Path) -> None:
     assert here("explain", cwd=tmp_path).stdout == page("card")
     assert "do: " in page("card")
+
+
+def test_card_on_a_terminal_shows_every_character_of_a_remedy() -> None:
+    shown = "\n".join(str(line) for line in PageAnswer("card", page("card")).text_lines(200))
+    words = {word.rstrip(";,.:") for entry in quick_card.entries() for word in entry.do.split()}
+    assert "print(verl.__path__)" in " ".join(words)
+    assert [word for word in sorted(words) if word not in shown] == []
 
 
 def test_unknown_topic_lists_the_available_ones(here: Doctor, tmp_path: Path) -> None:
