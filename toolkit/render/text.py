@@ -286,12 +286,13 @@ def _repairs(report: Report, repairs: tuple[Repair, ...], width: int | None) -> 
     yield from _environment(report, width)
     steps = for_target(_repair_steps(report, repairs), report)
     steps += [step_without_verl(report)] if report.unexamined else []
-    yield from steps_to_take(_from_here(steps, report), width)
-    yield from steps_to_take(list(_use_of_copies(repairs)), width)
     undoable = [r.transaction for r in repairs if r.outcome == "repaired" and _can_be_undone(r)]
     names = [shlex.quote(name) for name in dict.fromkeys(reversed(undoable)) if name]
-    yield from steps_to_take([(f"verl-doctor undo {name}", "revert it") for name in names], width)
-    yield from _last_words(report, repairs, width)
+    undo = [(f"verl-doctor undo {name}", "revert what was repaired") for name in names]
+    yield from steps_to_take([*_use_of_copies(repairs), *_from_here(steps, report), *undo], width)
+    words = list(_last_words(report, repairs, width))
+    if words:
+        yield from (Text(), *words)
 
 
 def _by_outcome(report: Report) -> Callable[[Repair], tuple[bool, bool]]:
@@ -310,12 +311,11 @@ def _use_of_copies(repairs: tuple[Repair, ...]) -> Iterator[tuple[str, str]]:
                 and change["copy"] != change["environment"]
             ):
                 activate = f"source {shlex.quote(change['copy'])}/bin/activate"
-                yield activate, "makes the script use the copy, in the shell that starts Ray and the job"
+                yield activate, "make the script use the copy, in the shell that starts Ray and the job"
 
 
 def _last_words(report: Report, repairs: tuple[Repair, ...], width: int | None) -> Iterator[Text]:
     """Yield what must be restarted, and the verdict; for a plan, the verdict after it."""
-    yield Text()
     restart = dict.fromkeys(
         repair.restart for repair in repairs if repair.outcome == "repaired" and repair.restart
     )
@@ -346,8 +346,9 @@ def _repair_steps(report: Report, repairs: tuple[Repair, ...]) -> list[tuple[str
         folder = f" --output-env {shlex.quote(str(Path(report.environment.shell).parent))}"
     steps = []
     if "safe" in planned or (variables and report.environment is None):
-        done = "; write the variables to files in DIR" if folder.endswith(" DIR") else ""
-        steps.append((f"verl-doctor fix --apply{folder}", f"apply the safe repairs{done}"))
+        done = ["apply the safe repairs"] if "safe" in planned else []
+        done += ["write the variables to files in DIR"] if folder.endswith(" DIR") else []
+        steps.append((f"verl-doctor fix --apply{folder}", "; ".join(done)))
     if "unsafe" in planned:
         why = "also apply those that install packages, cannot be undone, or change the job"
         steps.append((f"verl-doctor fix --apply --unsafe{folder}", why))
