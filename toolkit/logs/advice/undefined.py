@@ -66,6 +66,9 @@ def name(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
         return f"{module} imports itself through other modules, or a file called {top}.py hides the package: look at {path or 'the traceback'}"
     importer = place.words or "the importer"
     if top in sys.stdlib_module_names:
+        if path and ("/site-packages/" in path or not _PYTHON.search(path)):
+            do = "uninstall the package that brought" if "/site-packages/" in path else "rename"
+            return f"{do} {path}: it hides Python's own module {top}, which {importer} imports"
         brought_by = _PYTHON_OF.get(f"{module}.{name}", "")
         present = _PYTHON.search(path or "")
         python = f"this Python ({present[1]})" if present is not None else "this Python"

@@ -230,7 +230,7 @@ def test_tensor_sizes_are_not_a_demand() -> None:
         "RuntimeError: The size of tensor a (8) must match the size of tensor b (9) at non-singleton dimension 0",
         "/src/Megatron-LM/tools/checkpoint/schema_base.py",
     )
-    assert "do what the message requests" not in advice
+    assert "follow the message" not in advice
 
 
 def test_python_suggestion_of_a_similar_name_is_not_a_demand() -> None:
@@ -617,6 +617,16 @@ def test_release_that_does_not_have_a_fault_is_not_replaced() -> None:
             "ImportError: cannot import name 'Unpack' from 'typing' (/venv/lib/python3.10/typing.py)",
             ["/w/verl/models/transformers/llama.py"],
             "this Python (3.10) has no Unpack in its standard module typing, which verl imports: create the environment with Python 3.11 or newer",
+        ),
+        (
+            "ImportError: cannot import name 'Random' from 'random' (/job/random.py)",
+            [f"{PACKAGES}/ray/_common/utils.py", "/usr/lib/python3.11/tempfile.py"],
+            "rename /job/random.py: it hides Python's own module random, which",
+        ),
+        (
+            f"ImportError: cannot import name 'StrEnum' from 'enum' ({PACKAGES}/enum/__init__.py)",
+            ["/w/verl/trainer/main_ppo.py"],
+            f"uninstall the package that brought {PACKAGES}/enum/__init__.py: it hides Python's own module enum",
         ),
         (
             "ValueError: Hybrid attention requires cp_partition_mode='contiguous'.",
