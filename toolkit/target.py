@@ -201,10 +201,10 @@ def _demand_text(path: Path, word: str) -> None:
     except OSError as error:
         raise UsageError(f"{word}: it cannot be read: {error.strerror}") from None
     if binary:
-        raise UsageError(f"{word}: not a text file; name a launch script, or a whole command after --")
+        raise UsageError(f"{word}: not a text file; name a launch script, or a complete command after --")
     if size > LARGEST_SCRIPT:
         raise UsageError(
-            f"{word}: {size / 1e6:.1f} MB, too large for a launch script; name a launch script, or a whole command after --"
+            f"{word}: {size / 1e6:.1f} MB, too large for a launch script; name a launch script, or a complete command after --"
         )
 
 

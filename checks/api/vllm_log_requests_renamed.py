@@ -69,8 +69,8 @@ def vllm_log_requests_renamed(uses: VllmUses) -> Iterator[Finding]:
         does += [f"passes {what} to {name}()" for name in takers]
         yield finding(
             group,
-            f"verl {' and '.join(does)}, which vLLM {uses.library.version} does not have: "
-            f"now {LOG_REQUESTS.new}, with the opposite meaning",
+            f"verl {' and '.join(does)}, but vLLM {uses.library.version} has "
+            f"{LOG_REQUESTS.new} instead, with the opposite meaning",
             found="; ".join(dict.fromkeys(use.text or use.name for use in group)),
             wanted=f"{LOG_REQUESTS.new}, inverted; {LOG_REQUESTS.since} ({LOG_REQUESTS.upstream}, as of {LOG_REQUESTS.as_of})",
             remedy="make verl use whichever of the two names this vLLM has, then restart the Ray workers that run verl",

@@ -14,7 +14,7 @@ _INSTALLED = VerlTrees(
 _HIDDEN = VerlTrees(Tree("/home/me/verl/verl", "verl", "0.6.1", OFF_THE_PATH), "no verl is on the path")
 _NOWHERE = (
     VerlTrees,
-    Absent("no verl was found: not in the current folder or above it, and not in this environment"),
+    Absent("no verl was found, neither in this environment nor in the current folder or above it"),
 )
 
 

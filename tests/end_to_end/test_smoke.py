@@ -38,7 +38,7 @@ BROKEN = SmokeRung(
     ("  File a.py, line 1", "OSError: no room " + "x" * 200),
     "/state/ray.log",
 )
-ABOVE = SmokeRung(4, "vLLM", "not reached", cause="rung 3 breaks")
+ABOVE = SmokeRung(4, "vLLM", "not reached", cause="rung 3 failed")
 NOT_HERE = SmokeRung(4, "vLLM", "not applicable", cause="without a GPU a vLLM for CPUs is needed")
 LATE = SmokeRung(4, "vLLM", "not reached", cause="the time limit of --budget is over")
 
@@ -52,7 +52,7 @@ REPORT = Report(
     (
         CheckResult("HOST108", "t", "fail", findings=(finding("the path is too long"),)),
         CheckResult("RAY115", "t", "fail", findings=(finding("another cluster"),)),
-        CheckResult("SMOKE106", "t", "fail", findings=(finding("rung 3 breaks"),)),
+        CheckResult("SMOKE106", "t", "fail", findings=(finding("rung 3 failed"),)),
     ),
 )
 
@@ -101,7 +101,7 @@ def test_text_fits_its_columns_and_names_cause_log_and_verdict() -> None:
     lines = [str(line) for line in render.text_lines(run, REPORT, 80)]
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
-    assert "  3  Ray                BREAKS    61.0 s" in text
+    assert "  3  Ray                FAILED    61.0 s" in text
     assert "\\x1b[31mno room" in text
     assert "     | OSError: no room" in text
     assert "     log: /state/ray.log" in text

@@ -97,8 +97,8 @@ def test_impossible_comparison_is_reported_in_one_sentence(tmp_path: Path, here:
     (tmp_path / "cut.json").write_text(LAPTOP.read_text()[:5000])
     for words, said in (
         (("nowhere.json",), "nowhere.json cannot be read: No such file"),
-        (("text.json",), "is no snapshot; make one with: verl-doctor snapshot FILE"),
-        ((LAPTOP, "cut.json"), "cut.json is no snapshot"),
+        (("text.json",), "is not a snapshot; make one with: verl-doctor snapshot FILE"),
+        ((LAPTOP, "cut.json"), "cut.json is not a snapshot"),
         ((LAPTOP, H200, "--cluster"), "options that examine this machine do not apply"),
         ((LAPTOP, H200, "run.sh"), "options that examine this machine do not apply"),
         ((LAPTOP, "nowhere.sh"), "nowhere.sh"),

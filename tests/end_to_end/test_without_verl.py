@@ -8,7 +8,7 @@ import pytest
 from support.running import Doctor
 
 SENTENCE = (
-    "NOT CHECKED  no verl was found: not in the current folder or above it, and not in this environment"
+    "NOT CHECKED  no verl was found, neither in this environment nor in the current folder or above it"
 )
 
 

@@ -60,7 +60,7 @@ ANSWERS: dict[str, tuple[Answer, int]] = {
 }
 
 _FULL = Forecast(
-    Gauge("/tmp/ray (spilling)", 180 * GIB, 190 * GIB, "bytes", "Ray spills no more"), 45 << 20, 227.0
+    Gauge("/tmp/ray (spilling)", 180 * GIB, 190 * GIB, "bytes", "Ray stops spilling"), 45 << 20, 227.0
 )
 _CALM = Forecast(Gauge("memory", 50 * GIB, 190 * GIB, "bytes", "Ray ends workers"), -1000.0)
 _SHORT = Forecast(Gauge("memory", 50 * GIB, 190 * GIB, "bytes", "Ray ends workers"), too_short=True)
@@ -92,7 +92,7 @@ _RUNGS = (
         code="SMOKE103",
         remedy="load the driver's modules",
     ),
-    SmokeRung(3, "Ray", "not reached", cause="rung 2 breaks"),
+    SmokeRung(3, "Ray", "not reached", cause="rung 2 failed"),
 )
 
 SAMPLES: dict[str, Answer] = {
@@ -101,7 +101,7 @@ SAMPLES: dict[str, Answer] = {
     "clean": CleanAnswer(Cleaned(Found())),
     "matrix --next": UpgradeAnswer(None),
     "report --format text": page_view.make(seen(), Machine(environ={}), masked=True),
-    "smoke": SmokeAnswer(SmokeRun("cuda", "NVIDIA GPUs are here", _RUNGS), REPORT),
+    "smoke": SmokeAnswer(SmokeRun("cuda", "this machine has NVIDIA GPUs", _RUNGS), REPORT),
     "snapshot": SnapshotAnswer(Snapshot({}), Path("kept.json"), 10),
     "warmup": WarmupAnswer(Warmup()),
     "watch (fills)": WatchAnswer((_FULL, _CALM), 30, 150.0, 86_400.0),

@@ -306,9 +306,9 @@ def test_packages_of_another_environment_on_pythonpath_are_excluded(tmp_path: Pa
     [
         (Output(None, "", "", 10.0), "did not respond within"),
         (Output(1, "", "Fatal Python error: init_fs_encoding\n", 0.1), "Fatal Python error"),
-        (Output(0, "hello\n", "", 0.1), "is no Python interpreter"),
-        (Output(0, '{"version": "3.11"}\n', "", 0.1), "is no Python interpreter"),
-        (Output(0, "", "", 0.1), "is no Python interpreter"),
+        (Output(0, "hello\n", "", 0.1), "is not a Python interpreter"),
+        (Output(0, '{"version": "3.11"}\n', "", 0.1), "is not a Python interpreter"),
+        (Output(0, "", "", 0.1), "is not a Python interpreter"),
     ],
 )
 def test_interpreter_with_invalid_output_is_unknown(tmp_path: Path, answer: Output, reason: str) -> None:

@@ -485,7 +485,7 @@ def headline(answer: Answer) -> tuple[str, str]:
             how = "finished" if reading.finished else "went on"
             return OK, f"the training {how}, and no complaint in the logs stopped it"
         else:
-            return OK, "nothing in these logs shows that something failed"
+            return OK, "these logs show no failure"
     elif error.signature is not None and error.signature.kind == "ended":
         sentence = f"{_lower(error.signature.title)}; nothing before it failed"
     elif error.signature is not None and error.signature.kind == "job":

@@ -101,7 +101,7 @@ def read(path: Path, collectors: Iterable[Collector]) -> Snapshot:
     """Read a snapshot, or a facts file, which is one of a single machine, or a folder of facts files, NODE.json each.
 
     A file of another verl-doctor is read as far as possible; a damaged file of this one is rejected. Raises
-    UsageError if the file is no snapshot.
+    UsageError if the file is not a snapshot.
     """
     if os.path.isdir(path):
         return _of_folder(path, collectors)

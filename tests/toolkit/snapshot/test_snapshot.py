@@ -151,7 +151,7 @@ def test_damaged_snapshot_is_refused_in_one_sentence(what: str, tmp_path: Path) 
     document = json.loads(path.read_text())
     DAMAGE[what](document)
     path.write_text(json.dumps(document))
-    with pytest.raises(UsageError, match=r"damaged|is no snapshot") as refused:
+    with pytest.raises(UsageError, match=r"damaged|is not a snapshot") as refused:
         snapshot.read(path, known().collectors)
     assert "\n" not in str(refused.value)
 
@@ -160,7 +160,7 @@ def test_damaged_snapshot_is_refused_in_one_sentence(what: str, tmp_path: Path) 
 def test_other_files_are_refused_in_one_sentence(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match="is no snapshot; make one with: verl-doctor snapshot FILE"):
+    with pytest.raises(UsageError, match="is not a snapshot; make one with: verl-doctor snapshot FILE"):
         snapshot.read(path, known().collectors)
 
 

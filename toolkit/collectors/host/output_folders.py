@@ -102,7 +102,7 @@ def datasets_cache(
             path = os.path.normpath(Path(job.get(variable), below))
             unsure = any(setting.name == variable and setting.conditional for setting in launch.settings)
             if unsure or variable in job.undetermined or not path.startswith("/") or "$" in path:
-                return Absent(f"{variable} is no known absolute path")
+                return Absent(f"{variable} is not a known absolute path")
             above, trouble = obstacle(machine, path)
             return DatasetsCache(
                 path, above, "" if above == path and os.path.isdir(machine.at(path)) else trouble, variable
@@ -123,5 +123,5 @@ def tensorboard_folder(
     path = job.get(FOLDER_OF_TENSORBOARD)
     unsure = any(setting.name == FOLDER_OF_TENSORBOARD and setting.conditional for setting in launch.settings)
     if unsure or FOLDER_OF_TENSORBOARD in job.undetermined or not path.startswith("/") or "$" in path:
-        return Absent(f"{FOLDER_OF_TENSORBOARD} is no known absolute path")
+        return Absent(f"{FOLDER_OF_TENSORBOARD} is not a known absolute path")
     return TensorBoardFolder(path, *obstacle(machine, path))

@@ -126,7 +126,7 @@ def interpreter(machine: Machine, target: Target) -> Interpreter | Unknown:
         reported["libraries"] = tuple((name, folder) for name, folder in reported["libraries"])
         return Interpreter(**reported)
     except (KeyError, TypeError):
-        return Unknown(f"{python} is no Python interpreter: it answered {output.stdout[:60]!r}")
+        return Unknown(f"{python} is not a Python interpreter: it printed {output.stdout[:60]!r}")
 
 
 def _query(
@@ -155,7 +155,7 @@ def _why_not(machine: Machine, python: str, output: Output) -> Unknown:
             kind="sound when isolated",
         )
     if output.code == 0:
-        return Unknown(f"{python} is no Python interpreter: it answered {output.stdout[:60]!r}")
+        return Unknown(f"{python} is not a Python interpreter: it printed {output.stdout[:60]!r}")
     other = _failure(isolated, _LIMIT_ISOLATED)
     reason = f"{python} {failed}; isolated (-I -S) it fails as well" + (
         f": {other}" if other != failed else ""

@@ -155,7 +155,7 @@ def verl_trees(machine: Machine, target: Target, interpreter: Interpreter | Unkn
             return Unknown(reason, kind=interpreter.kind)
         closed = "" if isinstance(interpreter, Unknown) else _closed(interpreter)
         return Absent(
-            "no verl was found: not in the current folder or above it, and not in this environment"
+            "no verl was found, neither in this environment nor in the current folder or above it"
             + (f", where this user may not read {closed}" if closed else "")
         )
     first = trees[0]

@@ -73,7 +73,7 @@ def _pip_clash(output: str) -> Complaint | None:
     if clash is None:
         return None
     lines = [line.strip() for line in causes[1].splitlines()] if causes else []
-    text = "; ".join(line.replace("The user requested", "the command asks for") for line in lines)
+    text = "; ".join(line.replace("The user requested", "the command requests") for line in lines)
     return Complaint("unsatisfiable", _one_line(text or clash[0]))
 
 

@@ -9,7 +9,7 @@ from verl_doctor.toolkit.system.secret import BLANKED
 
 Decider = Literal["the driver", "the raylet", "verl", "the runtime_env", "Ray", "nobody"]
 WITHHELD = "it may be a secret"
-NOT_DETERMINED = "reading cannot tell it"
+NOT_DETERMINED = "it cannot be determined by reading"
 
 
 @dataclass(frozen=True)

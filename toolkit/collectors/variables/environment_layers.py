@@ -27,7 +27,7 @@ from verl_doctor.toolkit.sources.python.follow_values import SOME_TEXT, Place, T
 
 NOWHERE: Place = ("", 0)
 _PER_WORKER = "each is given its own"
-_BY_RAY = "what Ray sets for each"
+_BY_RAY = "Ray sets it for each worker"
 _DEVICES = "Ray gives each the GPUs that it requested, of those that the raylet may see"
 
 

@@ -11,7 +11,7 @@ from verl_doctor.toolkit.commands.environment import document as words
 from verl_doctor.toolkit.console.markdown_text import escaped
 from verl_doctor.toolkit.text import counted, harmless, without_middle, wrapped
 
-_HEAD = ("variable", "driver", "raylet", "worker", "who decides")
+_HEAD = ("variable", "driver", "raylet", "worker", "decided by")
 _STYLES = {
     "SAME": "bold green",
     "DIFFERS": "bold yellow",
@@ -39,7 +39,7 @@ def text_lines(environment: EffectiveEnvironment, width: int | None, *, every: b
         if legend := words.legend(rows):
             yield Text(f"  {legend}", style="dim")
     if hidden := len(environment.rows) - len(rows):
-        yield Text(f"  {counted(hidden, 'variable')} the same everywhere (-v shows them)", style="dim")
+        yield Text(f"  {counted(hidden, 'variable')} with the same value everywhere (-v shows them)", style="dim")
 
 
 def markdown_lines(environment: EffectiveEnvironment, *, every: bool) -> Iterator[str]:

@@ -49,7 +49,7 @@ def sites() -> None:
     help="The output format.",
 )
 def import_sites(*, file: Path, apply_them: bool, form: str) -> int:
-    """Import the paths of a file such as paths.py into the configuration.
+    """Import paths from a Python file into the configuration.
 
     FILE holds lines such as MODEL = "/models/qwen" and is read, never run. The change is shown as a diff; --apply writes it.
     They go into an existing [tool.verl-doctor.sites], or else into a verl-doctor.toml here.

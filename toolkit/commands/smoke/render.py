@@ -15,7 +15,7 @@ from verl_doctor.toolkit.result import Report
 from verl_doctor.toolkit.text import harmless, wrapped
 
 _STYLES = {"ok": "bold green", "failures": "bold red", "could_not_check": "bold magenta"}
-_WORDS = {"passed": "ok", "failed": "BREAKS", "not applicable": "n/a", "not reached": "not reached"}
+_WORDS = {"passed": "ok", "failed": "FAILED", "not applicable": "n/a", "not reached": "not reached"}
 _INDENT = "     "
 
 

@@ -73,7 +73,7 @@ def demanded(raised: Raised) -> str:
         del demands[0]
     if not demands:
         return ""
-    request = f"do what the message requests: {'. '.join(demands)}"
+    request = f"follow the message: {'. '.join(demands)}"
     if condition := next(filter(None, map(_CONDITION.search, demands)), None):
         request += f"; or set {condition[1]}=False"
     if variable := next(filter(None, map(_VARIABLE.search, demands)), None):

@@ -94,7 +94,7 @@ def headline(timeline: Timeline) -> str:
     if timeline.seconds is None:
         return "How start-up time was spent, as far as lines show it (they have no times)"
     until = (
-        "the first step was logged" if timeline.has_step else "the end of the start, as far as it is logged"
+        "the first step was logged" if timeline.has_step else "the end of the start, as far as the logs show"
     )
     return f"Where start-up time went: {seconds_of(timeline.seconds)} until {until}"
 

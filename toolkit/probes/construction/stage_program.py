@@ -29,7 +29,7 @@ def imported(job: Job) -> None:
     if job.module.endswith(".py") or "/" in job.module:
         spec = importlib.util.spec_from_file_location("job_program", job.module)
         if spec is None or spec.loader is None:
-            raise NotJudgedError(f"{job.module} is no Python program")
+            raise NotJudgedError(f"{job.module} is not a Python program")
         job.program = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(job.program)
     else:

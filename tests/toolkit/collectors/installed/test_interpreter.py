@@ -89,7 +89,7 @@ def test_failure_that_also_occurs_isolated_is_reported_once(tmp_path: Path) -> N
 
 def test_program_that_echoes_its_arguments_is_not_an_interpreter(tmp_path: Path) -> None:
     python = script(tmp_path / "python", 'echo "$@"')
-    assert "is no Python interpreter" in reason(python)
+    assert "is not a Python interpreter" in reason(python)
 
 
 def test_interpreter_that_only_prints_its_version_is_too_old(tmp_path: Path) -> None:

@@ -229,7 +229,7 @@ def on_cpu(*, own: bool) -> list[RequiredValue]:
         RequiredValue((f"{_ARL}.rollout.checkpoint_engine.backend",), "naive", _NO_GPU),
         RequiredValue(("global_profiler.tool",), None, _NO_GPU),
         RequiredValue(("ray_kwargs.ray_init.num_cpus",), RAY_CPUS, "Ray: verl's helpers take one each, and most wait"),
-        RequiredValue(("ray_kwargs.ray_init.num_gpus",), 1, "Ray: verl asks for GPUs and is given a processor", passed_on=True),
+        RequiredValue(("ray_kwargs.ray_init.num_gpus",), 1, "Ray: verl requests GPUs and gets a processor", passed_on=True),
         RequiredValue(("ray_kwargs.ray_init.include_dashboard",), False, "Ray: a dozen processes that are not needed", passed_on=True),
         *(RequiredValue((key,), False, why) for key, why in off),
         *without_flash_attention(),
