@@ -115,7 +115,7 @@ def needs_of(function: Callable[..., Any], skip: tuple[type, ...] = ()) -> tuple
     """Read from a function's annotations which facts it requires.
 
     Parameters whose annotation is in `skip` are left to the caller. Raises TypeError, naming the function, when a parameter
-    has no annotation or one that is no class: a misspelled fact must fail before a user meets it.
+    has no annotation or one that is no class: a misspelt fact must fail before a user meets it.
     """
     found = []
     for name in _parameters(function):

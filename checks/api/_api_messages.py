@@ -20,7 +20,7 @@ _WRITTEN = {"ray": "Ray", "sglang": "SGLang", "vllm": "vLLM"}
 
 def missing_imports(uses: ApiUses) -> Iterator[Finding]:
     """Report what verl imports and the library does not have, at least not there."""
-    yield from _missing(uses, "import", _missing_import, "imports {} names", "does not have there")
+    yield from _missing(uses, "import", _missing_import, "imports {} names from modules where", "does not have them")
 
 
 def _missing_import(group: list[ApiUse], uses: ApiUses) -> Finding:
@@ -30,13 +30,15 @@ def _missing_import(group: list[ApiUse], uses: ApiUses) -> Finding:
         return _replaced_import(group, module, name, uses)
     now = "" if use.name in REMOVED else use.now.rpartition(".")[0]
     what = f"{name} from {module}" if name else module
-    where = f": it is in {now} now" if now else f": {REMOVED[use.name]}" if use.name in REMOVED else ""
+    is_moved = now and use.name not in EARLIER
+    has = f"but {named(uses)} has it in {now}" if is_moved else f"which {named(uses)} does not have"
+    where = f": {REMOVED[use.name]}" if use.name in REMOVED else ""
     if use.name in EARLIER:
         where = ": in older releases it is {1} in {0}".format(*EARLIER[use.name])
     slips = f"; its {use.handler} does not catch this" if use.handler else ""
     return finding(
         group,
-        f"verl imports {what}, which {named(uses)} does not have{' there' if now else ''}{where}{slips}",
+        f"verl imports {what}, {has}{where}{slips}",
         found=use.reason,
         wanted=use.now if now else use.name.replace(":", "."),
         remedy=f"import {name} from {module}, and from {now} where that fails"
@@ -71,7 +73,7 @@ def _import_fix(group: list[ApiUse], now: str, uses: ApiUses) -> str | None:
 
 def missing_attributes(uses: ApiUses) -> Iterator[Finding]:
     """Report the attributes that verl reads and the library does not have."""
-    yield from _missing(uses, "attribute", _missing_attribute, "reads {} attributes", "does not have")
+    yield from _missing(uses, "attribute", _missing_attribute, "reads {} attributes that", "does not have")
 
 
 def _missing_attribute(group: list[ApiUse], uses: ApiUses) -> Finding:
@@ -93,8 +95,8 @@ def _missing(
 ) -> Iterator[Finding]:
     """Yield the findings about names of one kind.
 
-    The message for several: "verl imports 3 names that vLLM does not have there", where `does` holds {} for the number, and `lacks`
-    ends the sentence.
+    The message for several: "verl imports 3 names from modules where vLLM does not have them", where `does` holds {} for the number,
+    and `lacks` ends the sentence.
     """
     library = named(uses)
     yield from judged(
@@ -102,7 +104,7 @@ def _missing(
         lambda use: use.name,
         lambda group: finding_of(group, uses),
         lambda every: (
-            f"verl {does.format(len(every))} that {library} {lacks}: "
+            f"verl {does.format(len(every))} {library} {lacks}: "
             f"{listed((use.last for use in every), SHOWN)}"
         ),
         _other_release(uses),

@@ -40,7 +40,7 @@ _ON_DEMAND = ApiUse(
         Example(
             "a class has moved that only an optional part of verl imports",
             seen(_ON_DEMAND),
-            expect="it is in transformers.configuration_utils now",
+            expect="has it in transformers.configuration_utils",
         ),
     ],
 )

@@ -36,12 +36,12 @@ _OPTIONAL = tuple(
         Example(
             "a class has moved",
             seen(_MOVED),
-            expect="it is in vllm.utils.argparse_utils now",
+            expect="has it in vllm.utils.argparse_utils",
         ),
         Example(
             "two names that only one setting needs",
             seen(*_OPTIONAL),
-            expect="verl imports 2 names that vLLM 0.12.0 does not have there: swizzle_blockscale, replace_parameter",
+            expect="verl imports 2 names from modules where vLLM 0.12.0 does not have them: swizzle_blockscale, replace_parameter",
         ),
     ],
 )

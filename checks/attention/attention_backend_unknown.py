@@ -29,7 +29,7 @@ from verl_doctor.toolkit.text import listed
         Example("this vLLM does not read the variable", (variable("XFORMERS"), BY_OPTION)),
         Example("the name was removed", (variable("XFORMERS"), BY_VARIABLE), "no attention backend XFORMERS"),
         Example("the variable in lower case", (variable("flash_attn"), BY_VARIABLE), "write FLASH_ATTN"),
-        Example("a misspelled option", (option("FLASH_ATTENTION"), BY_OPTION), "FLASH_ATTENTION"),
+        Example("a misspelt option", (option("FLASH_ATTENTION"), BY_OPTION), "FLASH_ATTENTION"),
         Example("an old vLLM ignores unknown names", (variable("SDPA"), TWO_ENGINES), "ignores"),
     ],
 )

@@ -1,4 +1,4 @@
-"""CFG124: the folder for checkpoints, Hydra's, TensorBoard's, or the one for cached tables cannot be created."""
+"""CFG124: the folder for checkpoints, Hydra's output, TensorBoard's logs or cached tables cannot be created."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def checkpoint_folder_unusable(
     cache: DatasetsCache | Unknown,
     board: TensorBoardFolder | Unknown,
 ) -> Iterator[Finding]:
-    """The folder for checkpoints, Hydra's, TensorBoard's, or the one for cached tables cannot be created.
+    """The folder for checkpoints, Hydra's output, TensorBoard's logs or cached tables cannot be created.
 
     ## Why it matters
     verl creates `trainer.default_local_dir` when it first saves, after `save_freq` steps; what was trained

@@ -141,7 +141,7 @@ def _irrelevant(registries: VerlRegistries) -> str | None:
         Example("a rollout of an older verl", (*configured(f"{ROLLOUT}=hf"), _HAVE), "has no rollout hf"),
         Example("a mode of an older verl", (*configured(f"+{MODE}=sync"), _HAVE), "has no rollout mode sync"),
         Example("a transport of weights that verl does not have", (*configured(f"+{TRANSPORT}=rdma"), _HAVE), "has no checkpoint engine rdma"),
-        Example("a way to resume that is there", (*configured(f"+{RESUME}=auto"), _HAVE)),
+        Example("a way to resume that exists", (*configured(f"+{RESUME}=auto"), _HAVE)),
         Example("a way to resume that verl does not have", (*configured(f"+{RESUME}=latest"), _HAVE), "has no resume mode latest"),
         Example("two ways to reject", (*configured(f"+{REJECTION}='token_k1, seq_max_k2'"), _HAVE)),
         Example("no rejection", (*configured(f"+{REJECTION}=null"), _HAVE)),

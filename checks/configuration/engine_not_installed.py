@@ -1,4 +1,4 @@
-"""CFG120: the rollout, the trainer or the kernels that the job chooses are not installed."""
+"""CFG120: the rollout, trainer, kernels or profiler that the job selects are not installed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _engine(*, installed: bool) -> ChosenEngines:
 def engine_not_installed(
     configuration: Configuration, engines: ChosenEngines, launch: Launch | Unknown
 ) -> Iterator[Finding]:
-    """The rollout, the trainer, the kernels or the profiler that the job chooses are not installed.
+    """The rollout, trainer, kernels or profiler that the job selects are not installed.
 
     ## Why it matters
     `rollout.name`, `actor.strategy`, `model.use_liger` and `global_profiler.tool` choose packages that verl imports only when its

@@ -1,4 +1,4 @@
-"""CFG130: the processes of the job are not started, or wait for others that never come."""
+"""CFG130: the processes of the job are not started, or wait for others that never start."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def processes_cannot_meet(
     variables: JobVariables,
     packages: Packages | Unknown,
 ) -> Iterator[Finding]:
-    """The processes of the job are not started, or wait for others that never come.
+    """The processes of the job are not started, or wait for others that never start.
 
     ## Why it matters
     The SFT trainer needs `RANK`, `WORLD_SIZE` and the others that torchrun sets for each process. torchrun stops at an option that it does not have. With several nodes and an address that only this node can reach, it waits for the others until it times out; with more processes than GPUs, the last ones find no device.

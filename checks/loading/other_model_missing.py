@@ -29,7 +29,7 @@ def _critic(*, exists: bool, path: str = _DEFAULT) -> OtherModels:
         Example("the folder exists", (*configured("algorithm.adv_estimator=gae"), _critic(exists=True))),
         Example("verl's default, which does not exist", (*configured("algorithm.adv_estimator=gae"), _critic(exists=False)), "critic.model.path is verl's default, but the folder"),
         Example("a tokenizer's folder", (*configured(f"+{_TOKENIZER}=/gone"), OtherModels((OtherModel(_TOKENIZER, "/gone", "verl reads the tokenizer there", False),))), "the folder /gone does not exist: verl reads the tokenizer there"),
-        Example("a misspelled path", (*configured("algorithm.adv_estimator=gae", f"+{_KEY}=/models/critc"), _critic(exists=False, path="/models/critc")), "the folder /models/critc does not exist"),
+        Example("a misspelt path", (*configured("algorithm.adv_estimator=gae", f"+{_KEY}=/models/critc"), _critic(exists=False, path="/models/critc")), "the folder /models/critc does not exist"),
     ],
     since="0.2",
 )  # fmt: skip

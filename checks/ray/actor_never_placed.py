@@ -31,7 +31,7 @@ def _waits(actor: RayActor, *, finished: bool = False) -> tuple[RayClusters]:
         Example("the actor waits for its placement group", _waits(replace(_ACTOR, needs={"CPU_group_abab": 1.0}, group="abab"))),
         Example("its job has ended", _waits(_ACTOR, finished=True)),
         Example("more CPUs than a node has", _waits(_ACTOR), "actor runner (TaskRunner) requests 128 CPU, which no node has"),
-        Example("a misspelled resource", _waits(replace(_ACTOR, needs={"gpu": 1.0})), "requests 1 gpu"),
+        Example("a misspelt resource", _waits(replace(_ACTOR, needs={"gpu": 1.0})), "requests 1 gpu"),
     ],
 )  # fmt: skip
 def actor_never_placed(clusters: RayClusters, launch: Launch | Unknown) -> Iterator[Finding]:

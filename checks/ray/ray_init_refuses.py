@@ -31,7 +31,7 @@ _GONE = replace(_TAKES, missing_folder="/home/me/gone")
     requires=("CFG101", "CFG102", "CFG103"),
     examples=lambda: [
         Example("valid arguments", (*configured(f"{KEY}.num_cpus=8", f"+{KEY}.{_STORE}=100000000"), _TAKES, RayAddresses())),
-        Example("a misspelled argument", (*configured(f"+{KEY}.num_gpu=1"), _TAKES, RayAddresses()), "has no argument num_gpu; did you mean num_gpus?"),
+        Example("a misspelt argument", (*configured(f"+{KEY}.num_gpu=1"), _TAKES, RayAddresses()), "has no argument num_gpu; did you mean num_gpus?"),
         Example("a small object store", (*configured(f"+{KEY}.{_STORE}=1000000"), _TAKES, RayAddresses()), "Ray requires at least 75.0 MiB"),
         Example("a Ray that already runs", (*configured(f"+{KEY}.{_STORE}=1000000"), _TAKES, RayAddresses((ray_place(),)))),
         Example("verl 0.5 and older, which pass only num_cpus", (*configured("+ray_init.timeline_json_file=/t.json"), _TAKES, RayAddresses())),

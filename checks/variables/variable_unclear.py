@@ -32,7 +32,7 @@ _UNCLEAR = Reading("NCCL_DEBUG", "libnccl", unclear="no libnccl.so was found in 
 def variable_unclear(
     readers: VariableReaders, variables: Variables, launch: Launch | Unknown
 ) -> Iterator[Finding]:
-    """It could not be determined whether anything reads some of the variables.
+    """Whether anything reads some of the variables could not be determined.
 
     ## Why it matters
 

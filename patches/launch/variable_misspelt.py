@@ -1,4 +1,4 @@
-"""Fix for ENV102: correct the name of a misspelled variable in a launch file or in the shell."""
+"""Fix for ENV102: correct the name of a misspelt variable in a launch file or in the shell."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def variable_misspelt(
     sources: SourceFiles,
     marker: Marker,
 ) -> list[Change] | Refusal:
-    """Correct the name of a misspelled variable.
+    """Correct the name of a misspelt variable.
 
     Unsafe, although it can be undone: the variable has no effect now, and will have the intended one.
     """

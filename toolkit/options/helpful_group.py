@@ -1,4 +1,4 @@
-"""A click group that prints its help without arguments, and suggests commands for misspelled ones."""
+"""A click group that prints its help without arguments, and suggests commands for misspelt ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 
 
 class HelpfulGroup(click.Group):
-    """A group that prints its help without arguments, and suggests commands for a misspelled name."""
+    """A group that prints its help without arguments, and suggests commands for a misspelt name."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Print the help for an empty command line. Releases of click differ in the stream and the exit code."""
@@ -29,7 +29,7 @@ class HelpfulGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def _fail(self, ctx: click.Context, name: str) -> None:
-        import difflib  # noqa: PLC0415 - only for a misspelled name
+        import difflib  # noqa: PLC0415 - only for a misspelt name
 
         near = difflib.get_close_matches(name.lower(), self.list_commands(ctx), n=2, cutoff=0.6)
         hint = f"; did you mean {' or '.join(near)}?" if near else ""

@@ -26,7 +26,7 @@ from verl_doctor.toolkit.target import Options
 
 
 @click.command(
-    epilog="Exit codes: 0 shown, 2 wrong usage, 3 Ray could not be read. To check it, run verl-doctor check."
+    epilog="Exit codes: 0 shown, 2 wrong usage, 3 Ray could not be read. To check Ray, run verl-doctor check."
 )
 @target_options
 @job_options

@@ -59,7 +59,7 @@ class Kinds(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
 @target_options
 @job_options
 @click.option(
-    "--apply", "apply_them", is_flag=True, help="Remove them, each after a fresh check. Cannot be undone."
+    "--apply", "apply_them", is_flag=True, help="Remove it, each item after a fresh check. Cannot be undone."
 )
 @click.option(
     "--run",

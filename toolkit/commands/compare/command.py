@@ -50,9 +50,9 @@ def compare(
 ) -> int:
     """Show what differs from OLD; what breaks the job comes first.
 
-    Both are files written by verl-doctor snapshot, facts files, or folders of these. Without NEW this machine
-    is examined now, with --cluster also the nodes of its cluster. A launch script after OLD belongs to this
-    machine.
+    OLD and NEW are files written by verl-doctor snapshot, facts files, or folders of these. Without NEW, this
+    machine is examined now, and with --cluster also the nodes of its cluster. A launch script after OLD
+    belongs to this machine.
     """
     from verl_doctor.toolkit.commands.compare.answer import ComparisonAnswer  # noqa: PLC0415 - only this command needs them
     from verl_doctor.toolkit.comparison.judge import compared  # noqa: PLC0415

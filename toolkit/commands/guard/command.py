@@ -55,7 +55,7 @@ _WAIT = "15s"
     help=f"The agreement.  [default: {NAME}, here or in a folder above]",
 )
 @force_option
-@click.option("--apply", "apply_them", is_flag=True, help="Bring lost repairs back before checking.")
+@click.option("--apply", "apply_them", is_flag=True, help="Restore lost repairs before checking.")
 @click.option(
     "--wait",
     type=Duration(most="10m", bare=True),

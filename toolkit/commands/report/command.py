@@ -73,7 +73,7 @@ _FORMS = ("markdown", "text", "json")
     metavar="FILE",
     help="Write to this file instead of stdout.",
 )
-@click.option("--network", is_flag=True, help="Also test whether the package indexes of pip and uv answer.")
+@click.option("--network", is_flag=True, help="Also test whether the package indexes of pip and uv respond.")
 @click.option("--full", is_flag=True, help="Show users, hosts and addresses. Secrets are never shown.")
 @force_option
 def report(
