@@ -46,6 +46,6 @@ def config_key_deprecated(configuration: Configuration) -> Iterator[Finding]:
                     found=word.text, read_from=configuration.origins.get(word.key, tree_of(configuration))
                 ),
                 location=place(word),
-                remedy=f"replace it as verl's comment on it states: '{comment[:200]}'",
+                remedy=f"replace it as verl's comment describes: '{comment[:200]}'",
                 subject=Subject("setting", word.key),
             )

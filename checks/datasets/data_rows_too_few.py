@@ -49,7 +49,7 @@ def data_rows_too_few(
 
     ## How to fix
 
-    Set `data.train_batch_size` to at most the number of rows, and `actor_rollout_ref.actor.ppo_mini_batch_size` to at most that.
+    Set `data.train_batch_size` and `actor_rollout_ref.actor.ppo_mini_batch_size` to at most the number of rows.
     """
     for table in tables.of("train", "val", "named"):
         if table.rows == 0:
@@ -68,7 +68,7 @@ def data_rows_too_few(
             f"the training data have {counted(rows, 'row')}, but one step takes {demands.batch}",
             Evidence(counted(rows, "row"), f"{demands.batch} rows or more", demands.batch_from),
             location=location(train[0].file),
-            remedy=f"set data.train_batch_size={rows} or less, and ppo_mini_batch_size to at most that",
+            remedy=f"set data.train_batch_size and ppo_mini_batch_size to {rows} or less",
             subject=Subject("setting", "data.train_batch_size"),
             **healed("DATA107", _correction(configuration, rows)),
         )

@@ -56,7 +56,7 @@ def interpreter_unusable(interpreter: Interpreter | Unknown) -> Iterator[Finding
     if isinstance(interpreter, Unknown):
         yield Finding(
             f"the target's Python could not be queried: {interpreter.reason}",
-            Evidence(found=interpreter.reason, wanted="an answer from the interpreter"),
+            Evidence(found=interpreter.reason, wanted="a response from the interpreter"),
             remedy=_REMEDIES.get(interpreter.kind, _TRY_IT),
             stops=(EVERY_JOB,),
             subject=Subject("interpreter", "python"),

@@ -70,7 +70,7 @@ def group_never_placed(clusters: RayClusters, launch: Launch | Unknown) -> Itera
             why = never_placed(group, cluster) if group.state in ("PENDING", "RESCHEDULING") else ""
             if why and not (job is not None and job.finished):
                 yield Finding(
-                    f"placement group {group.name or short(group.group)} of job {group.job} is never placed: {why}",
+                    f"placement group {group.name or short(group.group)} of job {group.job} can never be placed: {why}",
                     Evidence(
                         f"{bundles(group)}, {group.strategy or 'PACK'}",
                         _totals(cluster),

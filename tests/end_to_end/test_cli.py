@@ -122,7 +122,8 @@ def test_every_command_has_help(here: Doctor, tmp_path: Path, command: str) -> N
     ("arguments", "output"),
     [
         (["chekc"], "No such command"),
-        (["check", "--pyton", "x"], "No such option"),
+        (["check", "--pyton", "x"], "No such option '--pyton'; did you mean --python? See: verl-doctor check --help"),
+        (["check", "--zzz"], "No such option '--zzz'; see: verl-doctor check --help"),
         (["check", "--python", "nowhere/python"], "no such file"),
         (["check", "--python", "."], "contains no bin/python"),
         (["check", "--verl", "nowhere"], "no such folder"),
@@ -130,7 +131,7 @@ def test_every_command_has_help(here: Doctor, tmp_path: Path, command: str) -> N
         (["check", "--tree", "vllm=."], "not a vllm tree"),
         (["check", "--select", "NOPE"], "unknown rule or family NOPE"),
         (["check", "--facts", "nowhere.json"], "cannot be read"),
-        (["check", "--facts", "broken.json"], "is no facts file"),
+        (["check", "--facts", "broken.json"], "is not a facts file"),
         (["check", "--facts", "old.json"], "schema version 0"),
         (["check", "--facts", "damaged.json"], "is damaged"),
         (["check", "--format", "xml"], "Invalid value"),

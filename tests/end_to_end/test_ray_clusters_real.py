@@ -200,7 +200,7 @@ def test_reading_registers_no_job(busy: tuple[head.Head, Driver]) -> None:
 def test_unsatisfiable_requests_are_reported(busy: tuple[head.Head, Driver], tmp_path: Path) -> None:
     at, one = busy
     found = messages_of(at, tmp_path, RAY_ADDRESS=at.address)
-    assert f"placement group queue of job {one.job} is never placed" in found["RAY115"]
+    assert f"placement group queue of job {one.job} can never be placed" in found["RAY115"]
     assert "actor wide (Worker) requests 64 CPU, which no node has" in found["RAY116"]
     assert not {code for code in found if code < "RAY115"}
 

@@ -106,6 +106,17 @@ def _is_plain(place: str) -> bool:
     return os.path.isdir(place) or os.path.isfile(place)
 
 
+def _usage(error: click.UsageError) -> str:
+    """Return what is wrong with the command line, with similar options for a misspelt one."""
+    if not isinstance(error, click.NoSuchOption):
+        return error.format_message().rstrip(".")
+    import difflib  # noqa: PLC0415 - only for a misspelt option
+
+    near = difflib.get_close_matches(error.option_name, error.possibilities or (), n=2)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    return f"No such option '{error.option_name}'{hint}"
+
+
 def _run(arguments: Sequence[str] | None) -> NoReturn:
     given = sys.argv[1:] if arguments is None else list(arguments)
     if completion.VARIABLE in os.environ:
@@ -119,7 +130,7 @@ def _run(arguments: Sequence[str] | None) -> NoReturn:
     except UsageError as error:
         _stop(str(error), ExitCode.WRONG_USAGE)
     except click.UsageError as error:
-        message = error.format_message().rstrip(".")
+        message = _usage(error)
         see = " See:" if message.endswith("?") else "; see:"
         _stop(
             f"{message}{see} {error.ctx.command_path} --help" if error.ctx else message, ExitCode.WRONG_USAGE

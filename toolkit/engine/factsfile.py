@@ -111,7 +111,7 @@ def entry(fact: Any) -> dict[str, Any]:
 def load(path: Path, collectors: Iterable[Collector]) -> dict[type, Any]:
     """Read a facts file. A fact of this doctor that the file does not hold is Unknown.
 
-    Raises UsageError when it is no facts file, or of another version.
+    Raises UsageError when it is not a facts file, or of another version.
     """
     return facts_of(_FILE.read(path), collectors, str(path))
 

@@ -39,7 +39,7 @@ class SavedFile:
 
     def document(self, path: Path) -> dict[str, Any]:
         """Return everything in the file, whatever its version. Raises UsageError when it is not of this kind."""
-        none_of_these = f"no {self.kind}; make one with: {self.make}"
+        none_of_these = f"not a {self.kind}; make one with: {self.make}"
         content = user_file.read(path, self.largest * 2**20)
         if content is None:
             raise UsageError(f"{path} is larger than {self.largest} MiB: this is {none_of_these}")

@@ -385,7 +385,7 @@ def test_facts_files_name_their_nodes(tmp_path: Path) -> None:
     assert [one for code, _, one in reported(report) if code == "PKG120"] == ["odd"]
     assert report.nodes is not None
     assert [(group.nodes, group.what) for group in report.nodes.missing] == [
-        ("cut", "its facts file is no facts file; make one with: verl-doctor check --save-facts FILE")
+        ("cut", "its facts file is not a facts file; make one with: verl-doctor check --save-facts FILE")
     ]
     with pytest.raises(UsageError, match="cannot be read"):
         fleet.judge_files([*files, tmp_path / "nowhere.json"], SESSION)

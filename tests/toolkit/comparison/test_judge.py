@@ -284,7 +284,7 @@ def test_file_without_facts_in_a_folder_is_named(tmp_path: Path) -> None:
     found = compared(*sides, run())
     assert (found.verdict, found.exit_code, found.gone) == ("could_not_compare", 3, ())
     (lost,) = found.lost
-    assert lost.startswith("1 of the old nodes did not respond: package (its facts file is no facts file")
+    assert lost.startswith("1 of the old nodes did not respond: package (its facts file is not a facts file")
 
 
 def test_folder_of_nodes_can_be_compared_with_a_machine(tmp_path: Path) -> None:

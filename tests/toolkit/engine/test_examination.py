@@ -94,7 +94,7 @@ def test_facts_file_is_examined_instead_of_the_machine(session: Session, tmp_pat
     assert found.report.target["arguments"] == ["--facts", str(file)]
     assert not (tmp_path / "looks").exists()
     file.write_text("{}")
-    with pytest.raises(UsageError, match=r"facts\.json is no facts file"):
+    with pytest.raises(UsageError, match=r"facts\.json is not a facts file"):
         examine(Request(replace(session, facts_file=file)))
 
 

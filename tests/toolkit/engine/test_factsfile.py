@@ -155,7 +155,7 @@ def test_entries_are_read_from_any_json_layout(tmp_path: Path) -> None:
 def test_truncated_file_is_refused(cut: int, tmp_path: Path) -> None:
     path = tmp_path / "facts.json"
     path.write_text(factsfile.dump({Shelf: Shelf(3), Road: Absent("no road")}, [shelf, road], "0")[:cut])
-    with pytest.raises(UsageError, match="is no facts file"):
+    with pytest.raises(UsageError, match="is not a facts file"):
         factsfile.texts_in(path)
 
 

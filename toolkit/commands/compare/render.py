@@ -45,7 +45,9 @@ def _short(of: Comparison, width: int | None) -> Iterator[Text]:
     if breaks:
         yield Text("Breaks what worked:", style="bold red")
     for difference in breaks[:_BREAKS]:
-        yield _clipped(f"  {_head(difference, of)}", width)
+        whole = f"  {_head(difference, of, difference.why)}"
+        fits = width is None or len(whole) <= width
+        yield _clipped(whole if fits else f"  {_head(difference, of)}", width)
         if difference.next:
             yield Text(f"    {harmless(difference.next)}", style="dim")
     kinds = words.by_kind(of.of("matters"))
@@ -91,10 +93,10 @@ def _lines(text: str, width: int | None, indent: str, hanging: str, style: str =
     ]
 
 
-def _head(difference: Difference, of: Comparison) -> str:
-    """Return what breaks, which rules find it, and on which nodes."""
+def _head(difference: Difference, of: Comparison, message: str = "") -> str:
+    """Return what breaks, which rules find it, and on which nodes. A finding is shown by its rule's title unless its `message` is given."""
     if difference.kind == "finding":
-        head = f"{', '.join(difference.codes)}  {difference.new}"
+        head = f"{', '.join(difference.codes)}  {message or difference.new}"
     else:
         old, new = (without_middle(value, _LONGEST) for value in words.values(difference))
         head = f"{', '.join(difference.codes)}  {difference.kind} {difference.subject}: {old} -> {new}"
