@@ -45,7 +45,7 @@ _STYLES = (
 # rich's own frame loads fonts from the network.
 _FRAME = """\
 <svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg" role="img">
-<title>verl-doctor finds a fault, repairs it, and takes the repair back</title>
+<title>verl-doctor finds a fault, repairs it, and undoes the repair</title>
 <style>
 .{unique_id}-matrix {{ font-family: Menlo, Consolas, "DejaVu Sans Mono", monospace; font-size: {char_height}px; line-height: {line_height}px; }}
 .{unique_id}-title {{ font-size: 18px; font-weight: bold; font-family: sans-serif; }}
