@@ -40,7 +40,7 @@ BROKEN = SmokeRung(
 )
 ABOVE = SmokeRung(4, "vLLM", "not reached", cause="rung 3 failed")
 NOT_HERE = SmokeRung(4, "vLLM", "not applicable", cause="without a GPU a vLLM for CPUs is needed")
-LATE = SmokeRung(4, "vLLM", "not reached", cause="the time limit of --budget is over")
+LATE = SmokeRung(4, "vLLM", "not reached", cause="the time limit of --budget has passed")
 
 
 def finding(message: str) -> Finding:
@@ -50,7 +50,7 @@ def finding(message: str) -> Finding:
 REPORT = Report(
     {"python": "/env/bin/python"},
     (
-        CheckResult("HOST108", "t", "fail", findings=(finding("the path is too long"),)),
+        CheckResult("HOST108", "t", "fail", findings=(finding("the path is too long"), finding("so is that"))),
         CheckResult("RAY115", "t", "fail", findings=(finding("another cluster"),)),
         CheckResult("SMOKE106", "t", "fail", findings=(finding("rung 3 failed"),)),
     ),

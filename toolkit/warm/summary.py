@@ -99,7 +99,9 @@ def summary(warmed: Warmed) -> Summary:
 def headline(summary: Summary) -> tuple[str, str]:
     """Return the verdict as a word and a sentence."""
     if not summary.files:
-        return "PART" if summary.troubles else "NOTHING", "none of the files has any content"
+        if summary.troubles:
+            return "PART", "no file could be read"
+        return "NOTHING", "none of the files has any content"
     if not summary.done:
         return _planned(summary)
     weights = f"{in_bytes(summary.wanted)} in {counted(summary.files, 'file')}"

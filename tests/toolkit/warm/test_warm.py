@@ -55,6 +55,12 @@ def test_evicted_files_become_resident(disk: Path) -> None:
     assert "were resident already" in summary_of(again)
 
 
+def test_missing_file_is_not_called_empty(disk: Path) -> None:
+    assert summary_of(warmed(disk / "gone")).startswith("PART no file could be read")
+    (disk / "empty").touch()
+    assert summary_of(warmed(disk / "empty")).startswith("NOTHING none of the files has any content")
+
+
 def opened(file: Path) -> int:
     return os.open(file, os.O_RDONLY)
 

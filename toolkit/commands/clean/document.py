@@ -157,7 +157,7 @@ def headline(cleaned: Cleaned) -> tuple[str, str]:
         return "UNKNOWN", "nothing is known to be left over, but not everything could be examined"
     if cleaned.run is not None:
         return "CLEAN", "the job left nothing behind"
-    kept = f"; {counted(len(found.kept), 'thing')} examined and kept" if found.kept else ""
+    kept = f"; {counted(len(found.kept), 'item')} examined and kept" if found.kept else ""
     return "CLEAN", f"nothing is left over from dead jobs{kept}"
 
 

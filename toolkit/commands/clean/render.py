@@ -129,7 +129,7 @@ def _kept(cleaned: Cleaned, width: int | None, *, verbose: bool) -> Iterator[Tex
             f"kept: {kept_entry.name} ({kept_entry.kind}): {kept_entry.why}", width, "  ", "    "
         )
     if len(kept) > len(shown):
-        yield Text(f"  kept: {counted(len(kept) - len(shown), 'more thing')}; -v shows them", style="dim")
+        yield Text(f"  kept: {counted(len(kept) - len(shown), 'more item')}; -v shows them", style="dim")
 
 
 def _appeared(run: Run, width: int | None, *, verbose: bool) -> Iterator[Text]:

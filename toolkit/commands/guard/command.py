@@ -177,7 +177,7 @@ def _why(
         if why := _without_verl(options):
             return f"{WORDS[verdict]}  {why}; no agreement here ({where}); {agree}"
         return f"{WORDS[verdict]}: no agreement here ({where}); {agree}"
-    more = f"; and {counted(len(wrong) - 1, 'more thing')} (-v lists all)" if len(wrong) > 1 else ""
+    more = f"; and {counted(len(wrong) - 1, 'more difference')} (-v lists all)" if len(wrong) > 1 else ""
     if verdict == "could_not_check":
         goes = "the job starts anyway" if when_unsure == "go" else "stopped"
         return f"{WORDS[verdict]}, {goes}: {wrong[0]}{more}"

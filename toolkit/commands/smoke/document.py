@@ -174,7 +174,7 @@ def headline(run: SmokeRun, report: Report) -> tuple[str, str]:
     if found:
         return WORDS[
             state
-        ], f"verl-doctor check finds {', '.join(found)}{climbed and f', although {climbed}'}"
+        ], f"verl-doctor check finds {', '.join(dict.fromkeys(found))}{climbed and f', although {climbed}'}"
     return WORDS[state], climbed
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypedDict
 from verl_doctor.toolkit.commands.watch.forecast import FORESEEN_FROM, SHORTEST, Forecast
 from verl_doctor.toolkit.commands.watch.metrics import Gauge
 from verl_doctor.toolkit.json_document import Keyword
-from verl_doctor.toolkit.text import counted, in_bytes, in_time
+from verl_doctor.toolkit.text import in_bytes, in_time
 from verl_doctor.toolkit.verdict import Verdict
 
 
@@ -72,7 +72,7 @@ def headline(forecasts: Sequence[Forecast], within: float) -> tuple[str, str]:
     """Return the verdict as a word and a sentence."""
     found = ending(forecasts, within)
     if found:
-        more = f", and {counted(len(found) - 1, 'thing')} more" if len(found) > 1 else ""
+        more = f", and {len(found) - 1} more" if len(found) > 1 else ""
         return "FAIL", f"{first_of(found[0])}{more}"
     if not forecasts:
         return "UNKNOWN", "this machine reports nothing that can run out"

@@ -70,7 +70,7 @@ def clean(
 def test_clean_machine_gets_one_line():
     assert lines(Cleaned(Found())) == ["CLEAN  nothing is left over from dead jobs"]
     assert lines(Cleaned(Found(kept=(LIVE,)))) == [
-        "CLEAN  nothing is left over from dead jobs; 1 thing examined and kept"
+        "CLEAN  nothing is left over from dead jobs; 1 item examined and kept"
     ]
 
 
