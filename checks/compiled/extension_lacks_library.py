@@ -127,7 +127,7 @@ def _unloadable(extension: Extension, packages: Packages | Unknown) -> Finding:
 
 
 def _severity(package: str, names: tuple[str, ...], packages: Packages | Unknown) -> Severity:
-    """The severity. An optional package that lacks only system libraries may be a plug-in for hardware that this machine lacks."""
+    """The severity. An optional package that lacks only system libraries may be a plugin for hardware that this machine lacks."""
     if all(map(_FFMPEG.match, names)):
         return "info"
     found = severity(package, packages)

@@ -95,7 +95,7 @@ def _within(
         outcome: Future[Any] = Future()
         limit = min(LIMIT, together.seconds)
         if limit <= 0:
-            raise PluginLimitError(f"the plug-ins of this run have used up their {ALL_SLOW:.0f} s")
+            raise PluginLimitError(f"the plugins of this run have used up their {ALL_SLOW:.0f} s")
 
         def work() -> None:
             try:
@@ -185,6 +185,6 @@ class _Room:
             raise PluginLimitError(f"its findings have more than {MOST_CHARACTERS:,} characters")
         if self._together.characters < 0:
             raise PluginLimitError(
-                f"the findings of all plug-ins have more than {ALL_CHARACTERS:,} characters"
+                f"the findings of all plugins have more than {ALL_CHARACTERS:,} characters"
             )
         return text

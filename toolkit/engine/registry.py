@@ -235,7 +235,7 @@ def _why_not_ours(entry_point: EntryPoint) -> str:
     owner = TOOLKIT.stat().st_uid
     places = (folder / "entry_points.txt", folder)
     why = why_any_not_ours(places, group_counts=True, trusted=owner)
-    return f"another user could have written its list of plug-ins: {why}; {next_step(folder)}" if why else ""
+    return f"another user could have written its list of plugins: {why}; {next_step(folder)}" if why else ""
 
 
 def _defined_by(part: Part) -> Any:

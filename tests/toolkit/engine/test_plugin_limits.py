@@ -1,4 +1,4 @@
-"""What a plug-in yields is read within its limits."""
+"""What a plugin yields is read within its limits."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_all_plugins_together_have_limits(monkeypatch: pytest.MonkeyPatch) -> No
     together = Together()
     for _ in range(5):
         limited(large, together).judge()
-    with pytest.raises(PluginLimitError, match="of all plug-ins"):
+    with pytest.raises(PluginLimitError, match="of all plugins"):
         limited(large, together).judge()
 
     @check("HOST951", severity="error", examples=[])

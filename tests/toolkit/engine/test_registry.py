@@ -1,4 +1,4 @@
-"""A list of plug-ins that another user could have written is not loaded, and that is a problem with owner and mode."""
+"""A list of plugins that another user could have written is not loaded, and that is a problem with owner and mode."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_own_plugin_is_loaded(plugin: Path) -> None:
 def test_world_writable_plugin_is_not_loaded(plugin: Path, place: str) -> None:
     (plugin / place).chmod(0o777)
     assert (
-        f"it is not loaded: another user could have written its list of plug-ins: anybody may write to {plugin}"
+        f"it is not loaded: another user could have written its list of plugins: anybody may write to {plugin}"
         in problem()
     )
     assert "mode 0777); inspect it" in problem()

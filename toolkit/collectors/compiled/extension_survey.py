@@ -156,7 +156,7 @@ class _Survey:
     def _concerns(self, path: str, distribution: Distribution) -> bool:
         """Return whether a process of this interpreter may load a file.
 
-        Of NVIDIA's wheels only what torch loads counts; the rest are plug-ins.
+        Of NVIDIA's wheels only what torch loads counts; the rest are plugins.
         """
         tag = _TAG.search(path)
         if tag is not None and tag[1] != self._cache_tag:

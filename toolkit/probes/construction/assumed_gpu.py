@@ -2,7 +2,7 @@
 
 There, the compiled modules of a vLLM for CUDA cannot be loaded, because they need the driver's library, and vLLM detects no
 platform, so it refuses every setting. An empty library with the driver's name lets them load, since nothing calls the
-driver. vLLM finds the platform by its own plug-in mechanism (https://docs.vllm.ai/en/latest/design/plugin_system/).
+driver. vLLM finds the platform by its own plugin mechanism (https://docs.vllm.ai/en/latest/design/plugin_system/).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import pytest
 
-# What vLLM does to find its platform, from 0.7 on: its own functions and those of plug-ins, of which one may return a name.
+# What vLLM does to find its platform, from 0.7 on: its own functions and those of plugins, of which one may return a name.
 _PLATFORMS = """
 import os
 from importlib.metadata import entry_points
