@@ -20,7 +20,9 @@ _WRITTEN = {"ray": "Ray", "sglang": "SGLang", "vllm": "vLLM"}
 
 def missing_imports(uses: ApiUses) -> Iterator[Finding]:
     """Report what verl imports and the library does not have, at least not there."""
-    yield from _missing(uses, "import", _missing_import, "imports {} names from modules where", "does not have them")
+    yield from _missing(
+        uses, "import", _missing_import, "imports {} names from modules where", "does not have them"
+    )
 
 
 def _missing_import(group: list[ApiUse], uses: ApiUses) -> Finding:
@@ -104,8 +106,7 @@ def _missing(
         lambda use: use.name,
         lambda group: finding_of(group, uses),
         lambda every: (
-            f"verl {does.format(len(every))} {library} {lacks}: "
-            f"{listed((use.last for use in every), SHOWN)}"
+            f"verl {does.format(len(every))} {library} {lacks}: {listed((use.last for use in every), SHOWN)}"
         ),
         _other_release(uses),
     )

@@ -122,7 +122,10 @@ def test_every_command_has_help(here: Doctor, tmp_path: Path, command: str) -> N
     ("arguments", "output"),
     [
         (["chekc"], "No such command"),
-        (["check", "--pyton", "x"], "No such option '--pyton'; did you mean --python? See: verl-doctor check --help"),
+        (
+            ["check", "--pyton", "x"],
+            "No such option '--pyton'; did you mean --python? See: verl-doctor check --help",
+        ),
         (["check", "--zzz"], "No such option '--zzz'; see: verl-doctor check --help"),
         (["check", "--python", "nowhere/python"], "no such file"),
         (["check", "--python", "."], "contains no bin/python"),

@@ -50,7 +50,9 @@ def finding(message: str) -> Finding:
 REPORT = Report(
     {"python": "/env/bin/python"},
     (
-        CheckResult("HOST108", "t", "fail", findings=(finding("the path is too long"), finding("so is that"))),
+        CheckResult(
+            "HOST108", "t", "fail", findings=(finding("the path is too long"), finding("so is that"))
+        ),
         CheckResult("RAY115", "t", "fail", findings=(finding("another cluster"),)),
         CheckResult("SMOKE106", "t", "fail", findings=(finding("rung 3 failed"),)),
     ),

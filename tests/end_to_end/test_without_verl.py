@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 from support.running import Doctor
 
-SENTENCE = (
-    "NOT CHECKED  no verl was found, neither in this environment nor in the current folder or above it"
-)
+SENTENCE = "NOT CHECKED  no verl was found, neither in this environment nor in the current folder or above it"
 
 
 @pytest.mark.slow

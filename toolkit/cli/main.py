@@ -112,8 +112,11 @@ def _usage(error: click.UsageError) -> str:
         return error.format_message().rstrip(".")
     import difflib  # noqa: PLC0415 - only for a misspelt option
 
-    near = difflib.get_close_matches(error.option_name, error.possibilities or (), n=2)
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    names = {
+        name.lstrip("-"): name for name in error.possibilities or ()
+    }  # common dashes would make all similar
+    near = difflib.get_close_matches(error.option_name.lstrip("-"), names, n=2)
+    hint = f"; did you mean {' or '.join(names[name] for name in near)}?" if near else ""
     return f"No such option '{error.option_name}'{hint}"
 
 

@@ -203,9 +203,7 @@ def _judge_job(look: Look) -> list[Judgement]:
             judgements.append(Judgement("failed", (*_sentences(errors), *as_before), do))
         elif rest.verdict == "could_not_check":
             judgements.append(
-                Judgement(
-                    "unknown", (headline(rest)[1], *as_before), f"verl-doctor check{look.arguments}"
-                )
+                Judgement("unknown", (headline(rest)[1], *as_before), f"verl-doctor check{look.arguments}")
             )
         else:
             passed = rest.summary["pass"] + rest.summary["warn"]

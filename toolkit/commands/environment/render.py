@@ -39,7 +39,9 @@ def text_lines(environment: EffectiveEnvironment, width: int | None, *, every: b
         if legend := words.legend(rows):
             yield Text(f"  {legend}", style="dim")
     if hidden := len(environment.rows) - len(rows):
-        yield Text(f"  {counted(hidden, 'variable')} with the same value everywhere (-v shows them)", style="dim")
+        yield Text(
+            f"  {counted(hidden, 'variable')} with the same value everywhere (-v shows them)", style="dim"
+        )
 
 
 def markdown_lines(environment: EffectiveEnvironment, *, every: bool) -> Iterator[str]:

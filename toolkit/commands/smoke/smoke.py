@@ -176,7 +176,9 @@ def _rungs(
             yield SmokeRung(rung.number, rung.name, "not reached", cause=f"rung {broken.number} failed")
             continue
         if stage.left <= 0:
-            yield SmokeRung(rung.number, rung.name, "not reached", cause="the time limit of --budget has passed")
+            yield SmokeRung(
+                rung.number, rung.name, "not reached", cause="the time limit of --budget has passed"
+            )
             continue
         doing = f"rung {rung.number} of {len(RUNGS)}, {rung.name}"
         show(doing)

@@ -218,5 +218,11 @@ def _listing(changes: Iterable[Recorded], of: str = "") -> Iterator[str]:
             yield harmless(f"  {transaction.id}  {moment(transaction.time)}  {about}")
             for change in transaction.changes:
                 gone = change.now == "restored" and transaction.state == "applied"
-                now = "no longer in place" if gone else "still in place" if change.now == "in place" else change.now
+                now = (
+                    "no longer in place"
+                    if gone
+                    else "still in place"
+                    if change.now == "in place"
+                    else change.now
+                )
                 yield harmless(f"        {change.description}: {now}")
