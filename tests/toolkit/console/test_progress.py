@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import sys
 import time
 
 import pytest
+from support.places import ROOT
 
 from verl_doctor.toolkit.console import progress
 from verl_doctor.toolkit.console.progress import Progress
@@ -61,3 +63,25 @@ def test_finished_steps_remain_visible(stream: io.StringIO, monkeypatch: pytest.
         line.show("reading")
         line.done("read \x1b[31mvllm")
     assert "read \\x1b[31mvllm\n" in stream.getvalue()
+
+
+def printed_over(source: str) -> list[int]:
+    """The lines that print while a line of progress may be on the terminal, other than by `Progress.done`."""
+    blocks = (
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.With) and any("Progress()" in ast.unparse(item) for item in node.items)
+    )
+    calls = (node for block in blocks for node in ast.walk(block) if isinstance(node, ast.Call))
+    return [call.lineno for call in calls if ast.unparse(call.func) in {"print", "click.echo", "announce"}]
+
+
+def test_no_command_prints_over_the_line_of_progress() -> None:
+    assert printed_over("with Progress() as line:\n    print(1)\n    line.done('2')\nprint(3)\n") == [2]
+    sources = {path: path.read_text("utf-8") for path in (ROOT / "toolkit").rglob("*.py")}
+    found = {
+        str(path): lines
+        for path, text in sources.items()
+        if "Progress()" in text and (lines := printed_over(text))
+    }
+    assert found == {}

@@ -133,7 +133,7 @@ def clean(
         if run_it:
             run, left = job.completed(ended)
             if apply_them and (left.leftovers or left.kept):
-                announce("waits for a minute: what has just been changed is never removed")
+                progress.done("verl-doctor waits for a minute: what has just been changed is never removed")
                 time.sleep(GRACE)
             look = job.left
         try:

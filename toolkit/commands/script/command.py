@@ -105,21 +105,21 @@ def script(
             "--tiny, --one-node and --gpus require --debug: --fast-load does not change the training"
         )
     kind: Kind = "DEBUG" if debug else "FAST_LOAD"
-    with nothing_on_stdout(), Progress():
-        session = open_session(options, deep=deep)
-        named = _script(session)
-        path = session.machine.cwd / output if output not in (None, _STDOUT) else path_of(named, kind)
-        if os.path.realpath(path) == os.path.realpath(named):
-            raise UsageError(f"--output {output} is the script itself; name another file")
-        try:
+    try:
+        with nothing_on_stdout(), Progress():
+            session = open_session(options, deep=deep)
+            named = _script(session)
+            path = session.machine.cwd / output if output not in (None, _STDOUT) else path_of(named, kind)
+            if os.path.realpath(path) == os.path.realpath(named):
+                raise UsageError(f"--output {output} is the script itself; name another file")
             made = make(session, kind, path, _recipe(session, kind, tiny, one_node=one_node, gpus=gpus))
-        except NoVerlError as reason:
-            print(f"verl-doctor: {WORDS['could_not_check']}  {harmless(str(reason))}", file=sys.stderr)
-            return ExitCode.COULD_NOT_CHECK
-        except NoVariant as reason:
-            print(f"verl-doctor: {harmless(str(reason))}", file=sys.stderr)
-            return ExitCode.FAILED
-        as_check = examine(Request(at_path(session, path), known={Launch: made.after.launch})).report
+            as_check = examine(Request(at_path(session, path), known={Launch: made.after.launch})).report
+    except NoVerlError as reason:  # printed when the line of progress is gone
+        print(f"verl-doctor: {WORDS['could_not_check']}  {harmless(str(reason))}", file=sys.stderr)
+        return ExitCode.COULD_NOT_CHECK
+    except NoVariant as reason:
+        print(f"verl-doctor: {harmless(str(reason))}", file=sys.stderr)
+        return ExitCode.FAILED
     stream = sys.stdout
     if output == _STDOUT:
         sys.stdout.buffer.write(made.content)

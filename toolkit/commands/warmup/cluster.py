@@ -55,7 +55,7 @@ def warm_nodes(
         }
         if cold and not warm_request.dry_run:
             sharing = Sharing({key: shares(pages) for key, pages in cold.items()}, at_once)
-            announce(_sentence(cold, sharing))
+            progress.done(f"verl-doctor {_sentence(cold, sharing)}")
             longest, budget = _patience(cold, sharing, nodes.budget)
             way = transport.way_to(replace(nodes, budget=budget), run, collection)
             parcel = warm_parcel(run, warm_request, longest - min(_SUMMING_UP, longest / 2))
