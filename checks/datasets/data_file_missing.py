@@ -22,15 +22,15 @@ from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Sub
     examples=lambda: [
         Example("the file exists", (files(),)),
         Example("something else is wrong with it", (files("pointer"),)),
-        Example("the file does not exist", (files("missing"),), "/data/train.parquet does not exist"),
+        Example("it does not exist", (files("missing"),), "/data/train.parquet does not exist"),
         Example(
             "its folder does not exist either",
             (files("missing", reason="there is no folder /data"),),
             "no folder /data",
         ),
-        Example("a folder instead of a file", (files("folder"),), "is a folder"),
+        Example("a folder", (files("folder"),), "is a folder"),
         Example(
-            "a file that the script creates first",
+            "made first",
             (files("missing"), Launch(FILES, made=("/data",))),
             "a command of the script creates it first",
         ),

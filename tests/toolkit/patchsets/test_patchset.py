@@ -198,9 +198,9 @@ def document(**changed: object) -> str:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("", "is no file of patches"),
-        ("[]", "is no file of patches"),
-        ('{"schema_version": 1}', "is no file of patches"),
+        ("", "is not a file of patches"),
+        ("[]", "is not a file of patches"),
+        ('{"schema_version": 1}', "is not a file of patches"),
         ('{"schema_version": 2, "patches": []}', "has schema version 2"),
         ('{"schema_version": 1, "patches": [3]}', "patch 1 is damaged"),
         (document(path="../../etc/passwd"), "patch 1 is damaged"),
@@ -209,7 +209,7 @@ def document(**changed: object) -> str:
         (document(marker="x\nimport os"), "patch 1 is damaged"),
         (document(steps=[{}]), "patch 1 is damaged"),
         (document(line="5"), "patch 1 is damaged"),
-        ("[" * 100_000, "is no file of patches"),
+        ("[" * 100_000, "is not a file of patches"),
     ],
 )
 def test_damaged_patch_file_is_reported_in_one_sentence(tmp_path: Path, content: str, reason: str) -> None:

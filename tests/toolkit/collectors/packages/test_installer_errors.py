@@ -166,7 +166,7 @@ def test_pin_missing_from_every_index_is_named(output: str, pin: str) -> None:
 def test_pip_reason_lists_the_conflicting_requirements(output: str) -> None:
     assert understood(output) == Complaint(
         "unsatisfiable",
-        "the command asks for tokenizers>=0.23.1; transformers 5.9.0 depends on tokenizers<=0.23.0",
+        "the command requests tokenizers>=0.23.1; transformers 5.9.0 depends on tokenizers<=0.23.0",
     )
 
 
