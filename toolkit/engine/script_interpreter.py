@@ -11,8 +11,9 @@ from pathlib import Path
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.sources.shell.builtins import BUILTINS
 from verl_doctor.toolkit.sources.shell.expand import Scope
+from verl_doctor.toolkit.sources.shell.found import Argument, Call
 from verl_doctor.toolkit.sources.shell.state import ShellState
-from verl_doctor.toolkit.sources.shell.walk import Argument, Call, Walk
+from verl_doctor.toolkit.sources.shell.walk import Walk
 
 _MOST = 1_000_000  # bytes of a script
 _PROGRAM = re.compile(r"(?:python[\d.]*|torchrun|accelerate|ray|verl-doctor)")

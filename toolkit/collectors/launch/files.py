@@ -25,9 +25,9 @@ from verl_doctor.toolkit.collectors.launch.working_dir import folder_in_file
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.sources.make.makefile import NAMES
+from verl_doctor.toolkit.sources.shell.found import Argument, Stop
 from verl_doctor.toolkit.sources.shell.set_by_others import is_set_by_others
 from verl_doctor.toolkit.sources.shell.state import EnvironmentChange
-from verl_doctor.toolkit.sources.shell.walk import Argument, Stop
 from verl_doctor.toolkit.system.secret import (
     is_secret,
     may_hold_secret,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from verl_doctor.toolkit.sources.shell.walk import Argument, Lines
+from verl_doctor.toolkit.sources.shell.found import Argument, Lines
 
 _PYTHON = re.compile(r"(?:pypy|python)[\d.]*")
 _SHELL = frozenset({"bash", "sh", "zsh", "dash"})

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from verl_doctor.toolkit.sources.python.source import dotted, imported_names, whole_name
-from verl_doctor.toolkit.sources.shell.walk import Argument
+from verl_doctor.toolkit.sources.shell.found import Argument
 
 _TRAINERS = "verl."
 _ARGUMENTS = "sys.argv"

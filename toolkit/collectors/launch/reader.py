@@ -29,10 +29,12 @@ from verl_doctor.toolkit.sources.make.makefile import NAMES, Makefile, Recipe
 from verl_doctor.toolkit.sources.make.request import request_of
 from verl_doctor.toolkit.sources.make.text import NotFollowedError
 from verl_doctor.toolkit.sources.shell.builtins import BUILTINS
+from verl_doctor.toolkit.sources.shell.command_words import passed
 from verl_doctor.toolkit.sources.shell.expand import Scope
+from verl_doctor.toolkit.sources.shell.found import Argument, Call, Lines, Stop
 from verl_doctor.toolkit.sources.shell.printed import printed
 from verl_doctor.toolkit.sources.shell.state import UNSET, EnvironmentChange, ShellState
-from verl_doctor.toolkit.sources.shell.walk import Argument, Call, Lines, Stop, Walk, passed
+from verl_doctor.toolkit.sources.shell.walk import Walk
 from verl_doctor.toolkit.system.secret import secrets_in, without_secrets
 
 
@@ -206,7 +208,7 @@ class LaunchReader:
         state = ShellState(self.environ, arguments=list(arguments), called=bool(arguments), cwd=self.cwd)
         scope = Scope(state, script=path, is_zsh=_is_zsh((), text))
         walk = self.walk(scope, path)
-        walk.is_there = self.is_there
+        walk.presence.is_there = self.is_there
         exported = _BATCH_EXPORTS.search(text)
         if exported and "ALL" not in exported[1].split(
             ","
@@ -226,7 +228,7 @@ class LaunchReader:
     def walk(self, scope: Scope, path: str) -> Walk:
         """Return a walk through one file, not yet begun."""
         walk = Walk(scope, self.load, path, BUILTINS, creates=self.creates, is_of_windows=self.is_of_windows)
-        scope.is_empty = lambda name: self.is_empty(name) and not walk.may_have_called_functions()
+        scope.is_empty = lambda name: self.is_empty(name) and not walk.presence.may_have_called_functions()
         if self.is_there is not None:
             scope.finds = lambda pattern: _finds(pattern, scope.state.cwd)
         scope.printed = printed(walk)
@@ -238,7 +240,7 @@ class LaunchReader:
             self.call(walk, walk.calls[place])
             place += 1
         if self.training is None:
-            self.removed += walk.outputs
+            self.removed += walk.files.outputs
 
     def command_line(self, words: Sequence[str]) -> None:
         """Read a whole command as typed."""
@@ -323,7 +325,7 @@ class LaunchReader:
         if not isinstance(program, PythonProgram) or program.launcher or not program.module.endswith(".py"):
             return unwrapped
         path = _path(call.folder or self.cwd, program.module)
-        source = walk.text_at(path, before=call)
+        source = walk.files.text_at(path, before=call)
         text = source.text if source is not None else ""
         if source is None or "verl" not in text or _STARTS_VERL.search(text):
             return unwrapped
@@ -355,7 +357,7 @@ class LaunchReader:
             return f"python: can't open file {module}"
         for name in call.written:
             folder = str(Path(_path(call.folder, name)).parent)
-            if not self.is_there(folder) and not walk.may_have_made(folder, before=call):
+            if not self.is_there(folder) and not walk.files.may_have_made(folder, before=call):
                 return f"{name}: No such file or directory"
         return ""
 
@@ -364,8 +366,8 @@ class LaunchReader:
         path = _path(call.folder, name)
         made = any(path == place or path.startswith(f"{place.rstrip('/')}/") for place in self.made)
         first = "" if name.startswith(("/", "..")) else Path(name).parts[0]
-        made = made or walk.may_have_made(path, before=call)
-        made = made or (first != "" and walk.may_have_made(first, before=call))
+        made = made or walk.files.may_have_made(path, before=call)
+        made = made or (first != "" and walk.files.may_have_made(first, before=call))
         return self.is_there is not None and not made and not self.is_there(path)
 
     def starts_verl(self, module: str, folder: str) -> bool:
@@ -479,7 +481,7 @@ class LaunchReader:
             )
         elif program.path is not None:
             path = _path(call.folder or self.cwd, program.path)
-            found = walk.text_at(path, before=original)
+            found = walk.files.text_at(path, before=original)
             why = ""
             if path in self.calling:
                 why = "calls itself"
@@ -499,8 +501,8 @@ class LaunchReader:
         scope = Scope(state, script=name, is_zsh=_is_zsh(unwrap(call.argv).names, text))
         inner = self.walk(scope, path)
         inner.piped = program.read if program.read is not None and text != program.read.text else None
-        inner.is_login = walk.may_have_called_functions()
-        inner.is_batch = walk.is_batch or _are_elsewhere(self.around)
+        inner.presence.is_login = walk.presence.may_have_called_functions()
+        inner.presence.is_batch = walk.presence.is_batch or _are_elsewhere(self.around)
         inner.depth, inner.conditions = walk.depth + 1, int(call.conditional)
         inner.script(text, line)
         before = len(self.programs)
@@ -524,7 +526,7 @@ class LaunchReader:
             inner, waiting = self.sessions[program.session]
         else:
             inner = self.walk(Scope(self.state(call)), first.path)
-            inner.is_login = True
+            inner.presence.is_login = True
             inner.depth, inner.conditions = walk.depth + 1, int(call.conditional)
         whole, newline, rest = (waiting + (program.text or "")).rpartition("\n")
         self.sessions[program.session] = inner, rest
@@ -545,7 +547,8 @@ class LaunchReader:
         folder = _path(call.folder or self.cwd, request.folder)
         names = [request.file] if request.file else NAMES
         found = next(
-            (text for name in names if (text := walk.text_at(_path(folder, name), before=original))), None
+            (text for name in names if (text := walk.files.text_at(_path(folder, name), before=original))),
+            None,
         )
         if not request.runs or walk.depth >= _DEEPEST:
             return
@@ -703,9 +706,9 @@ class LaunchReader:
 def _written(walk: Walk, call: Call) -> dict[str, str | None]:
     """Return the sources and configuration files that a script has written before a call, without texts that may hold secrets."""
     found: dict[str, str | None] = {}
-    for path in walk.outputs:
-        if path.endswith(_SOURCES) and path not in found and walk.has_written(path, before=call):
-            text = walk.text_at(path, before=call)
+    for path in walk.files.outputs:
+        if path.endswith(_SOURCES) and path not in found and walk.files.has_written(path, before=call):
+            text = walk.files.text_at(path, before=call)
             known = text is not None and len(text.text) < _LONGEST_SOURCE and not any(secrets_in(text.text))
             found[path] = text.text if text is not None and known else None
     return found
@@ -713,7 +716,7 @@ def _written(walk: Walk, call: Call) -> dict[str, str | None]:
 
 def _outputs_before(walk: Walk, call: Call) -> Iterator[str]:
     """Yield the files that a script's output goes to before a call."""
-    yield from (path for path in dict.fromkeys(walk.outputs) if walk.has_made(path, before=call))
+    yield from (path for path in dict.fromkeys(walk.files.outputs) if walk.files.has_made(path, before=call))
 
 
 def _names_of(unwrapped: Unwrapped, call: Call) -> tuple[str, ...]:

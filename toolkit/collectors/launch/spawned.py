@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from verl_doctor.toolkit.sources.python.certain_steps import bindings, steps_to
 from verl_doctor.toolkit.sources.python.source import imported_names, walk, whole_name
-from verl_doctor.toolkit.sources.shell.walk import Argument
+from verl_doctor.toolkit.sources.shell.found import Argument
 
 _STARTS = re.compile(
     r"subprocess\.(?:run|call|check_call|check_output|Popen)|os\.(?:exec|spawn|posix_spawn)\w*|os\.system"

@@ -16,7 +16,7 @@ import yaml
 
 from verl_doctor.toolkit.collectors.launch.launch import WorkingDir
 from verl_doctor.toolkit.collectors.launch.program import Unwrapped
-from verl_doctor.toolkit.sources.shell.walk import Argument
+from verl_doctor.toolkit.sources.shell.found import Argument
 
 _NONE = WorkingDir(None, "", 0)
 _OVERRIDE = re.compile(r"\+{0,2}ray_kwargs\.ray_init\.runtime_env\.working_dir=(.*)", re.DOTALL)

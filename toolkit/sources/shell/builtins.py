@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from verl_doctor.toolkit.sources.shell.arithmetic import assigned_in
+from verl_doctor.toolkit.sources.shell.command_words import passed
 from verl_doctor.toolkit.sources.shell.expand import evaluated, fields
+from verl_doctor.toolkit.sources.shell.found import Argument
 from verl_doctor.toolkit.sources.shell.state import UNSET, Reference, Unset, Value
 from verl_doctor.toolkit.sources.shell.syntax import Assignment, Simple, Substitution, Text, Written, below
-from verl_doctor.toolkit.sources.shell.walk import Argument, Builtin, Walk, passed
+from verl_doctor.toolkit.sources.shell.walk import Builtin, Walk
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _CD_OPTIONS = frozenset({"-L", "-P", "-e", "-@", "--"})
@@ -33,7 +35,9 @@ def _export(walk: Walk, node: Simple, argv: list[Argument]) -> None:
         on, off = (on.replace("n", ""), off + "x") if "n" in on else (on + "x", off)
     walk.state.status = True
     # bash expands all words before it assigns the first: in `local A=1 B=$A` the second is the A from before.
-    values = [walk.value_of(word) if isinstance(word, Assignment) else None for word in node.words[1:]]
+    values = [
+        walk.variables.value_of(word) if isinstance(word, Assignment) else None for word in node.words[1:]
+    ]
     for word, value in zip(node.words[1:], values, strict=True):
         if isinstance(word, Assignment):
             sums = word.append and "i" in on
@@ -43,7 +47,7 @@ def _export(walk: Walk, node: Simple, argv: list[Argument]) -> None:
                 key, sign, text = (found or "").partition("=")
                 if found is None:
                     walk.not_followed(word.line, f"`{name}` of an unknown name")
-                    walk.forget()
+                    walk.variables.forget()
                 elif not _NAME.fullmatch(key):
                     walk.missing(word.line, f"{name}: `{found}': not a valid identifier")
                     walk.state.status = False
@@ -58,7 +62,7 @@ def _declare(
     state, (on, off) = walk.state, letters
     owns = command in ("local", "declare", "typeset") and walk.is_within("function")
     if owns and "g" not in on:
-        walk.localise(name)
+        walk.variables.localise(name)
     elif owns and any(name in frame for frame in state.locals):
         state.variables[name] = None  # the function's own stays, and the one that it hides changes
         state.locals[:] = [
@@ -82,11 +86,11 @@ def _declare(
         if "r" in (before or "") and command != "export":
             state.status = False
             return
-        walk.store(name, value, line, exports="x" in on)
+        walk.variables.store(name, value, line, exports="x" in on)
     elif "x" in on:
-        walk.export(name, state.value(name), line)
+        walk.variables.export(name, state.value(name), line)
     if "x" in off and state.exports(name) is not False:
-        walk.unexport(name, line)
+        walk.variables.unexport(name, line)
     if "r" in on and (letters_now := state.attributes.get(name)) is not None:
         state.attributes[name] = letters_now + "r"
 
@@ -113,7 +117,7 @@ def _unset(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
             was_set = not isinstance(state.value(name), Unset)
             if not was_set and "v" not in options:
                 state.functions.pop(name, None)
-            walk.unset(state.resolved(name) or name, argument.line)
+            walk.variables.unset(state.resolved(name) or name, argument.line)
 
 
 def _shift(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
@@ -153,7 +157,7 @@ def _source(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     if name is None:
         walk.not_followed(node.line, "the name of the sourced file is unknown")
         if any(isinstance(word, Written) and word.raw.startswith("<(") for word in node.words):
-            walk.forget()
+            walk.variables.forget()
         return
     folders = [walk.state.cwd, str(Path(walk.path).parent)]  # the job may be started in the script's folder
     if walk.state.cwd and "OLDPWD" in walk.state.variables:  # `cd` led to the first
@@ -161,7 +165,7 @@ def _source(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     for folder in folders:
         path = os.path.normpath(Path(folder, name))
         source = walk.load(path)
-        if source is not None and walk.has_written(path):
+        if source is not None and walk.files.has_written(path):
             walk.not_followed(node.line, f"{name} is sourced, and the script changes it before")
             return
         if source is not None and path in (walk.path, *walk.sourcing):
@@ -174,10 +178,15 @@ def _source(walk: Walk, node: Simple, argv: list[Argument]) -> None:
             walk.sourcing.pop()
             return
     path = os.path.normpath(Path(walk.state.cwd, name))
-    gone = "/" in name and walk.is_there is not None and walk.state.cwd and not walk.is_there(path)
+    gone = (
+        "/" in name
+        and walk.presence.is_there is not None
+        and walk.state.cwd
+        and not walk.presence.is_there(path)
+    )
     # The environment of the job is where it is checked; other files may belong to the machine on which it runs.
-    is_own = name.endswith("/bin/activate") or not walk.is_of_machine(name)
-    if gone and is_own and not walk.may_have_made(path):
+    is_own = name.endswith("/bin/activate") or not walk.presence.is_of_machine(name)
+    if gone and is_own and not walk.files.may_have_made(path):
         walk.missing(node.line, f"{name}: No such file or directory")
     walk.not_followed(node.line, f"{name} is sourced, but does not exist")
 
@@ -194,7 +203,12 @@ def _cd(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     state.cwd = os.path.normpath(Path(before, str(target))) if known else ""
     state.variables["OLDPWD"] = before or None
     folder = state.cwd
-    if folder and walk.is_there is not None and not walk.is_there(folder) and not walk.may_have_made(folder):
+    if (
+        folder
+        and walk.presence.is_there is not None
+        and not walk.presence.is_there(folder)
+        and not walk.files.may_have_made(folder)
+    ):
         walk.missing(node.line, f"cd: {target}: No such file or directory")
         state.cwd, state.status = before, False
 
@@ -220,7 +234,7 @@ def _eval(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     if None in words:
         walk.not_followed(node.line, "`eval` of an unknown text")
         if not any(isinstance(part, Substitution) for part in below(node.words)):  # `eval "$(conda ...)"`
-            walk.forget()
+            walk.variables.forget()
     else:
         walk.inner(" ".join(word or "" for word in words), walk.path, None)
 
@@ -230,9 +244,9 @@ def _read(walk: Walk, node: Simple, argv: list[Argument]) -> None:
         walk.state.variables[name] = None
     for argument in argv[1:]:
         if argument.text is None:
-            walk.forget()
+            walk.variables.forget()
         elif _NAME.fullmatch(argument.text):
-            walk.store(argument.text, None, node.line)
+            walk.variables.store(argument.text, None, node.line)
     walk.state.status = None
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from verl_doctor.toolkit.sources.shell.command_words import arguments
 from verl_doctor.toolkit.sources.shell.parse import parse
 from verl_doctor.toolkit.sources.shell.syntax import AndOr, Simple
 from verl_doctor.toolkit.sources.shell.walk import Walk
@@ -33,7 +34,7 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
         state, kept = scope.state, (list(scope.unset), list(scope.needed), list(scope.changed))
         scope.state = state.copy()  # it runs in a subshell
         found = of(script)
-        walk.substituted.append(script)
+        walk.files.substituted.append(script)
         scope.state, (scope.unset[:], scope.needed[:], scope.changed[:]) = state, kept
         return found
 
@@ -44,16 +45,22 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
             first, rest = nodes[0].first, nodes[0].rest
             if len(rest) != 1 or rest[0][0] != "&&" or not isinstance(first, Simple):
                 return None
-            moved = _without_dashes([argument.text for argument in walk.arguments(first.words)])
+            moved = _without_dashes(
+                [argument.text for argument in arguments(first.words, walk.scope, walk.path)]
+            )
             if len(moved) != 2 or moved[0] != "cd" or moved[1] is None or not cwd:
                 return None
             cwd = os.path.normpath(Path(cwd, moved[1]))
-            if walk.is_there is not None and not walk.is_there(cwd) and not walk.may_have_made(cwd):
+            if (
+                walk.presence.is_there is not None
+                and not walk.presence.is_there(cwd)
+                and not walk.files.may_have_made(cwd)
+            ):
                 return None
             nodes = (rest[0][1],)
         if len(nodes) != 1 or not isinstance(nodes[0], Simple) or nodes[0].assignments:
             return None
-        words = [argument.text for argument in walk.arguments(nodes[0].words)]
+        words = [argument.text for argument in arguments(nodes[0].words, walk.scope, walk.path)]
         if None in words or not words or words[0] in walk.state.functions:
             return None
         if nodes[0].written or _ELSEWHERE.search(script):
@@ -72,7 +79,7 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
             return shorter or name
         if known[0] == "cat" and len(known) == 2 and cwd and not known[1].startswith("-"):
             path = os.path.normpath(Path(cwd, known[1]))
-            text = None if walk.may_have_made(path) or walk.has_written(path) else walk.load(path)
+            text = None if walk.files.may_have_made(path) or walk.files.has_written(path) else walk.load(path)
             return None if text is None or any(secrets_in(text)) else text
         if known[0] == "echo" and not any(word.startswith("-") or "\\" in word for word in known[1:]):
             return " ".join(known[1:])
@@ -88,4 +95,6 @@ def _without_dashes(words: list[_Word]) -> list[_Word]:
 
 def _is_where_it_seems(path: str, walk: Walk) -> bool:
     """Whether a path exists on this machine and has no link in it, so that resolving it changes nothing."""
-    return walk.is_there is not None and walk.is_there(path) and os.path.realpath(path) == path
+    return (
+        walk.presence.is_there is not None and walk.presence.is_there(path) and os.path.realpath(path) == path
+    )

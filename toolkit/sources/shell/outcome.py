@@ -1,0 +1,50 @@
+"""How commands end, as far as their text alone shows it: those that succeed in a script that works, and those that end it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from verl_doctor.toolkit.sources.shell.state import ShellState
+from verl_doctor.toolkit.sources.shell.syntax import AndOr, Group, Node, Pipeline, Simple, Written
+from verl_doctor.toolkit.sources.shell.test import is_test
+
+# Programs that answer a question by their status: what follows `&&` may not run.
+_ANSWERS = frozenset({
+    "false", "grep", "egrep", "fgrep", "rg", "ls", "command", "which", "type", "hash", "pgrep", "pkill", "kill", "killall", "nvidia-smi", "ping",
+    "nc", "curl", "wget", "diff", "cmp", "id", "getent", "lsof", "stat", "read", "lspci", "lsmod", "ip", "ifconfig", "ibstat", "nvcc",
+})  # fmt: skip
+
+
+def likely(node: Node, state: ShellState, within: frozenset[str] = frozenset()) -> bool:
+    """Return whether a command succeeds in a script that works: one that makes, not one that asks."""
+    if isinstance(node, Pipeline):
+        parts = node.commands[-1:] if state.option("pipefail") is not None else node.commands
+        return not node.negated and all(likely(part, state, within) for part in parts)
+    if isinstance(node, AndOr):
+        return all(likely(part, state, within) for part in (node.first, *(part for _, part in node.rest)))
+    if isinstance(node, Group):
+        return not node.body or likely(node.body[-1], state, within)
+    if not isinstance(node, Simple):
+        return True
+    name = node.words[0].raw if node.words and isinstance(node.words[0], Written) else ""
+    _, bodies = state.functions.get(name, ("", ()))
+    if name not in within and bodies:
+        return all(likely(Group(body), state, within | {name}) for body in bodies)
+    return not is_test(node) and name not in _ANSWERS
+
+
+def exit_of(nodes: Sequence[Node], before: str) -> tuple[int, str] | None:
+    """Return the line and the status of an `exit` with an error that these commands reach; None if there may be none.
+
+    `before` is the status of the command before these.
+    """
+    for place, node in enumerate(nodes):
+        if isinstance(node, Group) and not node.subshell:
+            return exit_of(node.body, before if place == 0 else "0")
+        if not isinstance(node, Simple):
+            return None
+        words = [word.raw for word in node.words if isinstance(word, Written)]
+        if words[:1] in (["exit"], ["return"], ["exec"]):
+            code = words[1] if len(words) > 1 else before if place == 0 else "0"
+            return (node.line, code) if words[0] == "exit" and code.isdigit() and int(code) else None
+    return None

@@ -1,0 +1,173 @@
+"""What a script needs and certainly lacks where it runs: files and folders, programs, and functions of the user's shell."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from verl_doctor.toolkit.sources.shell.expand import Scope
+from verl_doctor.toolkit.sources.shell.found import Argument
+from verl_doctor.toolkit.sources.shell.made_files import ANYWHERE, MadeFiles, leads_to
+
+# Commands that are functions of the user's shell, also where a program has the same name, because they change variables.
+_FUNCTIONS = frozenset({"module", "ml", "spack", "conda", "mamba", "micromamba", "pyenv", "nvm", "use"})
+# Those that scripts do not have unless the shell that starts them exports them, or a program has the name.
+_NOT_EXPORTED = frozenset({"module", "ml", "spack", "conda", "mamba", "micromamba"})
+# Programs that bring no other program.
+_BRINGS_NONE = frozenset({
+    "ls", "mkdir", "rmdir", "rm", "touch", "chmod", "cat", "head", "tail", "wc", "grep", "cut", "tr", "sort", "tee", "seq", "expr", "date",
+    "sleep", "hostname", "whoami", "id", "uname", "df", "du", "free", "nproc", "lscpu", "nvidia-smi", "kill", "pkill", "ps", "which",
+    "printenv", "dirname", "basename", "realpath", "readlink",
+})  # fmt: skip
+_BRINGS = re.compile(
+    r"\b(?:(?:ba|z|da)?sh|curl|wget|tar|unzip|apt\S*|yum|dnf|zypper|apk|pip\w*|uvx?|make|ln|cp|mv|install|git|python\S*|PATH)\b"
+)
+# It is started in another shell, on another machine.
+_BATCH = re.compile(r"^#(?:SBATCH|PBS|BSUB|COBALT|OAR|MSUB|NQSV|QSUB|PJM|\$|[ \t]*flux:)[ \t]", re.MULTILINE)
+_LOGIN = re.compile(r"#!.*\bbash\s+(?:-\w*l|--login)\b")
+_OF_MACHINES = re.compile(
+    r"/(?:dev|proc|sys|etc|usr|opt|run|tmp|var|lib\w*|s?bin|boot|snap|local\w*|scratch\w*)(?:/|$)|/\.\w+$"
+)
+_SHALLOW = 2  # the parts of `/tmp`: such a folder is nobody's own
+_PYTHON, _SHELLS = re.compile(r"python[\d.]*"), frozenset({"bash", "sh"})
+
+
+@dataclass
+class Presence:
+    """What is there for certain, and what is not. `is_there` is None if the script runs on another machine: nothing is certain then.
+
+    `is_login`: bash has read the user's profile. `is_batch`: a batch system starts the script. `absent` is the file that the last
+    test named and that does not exist. `unread` is what could not be followed.
+    """
+
+    scope: Scope
+    files: MadeFiles
+    unread: list[str]
+    is_there: Callable[[str], bool] | None = None
+    is_login: bool = False
+    is_batch: bool = False
+    absent: str = field(default="", init=False)
+
+    def read_header(self, source: str) -> None:
+        """Take from the text of a script how it is started."""
+        self.is_login = self.is_login or _LOGIN.match(source) is not None
+        self.is_batch = self.is_batch or _BATCH.search(source) is not None
+
+    def is_gone(self, path: str) -> bool:
+        """Return whether a file or folder does not exist on this machine, whatever the script has made."""
+        return self.is_there is not None and not self.is_there(path)
+
+    def has_no(self, name: str) -> bool:
+        """Return whether nothing has this name or matches this pattern, and nothing that ran may have changed that."""
+        if not glob.has_magic(name):
+            path = self._whole(name)
+            return self.is_gone(path) and not self.files.may_have_made(path)
+        folder = (
+            re.split(r"/(?=[^/]*[*?[])", name, maxsplit=1)[0] if "/" in re.split(r"[*?[]", name)[0] else "."
+        )
+        made = any(leads_to(place, self._whole(folder)) for _, place in self.files.made)
+        return not self.scope.finds(name) and not made and not self.files.calls
+
+    def has_no_here(self, name: str) -> bool:
+        """Return whether nothing has this name, also in the script's folder, where the job may be started."""
+        return self.has_no(name) and self.has_no(os.path.normpath(self._folder_of_script / name))
+
+    def lacks(self, name: str) -> bool:
+        """Return whether a file that a test names certainly does not exist, and note it."""
+        found = self._cwd != "" and not self.is_of_machine(name) and self.has_no_here(name)
+        self.absent = name if found else self.absent
+        return found
+
+    def first_missing(self, names: Iterable[str]) -> str:
+        """Return the first of these files and patterns that certainly does not exist; "" if each may."""
+        return next((name for name in names if not self.is_of_machine(name) and self.has_no(name)), "")
+
+    def first_without_folder(self, names: Iterable[str]) -> str:
+        """Return the first of these files whose folder does not exist, and that nothing may have made; "" without any."""
+        paths = {name: Path(self._whole(name)) for name in names if self._cwd}
+        missing = (name for name, path in paths.items() if self.has_no(str(path.parent)))
+        return next((name for name in missing if not self.is_of_machine(name)), "")
+
+    def is_of_machine(self, name: str) -> bool:
+        """Return whether a path belongs to the machine rather than to the job: it may exist where the job runs."""
+        path = Path(self._whole(name))
+        own = (Path(self._cwd), self._folder_of_script)
+        if any(len(folder.parts) > _SHALLOW and path.is_relative_to(folder) for folder in own):
+            return False
+        top = str(Path(*path.parts[:2]))
+        return _OF_MACHINES.match(str(path)) is not None or self.is_gone(top)
+
+    def not_openable(self, argv: Sequence[Argument]) -> str:
+        """Return the error of Python or a shell for its program if there is no such file; "" if there may be."""
+        name, program = argv[0].text or "", argv[1].text if len(argv) > 1 else None
+        if not program or glob.has_magic(program) or not self._cwd:
+            return ""
+        if self.is_of_machine(program) or not self.has_no_here(program):
+            return ""
+        if _PYTHON.fullmatch(name) and program.endswith(".py"):
+            return f"{name}: can't open file {program}"
+        return (
+            f"{name}: {program}: No such file or directory"
+            if name in _SHELLS and program.endswith(".sh")
+            else ""
+        )
+
+    def not_found(self, name: str | None) -> str:
+        """Return bash's error for a command of the user's shell that this script does not have; "" for all others."""
+        environ = self.scope.state.environ
+        if name is None or name not in _NOT_EXPORTED or self.is_batch or self.unread or self.is_there is None:
+            return ""
+        if "BASH_ENV" in environ or any(key.startswith(f"BASH_FUNC_{name}") for key in environ):
+            return ""
+        if self._may_have_brought(name):
+            return ""
+        folders = self._search_path()
+        known = any(folders) and not any(self.is_there(f"{folder}/{name}") for folder in folders)
+        return f"{name}: command not found" if known else ""
+
+    def may_have_called_functions(self) -> bool:
+        """Return whether a command so far may be a function of the user's shell, which may set any variable (`module load`)."""
+        folders = self._search_path()
+
+        def is_program(name: str | None) -> bool:
+            if name is None or name in _FUNCTIONS:
+                return False
+            return (
+                "/" in name
+                or self.is_there is None
+                or any(map(self.is_there, (f"{folder}/{name}" for folder in folders)))
+            )
+
+        return self.is_login or not all(is_program(name) for name in self._called())
+
+    def _may_have_brought(self, name: str) -> bool:
+        """Return whether the script may have made a command available that the shell that starts it lacks."""
+        state = self.scope.state
+        if "PATH" in state.variables or state.aliases or "command_not_found_handle" in state.functions:
+            return True
+        return (
+            not all(program is not None and Path(program).name in _BRINGS_NONE for program in self._called())
+            or any(_BRINGS.search(script) for script in self.files.substituted)
+            or any(place == ANYWHERE or Path(place).name == name for _, place in self.files.made)
+        )
+
+    def _called(self) -> set[str | None]:
+        return {call.argv[0].text for call in self.files.calls}
+
+    def _search_path(self) -> list[str]:
+        return self.scope.state.environ.get("PATH", "").split(os.pathsep)
+
+    def _whole(self, name: str) -> str:
+        return os.path.normpath(Path(self._cwd, name))
+
+    @property
+    def _cwd(self) -> str:
+        return self.scope.state.cwd
+
+    @property
+    def _folder_of_script(self) -> Path:
+        return Path(self.scope.source()).parent
