@@ -11,7 +11,7 @@ from verl_doctor.toolkit.collectors.configuration.registries import ESTIMATOR
 from verl_doctor.toolkit.collectors.configuration.registry_reader import enumerated, registrations
 from verl_doctor.toolkit.sources.python.definitions import ClassNode, Definitions, FunctionNode
 from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
-from verl_doctor.toolkit.sources.python.refusals import Refusal
+from verl_doctor.toolkit.sources.python.refusals.refused import Refusal
 from verl_doctor.toolkit.sources.python.source import dotted, parsed, walk
 
 _COMPUTES = "compute_advantage"  # how the names of functions begin that compute advantages

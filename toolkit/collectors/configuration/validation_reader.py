@@ -33,13 +33,9 @@ from verl_doctor.toolkit.rule import Phase
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING
 from verl_doctor.toolkit.sources.python.definitions import ClassNode, Definitions, FunctionNode, Modules
 from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
-from verl_doctor.toolkit.sources.python.refusals import (
-    Follower,
-    Made,
-    NotFollowedError,
-    RefusedError,
-    Section,
-)
+from verl_doctor.toolkit.sources.python.refusals.follower import Follower
+from verl_doctor.toolkit.sources.python.refusals.refused import NotFollowedError, RefusedError
+from verl_doctor.toolkit.sources.python.refusals.values import Made, Section
 from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, parsed, walk
 
 _VALIDATE = "validate_config"
@@ -374,7 +370,7 @@ def _engine(follower: Follower, section: str, optim: str, method: str) -> None:
     model = {"engine": "model", "critic.fsdp": "critic.model"}.get(section, _MODEL)
     fields: dict[str, Any] = {
         "engine_config": follower.made(section),
-        "model_config": follower.value_at(model),
+        "model_config": follower.settings.value_at(model),
     }
     if optim:
         fields["optimizer_config"] = optimizer = follower.made(optim)
@@ -413,7 +409,9 @@ def _method(follower: Follower, name: str, method: str, fields: Mapping[str, str
     """Follow a method of one of verl's classes, with configuration sections in its fields."""
     owner = follower.definitions.named(name) if name else None
     if isinstance(owner, ClassNode):
-        sections = {field: follower.value_at(key) if key else Section("") for field, key in fields.items()}
+        sections = {
+            field: follower.settings.value_at(key) if key else Section("") for field, key in fields.items()
+        }
         follower.method_of(Made(owner, dict(sections)), method, sections)
 
 
@@ -421,7 +419,7 @@ def _function(follower: Follower, name: str, argument: str, key: str) -> None:
     """Follow a function of verl's algorithms with a single known argument."""
     function = follower.definitions.named(f"{_ALGORITHMS}.{name}")
     if isinstance(function, FunctionNode):
-        follower.call(function, (), {argument: follower.value_at(key)}, {argument: (key,)})
+        follower.call(function, (), {argument: follower.settings.value_at(key)}, {argument: (key,)})
 
 
 def _registered(follower: Follower, verl: SourceTree, decorator: str, name: object) -> None:
@@ -445,7 +443,7 @@ def _reward_manager(follower: Follower, verl: SourceTree, configuration: Configu
     names = (configuration.get(key) for key in _MANAGERS)
     name = next((name for name in names if isinstance(name, str)), None)
     given = configuration.get("reward_model.reward_kwargs")
-    named: dict[str, Any] = {key: follower.value_at(f"reward_model.reward_kwargs.{key}") for key in given} if isinstance(given, Mapping) else {}  # fmt: skip
+    named: dict[str, Any] = {key: follower.settings.value_at(f"reward_model.reward_kwargs.{key}") for key in given} if isinstance(given, Mapping) else {}  # fmt: skip
     for folder in ("experimental/reward_loop/reward_manager", "workers/reward_manager"):
         for path in sorted((verl.folder / folder).glob("*.py")):
             for node in registrations(path, "register", name):
@@ -459,7 +457,7 @@ def _sampling(follower: Follower, section: str) -> None:
     owner = follower.definitions.named(_SAMPLING)
     if not isinstance(owner, ClassNode):
         return
-    values = {name: follower.value_at(f"{section}.{name}") for name in _SAMPLED}
+    values = {name: follower.settings.value_at(f"{section}.{name}") for name in _SAMPLED}
     known = {name: value for name, value in values.items() if isinstance(value, (int, float))}
     follower.checked(owner, known, {name: f"{section}.{name}" for name in known}, "_verify_args")
 
@@ -470,14 +468,17 @@ def _scheduler(follower: Follower, verl: SourceTree) -> None:
     Without chunked prefill verl raises the number of tokens itself, or fails to; that is not followed here.
     """
     owner = follower.definitions.named(_SCHEDULER)
-    if not isinstance(owner, ClassNode) or follower.value_at(f"{_ROLLOUT}.enable_chunked_prefill") is False:
+    if (
+        not isinstance(owner, ClassNode)
+        or follower.settings.value_at(f"{_ROLLOUT}.enable_chunked_prefill") is False
+    ):
         return
     keys = {name: f"{_ROLLOUT}.{key}" for name, key in handed_arguments(verl.folder / SERVER)}
-    more = follower.value_at(f"{_ROLLOUT}.engine_kwargs.vllm")
+    more = follower.settings.value_at(f"{_ROLLOUT}.engine_kwargs.vllm")
     if isinstance(more, Section):
-        keys |= {name: f"{more.key}.{name}" for name in follower.names_in(more)}
+        keys |= {name: f"{more.key}.{name}" for name in follower.settings.names_in(more)}
     keys = {name: key for name, key in keys.items() if name in _SCHEDULED}
-    values = {name: follower.value_at(key) for name, key in keys.items()}
+    values = {name: follower.settings.value_at(key) for name, key in keys.items()}
     known = {name: value for name, value in values.items() if type(value) is int}
     length = {"max_model_len": known.pop("max_model_len", UNCLEAR)}
     fields = {**length, **known, "chunked_prefill_enabled": True}
@@ -491,18 +492,24 @@ def _optimizer(follower: Follower, section: str) -> None:
     if isinstance(builder, FunctionNode):
         with contextlib.suppress(NotFollowedError):
             follower.call(builder, (UNCLEAR, follower.made(section)), {})
-    name, source = follower.value_at(f"{section}.optimizer"), follower.value_at(f"{section}.optimizer_impl")
+    name, source = (
+        follower.settings.value_at(f"{section}.optimizer"),
+        follower.settings.value_at(f"{section}.optimizer_impl"),
+    )
     owner = follower.definitions.named(f"{source}.{name}") if source == "torch.optim" else None
     if not isinstance(owner, ClassNode):
         return
     given: dict[str, Any] = {}
     keys: dict[str | int, tuple[str, ...]] = {}
-    more = follower.value_at(f"{section}.override_optimizer_config")
+    more = follower.settings.value_at(f"{section}.override_optimizer_config")
     for argument, key in (("lr", "lr"), ("betas", "betas"), ("weight_decay", "weight_decay")):
         if argument != "betas" or "adam" in name.lower():  # as build_optimizer passes them on
-            given[argument], keys[argument] = follower.value_at(f"{section}.{key}"), (f"{section}.{key}",)
+            given[argument], keys[argument] = (
+                follower.settings.value_at(f"{section}.{key}"),
+                (f"{section}.{key}",),
+            )
     if isinstance(more, Section):
-        for argument in follower.names_in(more):
+        for argument in follower.settings.names_in(more):
             key = f"{more.key}.{argument}"
-            given[argument], keys[argument] = follower.value_at(key), (key,)
+            given[argument], keys[argument] = follower.settings.value_at(key), (key,)
     follower.constructed(owner, given, keys)

@@ -162,11 +162,8 @@ def _in_vllm(path: Path, given: Mapping[str, str]) -> UnreadableValues:
     from verl_doctor.toolkit.sources.python.definitions import (  # noqa: PLC0415 - only where such variables are set
         FunctionNode,
     )
-    from verl_doctor.toolkit.sources.python.refusals import (  # noqa: PLC0415
-        Follower,
-        NotFollowedError,
-        RefusedError,
-    )
+    from verl_doctor.toolkit.sources.python.refusals.follower import Follower  # noqa: PLC0415
+    from verl_doctor.toolkit.sources.python.refusals.refused import NotFollowedError, RefusedError  # noqa: PLC0415
     from verl_doctor.toolkit.sources.python.source import SourceTree, parse, read  # noqa: PLC0415
 
     source = read(path)

@@ -10,14 +10,9 @@ import pytest
 
 from verl_doctor.toolkit.sources.hydra.lookup import lookup
 from verl_doctor.toolkit.sources.python.definitions import ClassNode, FunctionNode
-from verl_doctor.toolkit.sources.python.refusals import (
-    Follower,
-    Made,
-    NotFollowedError,
-    Refusal,
-    RefusedError,
-    Section,
-)
+from verl_doctor.toolkit.sources.python.refusals.follower import Follower
+from verl_doctor.toolkit.sources.python.refusals.refused import NotFollowedError, Refusal, RefusedError
+from verl_doctor.toolkit.sources.python.refusals.values import Made, Section
 from verl_doctor.toolkit.sources.python.source import SourceTree
 
 TREE: Mapping[str, Any] = {

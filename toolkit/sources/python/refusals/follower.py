@@ -1,4 +1,4 @@
-"""Finds values that validating code refuses: the first certain `raise`, false `assert` or impossible operation in its syntax tree.
+"""Follows functions of several source trees, and raises at the first certain `raise`, false `assert` or impossible operation.
 
 Functions are followed with the values of a configuration. Anything not understood is `UNCLEAR`. A branch under an unclear
 condition is not followed: its assignments become unclear, and its exceptions do not count.
@@ -10,10 +10,10 @@ import ast
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any
 
-from verl_doctor.toolkit.sources.hydra.lookup import MISSING, UNDETERMINED
+from verl_doctor.toolkit.sources.hydra.lookup import MISSING
 from verl_doctor.toolkit.sources.python.definitions import (
     Choices,
     ClassNode,
@@ -22,140 +22,36 @@ from verl_doctor.toolkit.sources.python.definitions import (
     Modules,
 )
 from verl_doctor.toolkit.sources.python.evaluate import ARITHMETIC, COMPARE, UNCLEAR, as_set
+from verl_doctor.toolkit.sources.python.refusals import known_calls
+from verl_doctor.toolkit.sources.python.refusals.changes import Changes
+from verl_doctor.toolkit.sources.python.refusals.refused import (
+    LoopLeftError,
+    NotFollowedError,
+    Refusal,
+    RefusedError,
+    ReturnedError,
+)
+from verl_doctor.toolkit.sources.python.refusals.settings import Settings
+from verl_doctor.toolkit.sources.python.refusals.values import (
+    NOT_ITERABLE,
+    PLAIN,
+    SETTERS,
+    Frame,
+    Made,
+    Section,
+    blur,
+    dtype,
+    is_instance,
+    is_plain,
+    set_by,
+)
 from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, walk
 
 _STEPS = 20_000
 _DEEPEST = 12
-_PLAIN = (type(None), bool, int, float, str, list, tuple, set, dict)
-_NOT_ITERABLE = (type(None), bool, int, float)
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    function.__name__: function
-    for function in (
-        len,
-        min,
-        max,
-        sum,
-        abs,
-        int,
-        float,
-        bool,
-        str,
-        sorted,
-        list,
-        tuple,
-        set,
-        range,
-        any,
-        all,
-    )
-}
-_SETTERS = ("setattr", "object.__setattr__")
+_TEXT = 300  # characters of a message
 _TRANSPARENT = frozenset({"auto_await", "model_validator"})
 """Decorators below which a method does what its body says."""
-_METHODS = frozenset(
-    {"lower", "upper", "strip", "startswith", "endswith", "split", "items", "keys", "values"}
-)
-_CHANGES = frozenset(
-    {
-        "append",
-        "extend",
-        "insert",
-        "remove",
-        "pop",
-        "popitem",
-        "clear",
-        "update",
-        "setdefault",
-        "add",
-        "discard",
-        "sort",
-        "reverse",
-    }
-)
-"""Methods that change a list, a dictionary or a set."""
-_BUILT_IN_TYPES = frozenset({"str", "int", "float", "bool", "list", "tuple", "set", "dict", "bytes"})
-_TEXT = 300  # characters of a message
-_DTYPES = frozenset(
-    {"bool", "uint8", "int8", "int16", "int32", "int64", "half", "float", "double", "bfloat16"}
-    | {f"float{bits}" for bits in (16, 32, 64)}
-)
-
-_ALIASES = {"half": "float16", "float": "float32", "double": "float64"}
-
-
-@dataclass(frozen=True)
-class Dtype:
-    """One of torch's types of numbers, which is equal to itself alone."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return f"torch.{self.name}"
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of the configuration, by its dotted key; "" is all of it."""
-
-    key: str
-
-
-@dataclass(eq=False)
-class Made:
-    """An object made from a section: `fields` by name, `keys` with the source of each."""
-
-    owner: ClassNode
-    fields: dict[str, Any]
-    keys: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """What is raised: its type and message, the place as "path:line", the condition, and the keys that it depends on.
-
-    `around` are the keys of the conditions around that one.
-    """
-
-    raised: str
-    text: str
-    read_from: str
-    condition: str
-    keys: tuple[str, ...]
-    around: tuple[str, ...] = ()
-
-
-class RefusedError(Exception):
-    """The followed code raises for certain."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.text)
-        self.refusal = refusal
-
-
-class NotFollowedError(Exception):
-    """It cannot be determined what the code does next."""
-
-
-class _ReturnedError(Exception):
-    def __init__(self, value: Any) -> None:
-        super().__init__()
-        self.value = value
-
-
-class _LoopLeftError(Exception):
-    """The rest of a loop's body may not run."""
-
-
-_NOTHING: Final = object()
-
-
-@dataclass
-class _Frame:
-    module: str
-    names: dict[str, Any]
-    owner: ClassNode | None = None
-    bound: Any = None
-    keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Follower:
@@ -181,38 +77,17 @@ class Follower:
         self._loops = loops
         self._variable = variable
         self._calls = {} if calls is None else calls
-        self._removed = removed
-        self._look = look
+        self.settings = Settings(look, removed)
+        self._changes = Changes(self.settings)
         self.definitions = Definitions(trees, modules, self.expression)
         self._left = _STEPS
         self._depth = 0
-        self._keys: list[str] = []
-        self._around: list[list[str]] = []
-        self._written: set[str] = set()  # keys that the code changes in the configuration
 
     # What a configuration holds
 
-    def value_at(self, key: str) -> Any:
-        """Return the configuration's value for a key, in the form in which code is followed."""
-        self._keys.append(key)
-        if any(key == written or key.startswith(f"{written}.") for written in self._written):
-            return UNCLEAR
-        return self._taken(self._look(key), key)
-
-    def _taken(self, found: Any, key: str) -> Any:
-        if found is MISSING:
-            return MISSING
-        if found is UNDETERMINED or (isinstance(found, str) and "${" in found):
-            return UNCLEAR
-        if isinstance(found, Mapping):
-            return Section(key)
-        if isinstance(found, list):
-            return [self._taken(element, f"{key}.{place}") for place, element in enumerate(found)]
-        return found if isinstance(found, _PLAIN) else UNCLEAR
-
     def made(self, section: str) -> Any:
         """Return the object that Hydra makes from a section with a `_target_`, inner ones first. Raises RefusedError."""
-        content, target = self._look(section), self._look(f"{section}._target_")
+        content, target = self.settings.look(section), self.settings.look(f"{section}._target_")
         if not isinstance(content, Mapping) or not isinstance(target, str):
             return Section(section)
         owner = self.definitions.named(target)
@@ -220,7 +95,7 @@ class Follower:
         for name in content:
             if name != "_target_":
                 key = f"{section}.{name}"
-                value = self.value_at(key)
+                value = self.settings.value_at(key)
                 fields[name] = self.made(key) if isinstance(value, Section) else value
         if not isinstance(owner, ClassNode):
             return UNCLEAR
@@ -242,7 +117,7 @@ class Follower:
                 match part:
                     case ast.AnnAssign(target=ast.Name(id=name), value=value):
                         known = isinstance(value, (ast.Constant, ast.Tuple, ast.UnaryOp))
-                        frame = _Frame(base.module, {})
+                        frame = Frame(base.module, {})
                         fields[name] = self._value(value, frame) if known and value else UNCLEAR
         return fields
 
@@ -263,9 +138,9 @@ class Follower:
         taken = {argument.arg for argument in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)}
         for name in named if keys is not None and spec.kwarg is None else ():
             if name not in taken:
-                self._keys[:] = (keys or {}).get(name, ())
+                self.settings.read[:] = (keys or {}).get(name, ())
                 words = f"{owner.node.name}.__init__() got an unexpected keyword argument '{name}'"
-                self._impossible("TypeError", words, spec, _Frame(method.module, {}), method.node.lineno)
+                self._impossible("TypeError", words, spec, Frame(method.module, {}), method.node.lineno)
         self.call(FunctionNode(method.node, method.module, Made(owner, {}), method.owner), (), named, keys)
 
     def method_of(self, made: Made, name: str, named: Mapping[str, Any]) -> None:
@@ -287,16 +162,11 @@ class Follower:
         """Follow a method, with its arguments in `named`, of an object with these fields and its class's defaults. Raises RefusedError."""
         self.method_of(Made(owner, {**self._defaults(owner), **given}, dict(keys)), method, named or {})
 
-    def names_in(self, section: Section) -> tuple[str, ...]:
-        """Return the names in a part of the configuration."""
-        content = self._look(section.key)
-        return tuple(map(str, content)) if isinstance(content, Mapping) else ()
-
     def _tried(self, method: FunctionNode, made: Made) -> None:
         try:
             self.call(FunctionNode(method.node, method.module, made, method.owner), (), {})
         except NotFollowedError:
-            _blur(made, self._stored(made.owner))
+            blur(made, self._stored(made.owner))
 
     def _stored(self, owner: ClassNode) -> frozenset[str] | None:
         """Return the names of all attributes that methods of a class may change; None if they cannot be determined."""
@@ -306,8 +176,8 @@ class Follower:
                 match part:
                     case ast.Attribute(attr=name, ctx=ast.Store()):
                         names.add(name)
-                    case ast.Call(func=function) if dotted(function) in _SETTERS:
-                        name_set = _set_by(part)
+                    case ast.Call(func=function) if dotted(function) in SETTERS:
+                        name_set = set_by(part)
                         if name_set is None:
                             return None
                         names |= name_set
@@ -317,12 +187,11 @@ class Follower:
 
     def _attribute(self, value: Any, name: str) -> Any:
         if isinstance(value, Section):
-            found = self.value_at(f"{value.key}.{name}" if value.key else name)
+            found = self.settings.value_in(value, name)
             return UNCLEAR if found is MISSING else found
         if isinstance(value, Made):
             if name in value.fields:
-                self._keys.append(value.keys.get(name, name))
-                return value.fields[name]
+                return self.settings.field_of(value, name)
             method = self.definitions.method(value.owner, name)
             if method is None:
                 return UNCLEAR
@@ -356,7 +225,7 @@ class Follower:
         positional = [*spec.posonlyargs, *spec.args]
         names: dict[str, Any] = dict(function.around)
         names.update({argument.arg: UNCLEAR for argument in (*positional, *spec.kwonlyargs)})
-        frame = _Frame(function.module, names, function.owner, function.bound)
+        frame = Frame(function.module, names, function.owner, function.bound)
         for argument, default in zip(reversed(positional), reversed(spec.defaults), strict=False):
             names[argument.arg] = self._value(default, frame)
         for argument, kwdefault in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
@@ -379,9 +248,9 @@ class Follower:
         self._depth += 1
         try:
             self._block(function.node.body, frame)
-        except _ReturnedError as end:
+        except ReturnedError as end:
             return end.value
-        except _LoopLeftError:
+        except LoopLeftError:
             raise NotFollowedError from None
         finally:
             self._depth -= 1
@@ -389,44 +258,44 @@ class Follower:
 
     def called_as(self, node: ast.Call, module: str, names: Mapping[str, Any]) -> Any:
         """Follow a call somewhere in a module, with these names for its surroundings."""
-        return self._call(node, _Frame(module, dict(names)))
+        return self._call(node, Frame(module, dict(names)))
 
     def expression(self, node: ast.expr, module: str) -> Any:
         """Return the value of an expression in a module. Raises RefusedError."""
-        return self._value(node, _Frame(module, {}))
+        return self._value(node, Frame(module, {}))
 
     # Statements
 
-    def _block(self, body: Sequence[ast.stmt], frame: _Frame) -> None:
+    def _block(self, body: Sequence[ast.stmt], frame: Frame) -> None:
         for node in body:
             self._left -= 1
             if self._left < 0:
                 raise NotFollowedError
             self._statement(node, frame)
 
-    def _statement(self, node: ast.stmt, frame: _Frame) -> None:
+    def _statement(self, node: ast.stmt, frame: Frame) -> None:
         match node:
             case ast.Return(value=value):
-                raise _ReturnedError(None if value is None else self._value(value, frame))
+                raise ReturnedError(None if value is None else self._value(value, frame))
             case ast.Raise(exc=exc):
                 self._refuse(exc, frame, "", node)
             case ast.Assert(test=test, msg=message):
-                self._keys.clear()
+                self.settings.read.clear()
                 known = self._truth(self._value(test, frame))
                 if known is False:
                     self._refuse(message, frame, _words(test), node, "AssertionError")
             case ast.If(test=test):
                 self._if(node, test, frame)
             case ast.Assign(targets=targets, value=value):
-                before = len(self._keys)
+                before = len(self.settings.read)
                 found = self._value(value, frame)
-                keys = tuple(self._keys[before:])
+                keys = tuple(self.settings.read[before:])
                 for target in targets:
-                    self._store(target, found, frame, keys)
+                    self._changes.store(target, found, frame, keys)
             case ast.AnnAssign(target=target, value=ast.expr() as value):
-                self._store(target, self._value(value, frame), frame, ())
+                self._changes.store(target, self._value(value, frame), frame, ())
             case ast.AugAssign(target=target):
-                self._store(target, UNCLEAR, frame, ())
+                self._changes.store(target, UNCLEAR, frame, ())
             case ast.Expr(value=value):
                 self._value(value, frame)
             case ast.FunctionDef():
@@ -445,24 +314,24 @@ class Follower:
                 values = self._value(iterated, frame)
                 if isinstance(values, (list, tuple, set, range)) and not _leaves_loop(body):
                     for bound in values:
-                        self._store(target, bound, frame, ())
+                        self._changes.store(target, bound, frame, ())
                         self._block(body, frame)
                 elif values is UNCLEAR and self._loops:
                     self._once(node, frame, target)
                 else:
                     self._unclear(node, frame)
             case ast.While(test=test, orelse=[]) if self._loops:
-                self._keys.clear()
+                self.settings.read.clear()
                 if self._truth(self._value(test, frame)) is False:
                     return
                 self._once(node, frame)
             case ast.Break() | ast.Continue():
-                raise _LoopLeftError
+                raise LoopLeftError
             case ast.With(items=items) if not any(_suppresses(item.context_expr) for item in items):
                 for item in items:
                     self._value(item.context_expr, frame)
                     if item.optional_vars is not None:
-                        self._store(item.optional_vars, UNCLEAR, frame, ())
+                        self._changes.store(item.optional_vars, UNCLEAR, frame, ())
                 self._block(node.body, frame)
             case ast.Try(body=body, handlers=[], finalbody=finalbody):
                 self._block(body, frame)
@@ -478,7 +347,7 @@ class Follower:
             case _:
                 self._unclear(node, frame)
 
-    def _handled(self, node: ast.Try, frame: _Frame) -> None:
+    def _handled(self, node: ast.Try, frame: Frame) -> None:
         """Forget what differs when a handler has run. One that ends in `raise` changes nothing of what follows."""
         handlers = [part for part in node.handlers if not isinstance(part.body[-1], ast.Raise)]
         if not handlers or all(_succeeds(part, frame) for part in node.body):
@@ -488,18 +357,18 @@ class Follower:
         for part in parts:
             self._unclear(part, frame)
 
-    def _once(self, node: ast.For | ast.While, frame: _Frame, target: ast.expr | None = None) -> None:
+    def _once(self, node: ast.For | ast.While, frame: Frame, target: ast.expr | None = None) -> None:
         """Follow a loop's body once, as every training job runs it; what it changes is unknown before and afterwards."""
         written = [part.id for part in walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)]  # fmt: skip
         frame.names.update(dict.fromkeys(written, UNCLEAR))
         if target is not None:
-            self._store(target, UNCLEAR, frame, ())
-        with contextlib.suppress(_LoopLeftError):
+            self._changes.store(target, UNCLEAR, frame, ())
+        with contextlib.suppress(LoopLeftError):
             self._block(node.body, frame)
         frame.names.update(dict.fromkeys(written, UNCLEAR))
 
-    def _if(self, node: ast.If, test: ast.expr, frame: _Frame) -> None:
-        self._keys.clear()
+    def _if(self, node: ast.If, test: ast.expr, frame: Frame) -> None:
+        self.settings.read.clear()
         known = self._truth(self._value(test, frame))
         if known is UNCLEAR:
             self._unclear(node, frame)
@@ -508,13 +377,13 @@ class Follower:
         match taken[:1]:
             case [ast.Raise(exc=exc) as raised]:
                 self._refuse(exc, frame, _words(test), raised)
-        self._around.append(list(self._keys))
+        self.settings.around.append(list(self.settings.read))
         try:
             self._block(taken, frame)
         finally:
-            self._around.pop()
+            self.settings.around.pop()
 
-    def _unclear(self, node: ast.stmt | ast.ExceptHandler, frame: _Frame) -> None:
+    def _unclear(self, node: ast.stmt | ast.ExceptHandler, frame: Frame) -> None:
         """Follow a block that may not run: what it changes is unknown afterwards."""
         leaves = False
         for part in walk(node):
@@ -530,153 +399,45 @@ class Follower:
                 case ast.alias(name=name, asname=other):
                     frame.names[other or name.partition(".")[0]] = UNCLEAR
                 case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
-                    self._store(part, UNCLEAR, frame, ())
+                    self._changes.store(part, UNCLEAR, frame, ())
                 case ast.Call(func=function, args=arguments):
-                    self._change(part, frame)
+                    self._changes.call(part, frame)
                     for argument in (
                         function.value if isinstance(function, ast.Attribute) else function,
                         *arguments,
                     ):
                         owner = frame.names.get(dotted(argument).partition(".")[0])
                         if isinstance(owner, Made) and not isinstance(argument, ast.Attribute):
-                            _blur(owner, _set_by(part))
+                            blur(owner, set_by(part))
         if leaves:
-            raise _LoopLeftError
-
-    def _store(self, target: ast.expr, value: Any, frame: _Frame, keys: tuple[str, ...]) -> None:
-        match target:
-            case ast.Name(id=name):
-                frame.names[name] = value
-                frame.keys[name] = keys
-            case ast.Tuple(elts=parts) | ast.List(elts=parts):
-                known = isinstance(value, (list, tuple)) and len(value) == len(parts)
-                for place, part in enumerate(parts):
-                    self._store(part, value[place] if known else UNCLEAR, frame, keys)
-            case (
-                ast.Attribute(value=inner, attr=name)
-                | ast.Subscript(value=inner, slice=ast.Constant(value=str(name)))
-            ):
-                owner = self._reached(inner, frame)
-                if isinstance(owner, Made):
-                    owner.fields[name] = value
-                    plain = (key for key in keys if "." in key and not isinstance(self._look(key), Mapping))
-                    owner.keys.setdefault(name, next(plain, name))
-                elif isinstance(owner, Section):
-                    self._written.add(f"{owner.key}.{name}" if owner.key else name)
-                elif isinstance(owner, dict) and isinstance(inner, ast.Name) and value is not UNCLEAR:
-                    owner[name] = value
-                else:
-                    self._forget(inner, frame)
-            case ast.Subscript(value=inner):
-                self._forget(inner, frame)
-
-    def _reached(self, node: ast.expr, frame: _Frame) -> Any:
-        """Return what a name or a chain of attributes stands for, without following any code."""
-        match node:
-            case ast.Name(id=name):
-                return frame.names.get(name, UNCLEAR)
-            case (
-                ast.Attribute(value=inner, attr=name)
-                | ast.Subscript(value=inner, slice=ast.Constant(value=str(name)))
-            ):
-                owner = self._reached(inner, frame)
-                if isinstance(owner, Made):
-                    return owner.fields.get(name, UNCLEAR)
-                if isinstance(owner, Section):
-                    key = f"{owner.key}.{name}" if owner.key else name
-                    return Section(key) if isinstance(self._look(key), Mapping) else UNCLEAR
-        return UNCLEAR
-
-    def _forget(self, node: ast.expr, frame: _Frame) -> None:
-        """Forget the list, dictionary, set or section that an expression stands for: code changes it in place."""
-        found = self._reached(node, frame)
-        match node:
-            case ast.Name() if isinstance(found, (list, dict, set)):
-                _forget_all(found, frame.names)
-            case ast.Attribute(value=inner, attr=name) if isinstance(found, (list, dict, set)):
-                owner = self._reached(inner, frame)
-                if isinstance(owner, Made):
-                    owner.fields[name] = UNCLEAR
-            case ast.Subscript(value=inner):
-                self._forget(inner, frame)
-        if isinstance(found, Section) and found.key:
-            self._written.add(found.key)
-
-    def _updated(self, given: Sequence[Any], keys: Iterable[str], node: ast.Call, frame: _Frame) -> None:
-        if len(given) == 1 and isinstance(given[0], (type(None), bool, int, float, str)):
-            try:
-                dict(given[0])  # type: ignore[arg-type]
-            except (TypeError, ValueError) as error:
-                self._keys[:] = keys
-                self._impossible(type(error).__name__, str(error), node, frame)
-
-    def _change(
-        self, node: ast.Call, frame: _Frame, given: Sequence[Any] = (), keys: Iterable[str] = ()
-    ) -> None:
-        """Forget what a call may change in place: what its method belongs to, and the containers passed to it."""
-        if isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES:
-            if node.func.attr == "update" and isinstance(self._reached(node.func.value, frame), dict):
-                self._updated(given, keys, node, frame)
-            self._forget(node.func.value, frame)
-        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
-            if isinstance(argument, ast.Name) and not isinstance(frame.names.get(argument.id), Section):
-                self._forget(argument, frame)
-
-    def _refuse(
-        self, message: ast.expr | None, frame: _Frame, condition: str, node: ast.stmt, raised: str = ""
-    ) -> None:
-        keys = self._read_keys()
-        text = message
-        if isinstance(message, ast.Call) and not raised:
-            raised, text = dotted(message.func), next(iter(message.args), None)
-        elif not raised:
-            raised, text = dotted(message), None
-        place = self.definitions.place(frame.module, node.lineno)
-        words = self._message_text(text, frame) if text is not None else ""
-        refusal = Refusal(
-            raised.rpartition(".")[2], words[:_TEXT], place, condition, keys, self._keys_around(keys)
-        )
-        raise RefusedError(refusal)
-
-    def _message_text(self, node: ast.expr, frame: _Frame) -> str:
-        """Return a message as far as it is known."""
-        match node:
-            case ast.JoinedStr(values=parts):
-                return "".join(self._message_text(part, frame) for part in parts)
-            case ast.FormattedValue(value=value):
-                found = self._value(value, frame)
-                return str(found) if _is_plain(found) else "..."
-            case ast.Constant(value=value):
-                return str(value)
-            case ast.BinOp(left=left, op=ast.Add(), right=right):
-                return self._message_text(left, frame) + self._message_text(right, frame)
-        return "..."
+            raise LoopLeftError
 
     # Expressions
 
     def _truth(self, value: Any) -> Any:
         if value is UNCLEAR or value is MISSING:
             return UNCLEAR
-        if isinstance(value, Section) and value.key:
-            changed = any(written.startswith(f"{value.key}.") for written in self._written)
-            return UNCLEAR if changed else bool(self._look(value.key))
-        return bool(value) if isinstance(value, (*_PLAIN, range)) else True
+        if isinstance(value, Section):
+            empty = self.settings.is_empty(value)
+            return UNCLEAR if empty is UNCLEAR else not empty
+        return bool(value) if isinstance(value, (*PLAIN, range)) else True
 
-    def _value(self, node: ast.expr, frame: _Frame) -> Any:
+    def _value(self, node: ast.expr, frame: Frame) -> Any:
         match node:
             case ast.Constant(value=value):
                 return value
             case ast.Name(id=name):
                 if name in frame.names:
-                    self._keys.extend(frame.keys.get(name, ()))
+                    self.settings.read.extend(frame.keys.get(name, ()))
                     return frame.names[name]
                 return self.definitions.in_module(frame.module, name)
-            case ast.Attribute(value=ast.Name(id="torch"), attr=name) if name in _DTYPES:
-                return Dtype(_ALIASES.get(name, name))
+            case ast.Attribute(value=ast.Name(id="torch"), attr=name) if number := dtype(name):
+                return number
             case ast.Attribute(value=inner, attr=name):
                 owner = self._value(inner, frame)
-                if isinstance(owner, Section):
-                    self._needs(owner, name, node, frame)
+                if isinstance(owner, Section) and self.settings.is_removed(key := owner.child(name)):
+                    self.settings.read[:] = [key]
+                    self._impossible("ConfigAttributeError", f"Key '{name}' is not in struct", node, frame)
                 if isinstance(owner, (str, int, float, type(None))) and not hasattr(owner, name):
                     words = f"'{type(owner).__name__}' object has no attribute '{name}'"
                     self._impossible("AttributeError", words, node, frame)
@@ -708,8 +469,8 @@ class Follower:
                 known = self._truth(self._value(operand, frame))
                 return UNCLEAR if known is UNCLEAR else not known
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                number = self._value(operand, frame)
-                return -number if isinstance(number, (int, float)) else UNCLEAR
+                positive = self._value(operand, frame)
+                return -positive if isinstance(positive, (int, float)) else UNCLEAR
             case ast.BoolOp(op=op, values=values):
                 return self._joined(isinstance(op, ast.And), values, frame)
             case ast.IfExp(test=test, body=body, orelse=orelse):
@@ -730,20 +491,13 @@ class Follower:
                 return self._call(call, frame, awaited=True)
         return UNCLEAR
 
-    def _element(self, node: ast.expr, target: ast.expr, value: Any, frame: _Frame) -> Any:
+    def _element(self, node: ast.expr, target: ast.expr, value: Any, frame: Frame) -> Any:
         """Return one element of a comprehension."""
         inner = replace(frame, names=dict(frame.names), keys=dict(frame.keys))
-        self._store(target, value, inner, ())
+        self._changes.store(target, value, inner, ())
         return self._value(node, inner)
 
-    def _needs(self, section: Section, name: str, node: ast.expr, frame: _Frame) -> None:
-        """Refuse a key that the job has removed."""
-        key = f"{section.key}.{name}" if section.key else name
-        if key in self._removed and self._look(key) is MISSING:
-            self._keys[:] = [key]
-            self._impossible("ConfigAttributeError", f"Key '{name}' is not in struct", node, frame)
-
-    def _joined(self, every: bool, values: Sequence[ast.expr], frame: _Frame) -> Any:
+    def _joined(self, every: bool, values: Sequence[ast.expr], frame: Frame) -> Any:
         unclear = False
         found: Any = UNCLEAR
         for value in values:
@@ -766,7 +520,7 @@ class Follower:
         left: ast.expr,
         ops: Sequence[ast.cmpop],
         comparators: Sequence[ast.expr],
-        frame: _Frame,
+        frame: Frame,
     ) -> Any:
         values = [self._value(comparator, frame) for comparator in (left, *comparators)]
         for place, op in enumerate(ops):
@@ -775,11 +529,11 @@ class Follower:
                 return found
         return True
 
-    def _compare(self, op: ast.cmpop, left: Any, right: Any, frame: _Frame, node: ast.expr) -> Any:
+    def _compare(self, op: ast.cmpop, left: Any, right: Any, frame: Frame, node: ast.expr) -> Any:
         if isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, Section) and isinstance(left, str):
-            there = self.value_at(f"{right.key}.{left}" if right.key else left) is not MISSING
+            there = self.settings.value_in(right, left) is not MISSING
             return there is isinstance(op, ast.In)
-        if isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, _NOT_ITERABLE):
+        if isinstance(op, (ast.In, ast.NotIn)) and isinstance(right, NOT_ITERABLE):
             words = f"argument of type '{type(right).__name__}' is not iterable"
             self._impossible("TypeError", words, node, frame)
         if UNCLEAR in (left, right) or MISSING in (left, right):
@@ -789,10 +543,10 @@ class Follower:
         return self._applied(COMPARE[type(op)], left, right, frame, node)
 
     def _applied(
-        self, operation: Callable[[Any, Any], Any], left: Any, right: Any, frame: _Frame, node: ast.expr
+        self, operation: Callable[[Any, Any], Any], left: Any, right: Any, frame: Frame, node: ast.expr
     ) -> Any:
         for value in (left, right):
-            if not _is_plain(value):
+            if not is_plain(value):
                 return UNCLEAR
         try:
             return operation(left, right)
@@ -801,25 +555,6 @@ class Follower:
         except ValueError:
             pass
         return UNCLEAR
-
-    def _impossible(
-        self, raised: str, words: str, node: ast.AST, frame: _Frame, line: int | None = None
-    ) -> None:
-        place = self.definitions.place(frame.module, line or getattr(node, "lineno", None) or 0)
-        keys = self._read_keys()
-        raise RefusedError(Refusal(raised, words, place, _words(node), keys, self._keys_around(keys)))
-
-    def _read_keys(self) -> tuple[str, ...]:
-        """Return the keys that were read last, without the sections on the way to them."""
-        return self._plain(self._keys)
-
-    def _keys_around(self, keys: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the keys of the conditions around, without these keys."""
-        around = self._plain([key for condition in self._around for key in condition])
-        return tuple(key for key in around if key not in keys)
-
-    def _plain(self, keys: Iterable[str]) -> tuple[str, ...]:
-        return tuple(key for key in dict.fromkeys(keys) if key and not isinstance(self._look(key), Mapping))
 
     def _item(self, value: Any, index: Any) -> Any:
         if isinstance(value, Section) and isinstance(index, str):
@@ -834,7 +569,7 @@ class Follower:
 
     # Calls
 
-    def _call(self, node: ast.Call, frame: _Frame, *, awaited: bool = False) -> Any:
+    def _call(self, node: ast.Call, frame: Frame, *, awaited: bool = False) -> Any:
         if any(isinstance(argument, ast.Starred) for argument in node.args) or any(
             not argument.arg for argument in node.keywords
         ):
@@ -862,17 +597,17 @@ class Follower:
                 words = f"manual_seed expected a long, but got {type(given[0]).__name__}"
                 self._impossible("RuntimeError", words, node, frame)
             owner = self._value(node.func.value, frame)
-            answer = self._method_result(owner, node.func.attr, given)
-            if answer is not _NOTHING:
+            answer = known_calls.method_result(self.settings, owner, node.func.attr, given)
+            if answer is not known_calls.NOTHING:
                 return answer
         if name in ("getattr", "hasattr") and len(given) > 1 and isinstance(given[1], str):
-            return self._getattr(name, given)
+            return known_calls.attribute_of(self.settings, name, given)
         if name == "callable" and len(given) == 1:
-            return isinstance(given[0], FunctionNode) or (False if _is_plain(given[0]) else UNCLEAR)
+            return isinstance(given[0], FunctionNode) or (False if is_plain(given[0]) else UNCLEAR)
         if name == "isinstance" and len(node.args) == 2:
-            return _is_instance(given[0], node.args[1])
+            return is_instance(given[0], node.args[1])
         if name == "OmegaConf.select" and len(given) > 1 and isinstance(given[0], Section):
-            return self._selected(given[0], given[1], named.get("default"))
+            return known_calls.selected(self.settings, given[0], given[1], named.get("default"))
         if name.rpartition(".")[2] == "get_args" and given and isinstance(given[0], Choices):
             return given[0].values
         if name.rpartition(".")[2] == "omega_conf_to_dataclass" and given and isinstance(given[0], Section):
@@ -880,10 +615,11 @@ class Follower:
         if name in ("os.getenv", "os.environ.get") and given and isinstance(given[0], str):
             found = self._variable(given[0])
             return (given[1] if len(given) > 1 else None) if found is None else found
-        if name in _FUNCTIONS and name not in frame.names:
+        if name in known_calls.BUILT_IN and name not in frame.names:
             return self._built_in(name, given, named, node, frame)
         function = self._value(node.func, frame)
-        self._change(node, frame, given, keys.get(0, ()))
+        self._update(node, given, keys.get(0, ()), frame)
+        self._changes.call(node, frame)
         if isinstance(function, ClassNode) and self.definitions.is_foreign(function):
             made = function
             function = self.definitions.method(made, "__init__") or UNCLEAR
@@ -896,18 +632,18 @@ class Follower:
         except NotFollowedError:
             for argument in (function.bound, *given, *named.values()):
                 if isinstance(argument, Made):
-                    _blur(argument)
+                    blur(argument)
             return UNCLEAR
 
     def _argument(
-        self, node: ast.expr, place: str | int, keys: dict[str | int, tuple[str, ...]], frame: _Frame
+        self, node: ast.expr, place: str | int, keys: dict[str | int, tuple[str, ...]], frame: Frame
     ) -> Any:
-        before = len(self._keys)
+        before = len(self.settings.read)
         found = self._value(node, frame)
-        keys[place] = tuple(self._keys[before:])
+        keys[place] = tuple(self.settings.read[before:])
         return found
 
-    def _above(self, name: str, node: ast.Call, frame: _Frame) -> Any:
+    def _above(self, name: str, node: ast.Call, frame: Frame) -> Any:
         if not isinstance(frame.bound, Made) or frame.owner is None:
             return UNCLEAR
         method = self.definitions.method(frame.bound.owner, name, above=frame.owner)
@@ -924,58 +660,66 @@ class Follower:
             FunctionNode(method.node, method.module, frame.bound, method.owner), given, named, keys
         )
 
-    def _method_result(self, owner: Any, method: str, given: Sequence[Any]) -> Any:
-        """Return the result of a method of a section, an object or a plain value; `_NOTHING` where it has none here."""
-        default = given[1] if len(given) > 1 else None
-        if method == "get" and given and isinstance(given[0], str):
-            if isinstance(owner, Section):
-                found = self.value_at(f"{owner.key}.{given[0]}" if owner.key else given[0])
-                return default if found is MISSING else found
-            if isinstance(owner, Made):
-                return self._attribute(owner, given[0]) if given[0] in owner.fields else UNCLEAR
-            if isinstance(owner, dict):
-                return owner.get(given[0], default)
-        if (
-            method in _METHODS
-            and isinstance(owner, (str, dict))
-            and _is_plain(owner)
-            and all(map(_is_plain, given))
-        ):
+    def _update(self, node: ast.Call, given: Sequence[Any], keys: Iterable[str], frame: Frame) -> None:
+        """Refuse the `update` of a dictionary with a value that is none."""
+        if not isinstance(node.func, ast.Attribute) or node.func.attr != "update":
+            return
+        is_dict = isinstance(self._changes.reached(node.func.value, frame), dict)
+        if is_dict and len(given) == 1 and isinstance(given[0], (type(None), bool, int, float, str)):
             try:
-                found = getattr(owner, method)(*given)
-            except (AttributeError, TypeError, ValueError):
-                return UNCLEAR
-            return found if isinstance(found, (str, bool)) else list(found)
-        return _NOTHING
-
-    def _getattr(self, name: str, given: Sequence[Any]) -> Any:
-        owner, attribute = given[0], given[1]
-        if isinstance(owner, Section):
-            found = self.value_at(f"{owner.key}.{attribute}" if owner.key else attribute)
-            if name == "hasattr":
-                return found is not MISSING
-            return (given[2] if len(given) > 2 else UNCLEAR) if found is MISSING else found
-        if isinstance(owner, Made) and attribute in owner.fields:
-            return True if name == "hasattr" else self._attribute(owner, attribute)
-        return UNCLEAR
-
-    def _selected(self, section: Section, name: Any, default: Any) -> Any:
-        if not isinstance(name, str):
-            return UNCLEAR
-        found = self.value_at(f"{section.key}.{name}" if section.key else name)
-        return default if found is MISSING else found
+                dict(given[0])  # type: ignore[arg-type]
+            except (TypeError, ValueError) as error:
+                self.settings.read[:] = keys
+                self._impossible(type(error).__name__, str(error), node, frame)
 
     def _built_in(
-        self, name: str, given: Sequence[Any], named: Mapping[str, Any], node: ast.Call, frame: _Frame
+        self, name: str, given: Sequence[Any], named: Mapping[str, Any], node: ast.Call, frame: Frame
     ) -> Any:
-        if named or not all(map(_is_plain, given)):
+        if named or not all(map(is_plain, given)):
             return UNCLEAR
         try:
-            return _FUNCTIONS[name](*given)
+            return known_calls.BUILT_IN[name](*given)
         except (TypeError, ValueError) as error:
             if name in ("int", "float"):
                 self._impossible(type(error).__name__, str(error), node, frame)
             return UNCLEAR
+
+    # What is raised
+
+    def _impossible(
+        self, raised: str, words: str, node: ast.AST, frame: Frame, line: int | None = None
+    ) -> None:
+        place = self.definitions.place(frame.module, line or getattr(node, "lineno", None) or 0)
+        keys = self.settings.keys_read()
+        raise RefusedError(Refusal(raised, words, place, _words(node), keys, self.settings.keys_around(keys)))
+
+    def _refuse(
+        self, message: ast.expr | None, frame: Frame, condition: str, node: ast.stmt, raised: str = ""
+    ) -> None:
+        keys = self.settings.keys_read()
+        text = message
+        if isinstance(message, ast.Call) and not raised:
+            raised, text = dotted(message.func), next(iter(message.args), None)
+        elif not raised:
+            raised, text = dotted(message), None
+        place = self.definitions.place(frame.module, node.lineno)
+        words = self._message_text(text, frame) if text is not None else ""
+        around = self.settings.keys_around(keys)
+        raise RefusedError(Refusal(raised.rpartition(".")[2], words[:_TEXT], place, condition, keys, around))
+
+    def _message_text(self, node: ast.expr, frame: Frame) -> str:
+        """Return a message as far as it is known."""
+        match node:
+            case ast.JoinedStr(values=parts):
+                return "".join(self._message_text(part, frame) for part in parts)
+            case ast.FormattedValue(value=value):
+                found = self._value(value, frame)
+                return str(found) if is_plain(found) else "..."
+            case ast.Constant(value=value):
+                return str(value)
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return self._message_text(left, frame) + self._message_text(right, frame)
+        return "..."
 
 
 @functools.lru_cache(maxsize=1024)  # the same functions are followed again and again
@@ -998,7 +742,7 @@ def _rebound(function: ast.AST) -> frozenset[str]:
     return _about(function)[1]
 
 
-def _succeeds(node: ast.stmt, frame: _Frame) -> bool:
+def _succeeds(node: ast.stmt, frame: Frame) -> bool:
     """Return whether a statement, which was followed, raises nothing: the assignment of a constant, or an import that was found."""
     match node:
         case ast.Assign(targets=[ast.Name()], value=ast.Constant()) | ast.Pass():
@@ -1008,59 +752,8 @@ def _succeeds(node: ast.stmt, frame: _Frame) -> bool:
     return False
 
 
-def _forget_all(changed: Any, names: dict[str, Any]) -> None:
-    """Forget the values that are this object or contain it, whatever their names."""
-    for name, value in names.items():
-        if isinstance(value, Made):
-            _forget_all(changed, value.fields)
-        elif _contains(value, changed):
-            names[name] = UNCLEAR
-
-
-def _contains(value: Any, part: Any) -> bool:
-    if value is part:
-        return True
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    return any(_contains(each, part) for each in inner)
-
-
 def _decorator(mark: ast.expr) -> str:
     return dotted(mark.func if isinstance(mark, ast.Call) else mark)
-
-
-def _is_plain(value: Any) -> bool:
-    """Return whether a value is completely known."""
-    if isinstance(value, (list, tuple, set)):
-        return all(map(_is_plain, value))
-    if isinstance(value, dict):
-        return all(map(_is_plain, value.values()))
-    return isinstance(value, (*_PLAIN, range, Dtype))
-
-
-def _is_instance(value: Any, types: ast.expr) -> Any:
-    """Return whether a plain value of the configuration has one of these types; lists and sections have OmegaConf's own."""
-    names = [dotted(part) for part in (types.elts if isinstance(types, ast.Tuple) else [types])]
-    if type(value) not in (type(None), bool, int, float, str) or not _BUILT_IN_TYPES.issuperset(names):
-        return UNCLEAR
-    return any(base.__name__ in names for base in type(value).__mro__)
-
-
-def _set_by(call: ast.Call) -> frozenset[str] | None:
-    """Return the name of the one attribute that `setattr` changes; None for other calls, and where it is not known."""
-    match call.args:
-        case [_, ast.Constant(value=str(name)), *_] if dotted(call.func) in _SETTERS:
-            return frozenset({name})
-    return None
-
-
-def _blur(made: Made, names: frozenset[str] | None = None) -> None:
-    """Forget an object's fields, or those with these names, after code that was not followed; sections stay unchanged."""
-    for name, value in made.fields.items():
-        if names is not None and name not in names:
-            if isinstance(value, Made):
-                _blur(value, names)
-        elif not isinstance(value, Section):
-            made.fields[name] = UNCLEAR
 
 
 def _suppresses(context: ast.expr) -> bool:
