@@ -82,7 +82,8 @@ def step(key: str, title: str, statements: Iterable[Judgement]) -> Step:
 
 def verdict(steps: Sequence[Step], unexamined: str = "") -> Verdict:
     """Return the overall state. Without verl (`unexamined` gives the reason), no other step than a failed one shows how far a job gets."""
-    worst = min((step.state for step in steps), key=_WORST.index, default="unknown")
+    states: tuple[State, ...] = tuple(step.state for step in steps) or ("unknown",)
+    worst = min(states, key=_WORST.index)
     return "could_not_check" if unexamined and worst != "failed" else _VERDICTS[worst]
 
 
