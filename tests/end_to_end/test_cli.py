@@ -152,6 +152,8 @@ def test_every_command_has_help(here: Doctor, tmp_path: Path, command: str) -> N
         (["fix", "--unsafe"], "--unsafe needs --apply"),
         (["undo", "7", "--all"], "choose one of ID, --list and --all"),
         (["explain", "NOPE999"], "unknown rule or topic NOPE999"),
+        (["explain", "cfg101x"], "did you mean CFG101?"),
+        (["explain", "variable"], "did you mean variables?"),
         (["explain", "VLLM999"], "explain VLLM for those of that family"),
         (["check", "a.sh", "b.sh"], "a.sh: no such file"),
         (["explain", "card", "more"], "remove more"),

@@ -181,6 +181,8 @@ def _page(subject: str, topic: str) -> str:
 
 def _rule(code: str) -> str:
     """The page of a rule, or of what only logs show. Raises UsageError."""
+    import difflib  # noqa: PLC0415 - only for an unknown name
+
     from verl_doctor.toolkit.commands.explain import documentation  # noqa: PLC0415 - see _registry
     from verl_doctor.toolkit.rule import family_of  # noqa: PLC0415
 
@@ -194,8 +196,11 @@ def _rule(code: str) -> str:
     if page is None:
         family = family_of(code.upper())
         hint = f"{family} for those of that family" if documentation.rows(known, family) else "--list for all"
+        names = {name.upper(): name for name in (*TOPICS, *(row[0] for row in documentation.rows(known)))}
+        near = difflib.get_close_matches(code.upper(), names, n=1, cutoff=0.75)
+        run = f"did you mean {names[near[0]]}? Run" if near else "run"
         raise UsageError(
-            f"unknown rule or topic {code}; run verl-doctor explain {hint}; topics: {', '.join(TOPICS)}"
+            f"unknown rule or topic {code}; {run} verl-doctor explain {hint}; topics: {', '.join(TOPICS)}"
         )
     return documentation.with_address(page, code.upper()) if _is_built_in(check) else page
 
