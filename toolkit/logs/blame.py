@@ -127,6 +127,9 @@ _DEMANDS = re.compile(
     r"\bmust\b|\bshould\b|\bcannot\b|\bcan't\b|[Pp]lease|not supported|[Uu]nsupported|[Uu]nknown|[Ii]nvalid|requires?\b|only support|"
     r"not (?:a )?valid|not divisible|expected|incompatible|mutually exclusive|at least|greater than|less than|smaller than"
 )
+_OF_RELEASE = re.compile(
+    r"\brequires? (?:[A-Za-z][\w-]* version )?`?[A-Za-z][\w-]*`? ?[<>=~!]=? ?v?\d+\.\d|\b[A-Za-z][\w-]* ?[<>=~!]=? ?v?\d+\.\d[\w.]* is required"
+)
 _ARGUMENT = re.compile(
     r"`(?:--)?([a-z]\w*(?:_\w+|=\S+)?)(?:=[^`]*)?`|(?<!\w)(--[a-z][\w-]+)|(?<![\w./'-])([a-z][a-z0-9]*(?:_[a-z0-9]+)+)(?![\w(./])"
 )
@@ -288,6 +291,8 @@ def _refuses(raised: Raised, deepest: Frame) -> bool:
     """Return whether a library refuses its configuration: it checks its arguments and states what they must be."""
     if raised.name not in {"ValueError", "AssertionError", "NotImplementedError", "ValidationError"}:
         return False
+    if _OF_RELEASE.search(raised.message):
+        return False  # another release of a package is required, no other setting
     checks = _CHECKS.search(deepest.function) or _OF_ARGUMENTS.search(deepest.path)
     return bool((checks or package_of(deepest) == "peft") and _DEMANDS.search(raised.message))
 

@@ -1,7 +1,7 @@
 """Which releases of a package have a name that another one imports, and which have no longer a fault that a log shows.
 
-Both are data: `toolkit/data/names_by_release.json` was read from released wheels and tagged sources, `toolkit/data/faults_of_releases.toml` names for each
-fault the thread that says where it was mended.
+All are data: `toolkit/data/names_by_release.json` and `toolkit/data/members_by_release.json` were read from released wheels and tagged sources,
+`toolkit/data/faults_of_releases.toml` names for each fault the thread that says where it was mended.
 """
 
 from __future__ import annotations
@@ -80,6 +80,28 @@ def bounds_of_part(prefix: str) -> str:
     return min(lower, key=lambda bound: Version(bound[2:]), default="")
 
 
+def members_of(cls: str, name: str) -> Mapping[str, str]:
+    """Return the packages in which a class of this name has a member in some releases only, with their bounds."""
+    return {
+        package: classes[cls][name] for package, classes in _members().items() if name in classes.get(cls, {})
+    }
+
+
+def parameters_of(function: str, name: str) -> Mapping[str, str]:
+    """Return the packages in which a function, a class or a method of this name takes a parameter in some releases only, with their bounds."""
+    found = {
+        package: calls[f"{function}()"][name]
+        for package, calls in _members().items()
+        if name in calls.get(f"{function}()", {})
+    }
+    return found or members_of(function, name)  # the fields of a dataclass are its parameters
+
+
+def before(limits: str) -> str:
+    """Return the bounds of the releases before those within a lower bound: "<0.16" for ">=0.16"; "" for any other bounds."""
+    return f"<{limits[2:]}" if limits.startswith(">=") and "," not in limits else ""
+
+
 def owners_of(name: str) -> Iterable[tuple[str, str]]:
     """Yield the packages that have a name in some releases only, each with their bounds."""
     for package, modules in _names().items():
@@ -107,6 +129,12 @@ def _faults() -> tuple[Fault, ...]:
 @cache
 def _names() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
     read: Mapping[str, Mapping[str, Mapping[str, str]]] = json.loads(_read("names_by_release.json"))
+    return read
+
+
+@cache
+def _members() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
+    read: Mapping[str, Mapping[str, Mapping[str, str]]] = json.loads(_read("members_by_release.json"))
     return read
 
 

@@ -12,12 +12,16 @@ from verl_doctor.toolkit.logs.python_errors import Frame, Raised
 from verl_doctor.toolkit.logs.releases import (
     Fault,
     _faults,
+    _members,
     _names,
+    before,
     bounds_of,
     fault_of,
     has_fault,
     instead_of,
+    members_of,
     owners_of,
+    parameters_of,
 )
 
 
@@ -80,3 +84,31 @@ def test_bounds_of_names(module: str, name: str, bounds: str) -> None:
 def test_owner_of_a_name_is_found_without_its_module() -> None:
     assert list(owners_of("ParallelismConfig")) == [("accelerate", ">=1.10")]
     assert list(owners_of("unheard_of")) == []
+
+
+def test_members_have_bounds_that_pip_accepts() -> None:
+    every = [
+        limits for classes in _members().values() for names in classes.values() for limits in names.values()
+    ]
+    assert len(every) > 3000
+    assert all(str(SpecifierSet(limits)) for limits in set(every))
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (members_of("GRPOConfig", "num_iterations"), {"trl": ">=0.16"}),
+        (members_of("GRPOConfig", "beta"), {}),
+        (members_of("Unheard", "num_iterations"), {}),
+        (parameters_of("LoraConfig", "use_dora"), {"peft": ">=0.9"}),
+        (parameters_of("SFTTrainer", "packing"), {"trl": "<0.13"}),
+        (parameters_of("flash_attn_varlen_func", "deterministic"), {"flash_attn": ">=2.4"}),
+    ],
+)
+def test_bounds_of_members_and_parameters(found: object, expected: object) -> None:
+    assert found == expected
+
+
+@pytest.mark.parametrize(("limits", "earlier"), [(">=0.16", "<0.16"), ("<0.16", ""), (">=0.9,<0.16", "")])
+def test_releases_before(limits: str, earlier: str) -> None:
+    assert before(limits) == earlier

@@ -38,6 +38,11 @@ _REQUIRED = re.compile(
     rf"(?<![\w.-])([A-Za-z][\w-]*) ?({_BOUNDS}) is required|[Rr]equires? (?:[A-Za-z]\w* version )?`?([A-Za-z][\w-]*)`? ?({_BOUNDS})|"
     r"(?<![\w.-])([A-Za-z][\w-]*) with minimum required version (\d[\w.]*)"
 )
+# Projects whose name is not that of their distribution.
+_WRITTEN_AS = {
+    "PyTorch": "torch", "Pytorch": "torch", "pytorch": "torch", "FlashAttention": "flash-attn", "Triton": "triton", "Transformers": "transformers", "DeepSpeed": "deepspeed",
+    "NumPy": "numpy", "Numpy": "numpy", "Accelerate": "accelerate", "Apex": "apex", "PEFT": "peft", "Ray": "ray", "vLLM": "vllm", "FlashInfer": "flashinfer-python",
+}  # fmt: skip
 _LAZY = "Failed to import "  # transformers and trl, of a module that they import when it is used
 _WITHOUT_FLASH_ATTENTION = "+actor_rollout_ref.model.override_config.attn_implementation=sdpa"
 
@@ -78,6 +83,7 @@ def of_version(raised: Raised, place: Place) -> str:
     )
     if name.lower() in {"python", "version", "cuda", "and", "or"}:
         return ""
+    name = _WRITTEN_AS.get(name, name)
     by = f", as {place.words} requires" if place.words else ""
     return (
         f"pip install '{name}{''.join(bounds.split()).rstrip('.')}' with the job's Python, on every node{by}"

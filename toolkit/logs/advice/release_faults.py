@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from verl_doctor.toolkit.logs.advice.inputs import KEY
 from verl_doctor.toolkit.logs.advice.installed import dated, versions_in
+from verl_doctor.toolkit.logs.advice.members import NO_MEMBER
 from verl_doctor.toolkit.logs.advice.places import NONE, OUTSIDE, PASSING, Place, is_telling, is_wordless
-from verl_doctor.toolkit.logs.advice.undefined import NO_MEMBER
 from verl_doctor.toolkit.logs.asserted import in_words
 from verl_doctor.toolkit.logs.blame import KNOWN, is_of_the_job, own_frames, package_of
 from verl_doctor.toolkit.logs.lines import Line

@@ -27,7 +27,7 @@ def of_wrapper(cls: str, name: str, place: Place) -> str:
 
 def of_subclass(cls: str, name: str, place: Place) -> str:
     """Return advice on an attribute that a class of one package expects of the class of another one which it extends, or which extends it."""
-    if cls == "TrainingArguments" and place.package == "trl":
+    if cls == "TrainingArguments" and place.package == "trl" and re.search(rf"\bargs\.{name}\b", place.code):
         return "pass the trainer the configuration class of its own (SFTConfig, GRPOConfig, DPOConfig) instead of TrainingArguments, or install a trl before 0.9, which took these arguments by themselves"
     base = extended(cls)
     owner = owner_of(base)

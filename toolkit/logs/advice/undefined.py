@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from verl_doctor.toolkit.logs.advice.calls import served_package
 from verl_doctor.toolkit.logs.advice.installed import dated, has_release
+from verl_doctor.toolkit.logs.advice.members import NO_MEMBER
 from verl_doctor.toolkit.logs.advice.places import Place
 from verl_doctor.toolkit.logs.advice.settings import ROLLOUT
 from verl_doctor.toolkit.logs.advice.subclasses import of_subclass, of_wrapper
@@ -15,15 +16,16 @@ from verl_doctor.toolkit.logs.blame import REMOTE_CODE, package_of
 from verl_doctor.toolkit.logs.lines import Line
 from verl_doctor.toolkit.logs.packages import bounds, distribution, owner_of
 from verl_doctor.toolkit.logs.python_errors import Raised
-from verl_doctor.toolkit.logs.releases import bounds_of, bounds_of_part, owners_of
+from verl_doctor.toolkit.logs.releases import bounds_of, bounds_of_part, members_of, owners_of
 
 _NO_NAME = re.compile(
     r"cannot import name '([^']+)' from (partially initialized module )?'([\w.]+)'(?:.*\((/[^)]+)\))?"
 )
 _NO_ATTRIBUTE = re.compile(r"module '([\w.]+)' has no attribute '(\w+)'")
-NO_MEMBER = re.compile(
-    r"['`](?:\w+\.)*(\w+)['`] object has no attribute ['`](\w+)['`]|type object '(\w+)' has no attribute '(\w+)'|(?:^|\] )([A-Z]\w+) has no attribute (\w+)"
-)
+_LOOKED_UP = re.compile(r"Could not find (\w+) neither in <module 'transformers")
+_MODEL_FILE = re.compile(r"/models/(\w+)/modeling_\w+\.py$")
+_FAMILY = re.compile(r"[a-z]{3,}")
+_MODEL_CONFIG = re.compile(r"(\w+?)(?:Vision|Text|Audio|Thinker|Talker|Model)*Config")
 _NAMESPACE = "(unknown location)"
 # The message of an AttributeError of an Enum, and a call with the entries of a dictionary.
 _BARE = re.compile(r"(\w+)(?:\. Did you mean: '\w+'\?)?$")
@@ -58,6 +60,15 @@ _ENCODED = re.compile(
 
 def name(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     """Return advice on a name that a module does not define."""
+    if unknown := _LOOKED_UP.search(raised.message):
+        # Classes for video of models that had none before came in later releases than the models.
+        limits = bounds(unknown[1], "transformers") if "Video" not in unknown[1] else ""
+        install = (
+            f"pip install 'transformers{limits}'"
+            if limits and not has_release("transformers", limits, lines)
+            else "install another release (the transformers_version in the model's config.json, or the one before an upgrade), no development version from git"
+        )
+        return f"the installed {dated('transformers', lines)} has no {unknown[1]}, which a configuration file of the model or of the processor names: {install}"
     if (found := _NO_NAME.search(raised.message)) is None:
         return ""
     name, partly, module, path = found.groups()
@@ -69,14 +80,7 @@ def name(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
         if path and ("/site-packages/" in path or not _PYTHON.search(path)):
             do = "uninstall the package that brought" if "/site-packages/" in path else "rename"
             return f"{do} {path}: it hides Python's own module {top}, which {importer} imports"
-        brought_by = _PYTHON_OF.get(f"{module}.{name}", "")
-        present = _PYTHON.search(path or "")
-        python = f"this Python ({present[1]})" if present is not None else "this Python"
-        return (
-            f"{python} has no {name} in its standard module {module}, which {importer} imports: "
-            + (f"create the environment with Python {brought_by} or newer" if brought_by else f"create the environment with the Python that {importer} names (requires-python)")
-            + f", or install an older release of {place.package or 'the code'}"
-        )  # fmt: skip
+        return _of_standard_library(module, name, importer, place, path or "")
     if _NAMESPACE in raised.message:
         return (
             f"Python found only a folder called {top}, without the package: pip install --force-reinstall {distribution(top)} (uv sync) with the job's Python, or, if a folder of that name "
@@ -99,7 +103,11 @@ def since(name: str, module: str, lines: Sequence[Line]) -> str:
     An empty name stands for the module itself.
     """
     package = module.partition(".")[0]
-    limits = bounds_of(module, name) or (bounds(name, package) if name else "")
+    limits = bounds_of(module, name)
+    if not limits and name:
+        limits = members_of(name, "").get(package, "") or bounds(name, package)
+    if name and limits == (bounds_of(module) or "?"):
+        limits = ""  # the installed release has the module, which came with the name
     is_proposed = limits and not has_release(package, limits, lines)
     return f", pip install '{distribution(package)}{limits}'" if is_proposed else ""
 
@@ -159,6 +167,10 @@ def attribute(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     if found := _NO_ATTRIBUTE.search(raised.message):
         module, name = found.groups()
         top = module.partition(".")[0]
+        if f"{module}.{name}" in _PYTHON_OF:
+            return _of_standard_library(
+                module, name, place.words or "the caller", place, raised.frames[-1].path
+            )
         if place.package == top and not raised.frames[-1].path.endswith("__init__.py"):
             return (
                 f"{place.at} of this {dated(top, lines)} uses {name}, which its own {module} does not define: the copy mixes two states. Update it (git pull, pip install -e . again), "
@@ -182,6 +194,8 @@ def attribute(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
         )
     if found := NO_MEMBER.search(raised.message):
         cls, name = found[1] or found[3] or found[5], found[2] or found[4] or found[6]
+        if confused := _of_another_model(cls, raised) or _no_processor(cls, name, lines):
+            return confused
         engine = next(
             (package for package in ("sglang", "vllm", "megatron") if name.startswith(f"{package}_")), ""
         )
@@ -204,13 +218,56 @@ def attribute(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     return ""
 
 
+def _of_standard_library(module: str, name: str, user: str, place: Place, path: str) -> str:
+    """Return advice on a name that a newer Python has in its standard library."""
+    brought_by = _PYTHON_OF.get(f"{module}.{name}", "")
+    present = _PYTHON.search(path)
+    python = f"this Python ({present[1]})" if present is not None else "this Python"
+    create = (
+        f"Python {brought_by} or newer" if brought_by else f"the Python that {user} names (requires-python)"
+    )
+    return f"{python} has no {name} in its standard module {module}, which {user} imports: create the environment with {create}, or install another release of {place.package or 'the code'}"
+
+
+def _of_another_model(cls: str, raised: Raised) -> str:
+    """Return advice on a configuration of one model that the code of another one reads."""
+    config = _MODEL_CONFIG.fullmatch(cls)
+    files = [found[1] for frame in raised.frames if (found := _MODEL_FILE.search(frame.path))]
+    if config is None or not files:
+        return ""
+    model, code = config[1].replace("_", "").lower(), files[-1].replace("_", "").lower()
+    families = {found[0] for part in (model, code) if (found := _FAMILY.match(part))}
+    if len(families) == 1 and not model.startswith(code) and not code.startswith(model):
+        return (
+            f"the checkpoint is of another model than the class that loads it: {cls} is not for the code in models/{files[-1]}. Load it with the class in architectures of its config.json "
+            f"({config[1]}ForConditionalGeneration or {config[1]}ForCausalLM; AutoModelForImageTextToText, AutoModelForCausalLM find it)"
+        )
+    return ""
+
+
+def _no_processor(cls: str, name: str, lines: Sequence[Line]) -> str:
+    """Return advice on a tokenizer that is used as a processor, which transformers did not find."""
+    if not cls.endswith(("Tokenizer", "TokenizerFast", "TokenizersBackend")) or name not in {
+        "tokenizer",
+        "image_processor",
+        "video_processor",
+        "feature_extractor",
+        "image_token",
+    }:
+        return ""
+    return (
+        f"AutoProcessor returned a tokenizer ({cls}), because this {dated('transformers', lines)} does not have the model's processor, or the model's folder lacks preprocessor_config.json: "
+        "install a newer transformers (its model card names the first release: transformers>=4.49 for Qwen2.5-VL, >=4.57 for Qwen3-VL), or download the folder again"
+    )
+
+
 def _absent_member(raised: Raised, place: Place) -> str:
     """Return advice on a member that an enumeration of another package does not have: the message is its name alone."""
     found = _BARE.match(raised.message.strip())
     used = re.search(rf"\b([A-Z]\w+)\.{found[1]}\b", place.code) if found is not None else None
     if found is None or used is None:
         return ""
-    owner = owner_of(used[1])
+    owner = owner_of(used[1]) or _hosts(place.package)
     file = place.at.partition(":")[0]
     package = (
         distribution(owner) if owner else f"the package from which {file} imports {used[1]} (at its top)"
@@ -218,7 +275,18 @@ def _absent_member(raised: Raised, place: Place) -> str:
     return (
         f"{used[1]} of the installed {owner or 'release'} has no member {found[1]}, which {place.words or 'the caller'} uses: "
         f"pip install -U {package}, or the {place.package or 'code'} for this release"
+        + (
+            f": the releases of {place.package} and {owner} must be equal"
+            if owner == _hosts(place.package) != ""
+            else ""
+        )
     )
+
+
+def _hosts(package: str) -> str:
+    """Return the engine that a plugin extends: vllm for vllm_ascend; "" for any other package."""
+    host, found, _ = package.partition("_")
+    return host if found and host in {"vllm", "sglang"} else ""
 
 
 def never_set(raised: Raised, place: Place) -> str:

@@ -89,12 +89,12 @@ def remedy(error: str, *places: str, before: str = "") -> str:
             ["the rows of the data have no reward_style", "data.train_files"],
         ),
         (
-            "AttributeError: 'LLMEngine' object has no attribute 'model_executor'",
+            "AttributeError: 'LLMEngine' object has no attribute 'step_rpc'",
             ["/job/a.py", f"{PACKAGES}/openrlhf/cli.py", f"{PACKAGES}/torch/hub.py", f"{PACKAGES}/vllm/llm.py"],
             ["the code of vllm fails at llm.py:12, called by openrlhf", "whether openrlhf and vllm fit (pip check, pip show openrlhf)"],
         ),
         (
-            "AttributeError: Qwen2Tokenizer has no attribute tokenizer",
+            "AttributeError: Qwen2Tokenizer has no attribute backend",
             [f"{PACKAGES}/openrlhf/cli.py", f'{PACKAGES}/transformers/base.py", line 3, in __getattr__\n  File "{PACKAGES}/transformers/base.py'],
             ["called by openrlhf", "transformers"],
         ),

@@ -1,0 +1,107 @@
+"""Advice on members of classes and parameters of functions that only some releases of their package have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from verl_doctor.toolkit.logs.advice.calls import CALL
+from verl_doctor.toolkit.logs.advice.installed import dated, has_release
+from verl_doctor.toolkit.logs.advice.places import Place
+from verl_doctor.toolkit.logs.blame import package_of
+from verl_doctor.toolkit.logs.lines import Line
+from verl_doctor.toolkit.logs.packages import distribution, extended, owner_of
+from verl_doctor.toolkit.logs.python_errors import Raised
+from verl_doctor.toolkit.logs.releases import before, members_of, parameters_of
+
+NO_MEMBER = re.compile(
+    r"['`](?:\w+\.)*(\w+)['`] object has no attribute ['`](\w+)['`]|type object '(\w+)' has no attribute '(\w+)'|(?:^|\] )([A-Z]\w+) has no attribute (\w+)"
+)
+_OMITTED = re.compile(r"missing 1 required (?:positional|keyword-only) argument: '(\w+)'")
+
+
+def of_release(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
+    """Return which releases of a package have the member, or the parameter, that the installed one lacks or requires."""
+    if raised.name == "AttributeError" and (found := NO_MEMBER.search(raised.message)):
+        return _member(
+            found[1] or found[3] or found[5], found[2] or found[4] or found[6], raised, place, lines
+        )
+    if raised.name == "TypeError" and (call := CALL.search(raised.message)):
+        return _parameter(call[1], call[2], call[3], raised, place, lines)
+    return ""
+
+
+def _member(cls: str, name: str, raised: Raised, place: Place, lines: Sequence[Line]) -> str:
+    package, limits = _nearest(members_of(cls, name), cls, raised)
+    base = cls
+    if not package and (base := extended(cls)):
+        package, limits = _nearest(members_of(base, name), base, raised)
+    if not package:
+        return ""
+    has = f"{base} of {package} has {name} in {package}{limits} only"
+    if base != cls and place.package == package:
+        # The package's own code expects what a constructor of the package sets, and the class replaces that.
+        other = before(limits)
+        return (
+            _install(package, other, lines, f"{has}, and {cls} was written for a {package} before that")
+            if other
+            else ""
+        )
+    user = place.words or "the caller"
+    return _install(
+        package,
+        limits,
+        lines,
+        f"{has}, and {user} uses it",
+        place.package,
+        f"{place.package} for the installed one",
+    )
+
+
+def _parameter(
+    function: str, what: str, keyword: str | None, raised: Raised, place: Place, lines: Sequence[Line]
+) -> str:
+    name = function.removesuffix(".__init__")
+    user = place.words or "the caller"
+    if keyword:
+        package, limits = _nearest(parameters_of(name, keyword), name, raised)
+        why = f"{name} of {package} takes {keyword} in {package}{limits} only, and {user} passes it"
+        other = f"{place.package} for the installed one"
+    else:
+        omitted = _OMITTED.search(what)
+        package, since = (
+            _nearest(parameters_of(name, omitted[1]), name, raised) if omitted is not None else ("", "")
+        )
+        limits = before(since)
+        why = f"{name} of {package} takes {omitted[1] if omitted else ''} from {package}{since} on, and {user} does not pass it"
+        other = f"newer {place.package}"
+    if not package or not limits:
+        return ""
+    if place.package == package:
+        return _install(
+            package,
+            limits,
+            lines,
+            f"{why.partition(', and ')[0]}, and {package} itself calls it like that: files of two states are mixed, or this release has the fault",
+        )
+    return _install(package, limits, lines, why, place.package, other)
+
+
+def _nearest(found: Mapping[str, str], name: str, raised: Raised) -> tuple[str, str]:
+    """Return the package that an exception is about, with its bounds: the owner of the name, or the only one in the traceback."""
+    cls = name.partition(".")[0]
+    at = {package_of(frame) for frame in raised.frames}
+    near = [package for package in found if owner_of(cls) == package or (not owner_of(cls) and package in at)]
+    return (near[0], found[near[0]]) if len(near) == 1 else ("", "")
+
+
+def _install(
+    package: str, limits: str, lines: Sequence[Line], why: str, user: str = "", other: str = ""
+) -> str:
+    """Return the advice, unless the log names a release that has what is missing."""
+    if has_release(package, limits, lines):
+        return ""
+    instead = f", or install a {other}" if user and user != package else ""
+    installed = dated(package, lines)
+    known = f" (the log names {installed})" if installed != package else ""
+    return f"{why}{known}: pip install '{distribution(package)}{limits}' with the job's Python, on every node{instead}"
