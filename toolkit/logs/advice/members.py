@@ -38,6 +38,8 @@ def _member(cls: str, name: str, raised: Raised, place: Place, lines: Sequence[L
         package, limits = _nearest(members_of(base, name), base, raised)
     if not package:
         return ""
+    if base == cls and place.package == package:
+        return ""  # the package's own code sets it later than it reads it, or not at all
     has = f"{base} of {package} has {name} in {package}{limits} only"
     if base != cls and place.package == package:
         # The package's own code expects what a constructor of the package sets, and the class replaces that.
@@ -54,7 +56,7 @@ def _member(cls: str, name: str, raised: Raised, place: Place, lines: Sequence[L
         lines,
         f"{has}, and {user} uses it",
         place.package,
-        f"{place.package} for the installed one",
+        f"the release of {place.package} for the installed one",
     )
 
 
@@ -66,7 +68,7 @@ def _parameter(
     if keyword:
         package, limits = _nearest(parameters_of(name, keyword), name, raised)
         why = f"{name} of {package} takes {keyword} in {package}{limits} only, and {user} passes it"
-        other = f"{place.package} for the installed one"
+        other = f"the release of {place.package} for the installed one"
     else:
         omitted = _OMITTED.search(what)
         package, since = (
@@ -74,7 +76,7 @@ def _parameter(
         )
         limits = before(since)
         why = f"{name} of {package} takes {omitted[1] if omitted else ''} from {package}{since} on, and {user} does not pass it"
-        other = f"newer {place.package}"
+        other = f"a newer {place.package}"
     if not package or not limits:
         return ""
     if place.package == package:
@@ -101,7 +103,7 @@ def _install(
     """Return the advice, unless the log names a release that has what is missing."""
     if has_release(package, limits, lines):
         return ""
-    instead = f", or install a {other}" if user and user != package else ""
+    instead = f", or {other}" if user and user != package else ""
     installed = dated(package, lines)
     known = f" (the log names {installed})" if installed != package else ""
     return f"{why}{known}: pip install '{distribution(package)}{limits}' with the job's Python, on every node{instead}"

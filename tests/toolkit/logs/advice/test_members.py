@@ -73,6 +73,12 @@ def test_class_of_the_job_with_a_known_name_needs_its_package_in_the_traceback()
     assert "peft" not in remedy(error, ("/job/config.py", "return self.revision"))
 
 
+def test_attribute_that_a_package_misses_in_its_own_class_is_no_matter_of_releases() -> None:
+    error = "AttributeError: 'GRPOTrainer' object has no attribute 'num_iterations'"
+    place = (f"{PACKAGES}/trl/trainer/grpo_trainer.py", "n = self.num_iterations")
+    assert "pip install 'trl>=0.16'" not in remedy(error, place)
+
+
 def test_configuration_of_another_model() -> None:
     told = remedy(
         "AttributeError: 'Qwen2_5_VLVisionConfig' object has no attribute 'embed_dim'",
