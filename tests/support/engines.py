@@ -11,11 +11,15 @@ import mmap
 import os
 import resource
 import signal
+import subprocess
 from collections.abc import Collection
 from pathlib import Path
 
+from verl_doctor.toolkit.system import process_table
+
 ROOM = "x" * 400
 _DUMPABLE = 4  # PR_SET_DUMPABLE of prctl(2)
+_VERSION, _PTRACE = 0x20080522, 19  # _LINUX_CAPABILITY_VERSION_3, CAP_SYS_PTRACE
 _kept: list[object] = []
 
 
@@ -77,6 +81,23 @@ def only(descriptors: Collection[int], output: str = os.devnull) -> None:
 def visible() -> None:
     """Let this user inspect this process, even after it has dropped its privileges."""
     ctypes.CDLL(None).prctl(_DUMPABLE, 1, 0, 0, 0)
+
+
+def without_ptrace() -> None:
+    """Give up root's right to inspect processes that may do more, as in a container that shares the host's processes."""
+    header, sets = (ctypes.c_uint32 * 2)(_VERSION, 0), (ctypes.c_uint32 * 6)()
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.capget(header, sets) == 0
+    for which in (0, 1, 2):  # effective, permitted, inheritable
+        sets[which] &= ~(1 << _PTRACE)
+    assert libc.capset(header, sets) == 0
+
+
+def as_first_namespace(proc: str) -> None:
+    """Take this process namespace for the machine's first one, and mount /proc anew if `proc` are options, not "-"."""
+    process_table._FIRST_NAMESPACE = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - "pid:[1]" is no path
+    if proc != "-":
+        subprocess.run(["mount", "-t", "proc", "-o", proc, "none", "/proc"], check=True)
 
 
 def wait() -> None:

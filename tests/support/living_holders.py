@@ -1,11 +1,12 @@
 # ruff: noqa: PLW0108
 """Plants many kinds of process that hold a file or folder with a leftover's name, and unused ones: what is removed?
 
-    unshare --fork --pid --mount-proc --mount --net --kill-child python tests/support/living_holders.py SEED ROUNDS USERS ROOM
+    unshare --fork --pid --mount-proc --mount --net --kill-child python tests/support/living_holders.py SEED ROUNDS USERS PROC ROOM
 
-USERS is "root", "user" for an ordinary user beside whom root's processes run, or "alone" for one who sees all processes. With 0
-rounds all kinds are planted together, once more those beside which the unused must go, and each of the others alone, else a
-random part of them in each. Prints one JSON document.
+USERS is "root", "weak" for root who may not inspect processes that may do more, "user" for an ordinary user beside whom root's
+processes run, or "alone" for one who sees all processes. PROC are
+options with which /proc is mounted, such as "hidepid=2", or "-" for none. With 0 rounds all kinds are planted together, once more
+those beside which the unused must go, and each of the others alone, else a random part of them in each. Prints one JSON document.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support import engines
-from verl_doctor.toolkit.collectors.leftovers import files, process_signs
+from verl_doctor.toolkit.collectors.leftovers import files
 from verl_doctor.toolkit.collectors.leftovers.file_leftovers import judged_all
 from verl_doctor.toolkit.collectors.leftovers.files import LeftFiles, left_files
 from verl_doctor.toolkit.commands.clean.path import remove
@@ -431,11 +432,13 @@ def content(path: Path) -> list[str]:
     return sorted(map(str, (path, *path.rglob("*")))) if os.path.lexists(path) else []
 
 
-def clean(user: int) -> dict[str, str] | None:
+def clean(user: int, *, weak: bool = False) -> dict[str, str] | None:
     """Return for each file why it is kept, "" if it was removed; None if verl-doctor crashes."""
     hears, tells = os.pipe()
 
     def look() -> None:
+        if weak:
+            engines.without_ptrace()
         machine = Machine(environ={})
         seen = left_files.collect(machine, Unknown("none"), Unknown("none"))
         assert isinstance(seen, LeftFiles), seen
@@ -455,7 +458,7 @@ def clean(user: int) -> dict[str, str] | None:
 
 def one_round(kinds: list[Kind], users: str, dice: random.Random, count: Counter[str]) -> Iterator[str]:
     """Plant these, clean up, and yield what went wrong."""
-    user = 0 if users == "root" else NOBODY
+    user = 0 if users in ("root", "weak") else NOBODY
     stage = Stage(user, dice)
     planted: list[tuple[Kind, Path]] = []
     for kind in kinds:
@@ -469,7 +472,7 @@ def one_round(kinds: list[Kind], users: str, dice: random.Random, count: Counter
         planted.append((kind, path))
     time.sleep(0.2)
     before = {path: content(path) for _, path in planted}
-    said = clean(user)
+    said = clean(user, weak=users == "weak")
     if said is None:
         yield "the doctor broke"
         said = {}
@@ -481,7 +484,7 @@ def one_round(kinds: list[Kind], users: str, dice: random.Random, count: Counter
                 yield f"lost: {one.name}"
             continue
         # What may be open to somebody who is not seen stays, whoever it is.
-        unsure = one.makes != "socket" and (users == "user" or blurred)
+        unsure = one.makes != "socket" and (users in ("user", "weak") or blurred)
         count["unsure" if unsure else "dead"] += 1
         if bool(content(path)) != unsure:
             yield f"{'left' if content(path) else 'removed'}: {one.name}: {said.get(str(path))}"
@@ -500,12 +503,12 @@ def one_round(kinds: list[Kind], users: str, dice: random.Random, count: Counter
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
 
 
-def main(seed: int, rounds: int, users: str) -> None:
+def main(seed: int, rounds: int, users: str, proc: str) -> None:
     """Print what went wrong in this many rounds."""
     for folder in ("/tmp", "/dev/shm", "/mnt"):
         subprocess.run(["mount", "-t", "tmpfs", "none", folder, "-o", "mode=1777"], check=True)
     os.umask(0)
-    process_signs.sees_all = lambda _: True
+    engines.as_first_namespace(proc)
     clock = time.time
     files.time.time = lambda: clock() + 120  # type: ignore[attr-defined]  # what was just made is old
     if users == "alone":
@@ -518,7 +521,9 @@ def main(seed: int, rounds: int, users: str) -> None:
     kinds = [
         kind
         for kind in KINDS
-        if not (users != "root" and kind.roots) and not (users == "alone" and kind.user is not None)
+        if not (users in ("user", "alone") and kind.roots)
+        and not (users == "alone" and kind.user is not None)
+        and not (users == "weak" and "hidepid=4" in proc and kind.makes == "socket" and kind.here is not None)
     ]
     quiet = [kind for kind in kinds if not kind.blurs]
     plans = [kinds, quiet] if not rounds else []
@@ -547,4 +552,4 @@ def main(seed: int, rounds: int, users: str) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:5])

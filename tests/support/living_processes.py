@@ -1,8 +1,8 @@
 """Many kinds of living process that look like a dead job's, and some that are one, in a namespace of their own: who is ended?
 
-    unshare --fork --pid --mount-proc --mount --net --kill-child python tests/support/living_processes.py SEED ROUNDS USER ROOM
+    unshare --fork --pid --mount-proc --mount --net --kill-child python tests/support/living_processes.py SEED ROUNDS USER PROC ROOM
 
-USER is a number; ROOM is that of `engines`. With 0 rounds all kinds are planted together, else a random part of them in each.
+USER is a number; ROOM is that of `engines`. PROC are options with which /proc is mounted, such as "hidepid=2", or "-" for none. With 0 rounds all kinds are planted together, else a random part of them in each.
 Prints one JSON document: the kinds, the rounds, and what was lost or left.
 """
 
@@ -964,11 +964,14 @@ def _descriptors() -> list[int]:
 
 
 def clean(user: int) -> dict[str, dict[str, str]] | None:
-    """Return what verl-doctor keeps, and why, when it cleans up as this user; None if it crashes."""
+    """Return what verl-doctor keeps, and why, when it cleans up as this user; None if it crashes. "" is why it judges none."""
     hears, tells = os.pipe()
 
     def look() -> None:
         found = left_processes.collect(gpus=Unknown("none"), machine=Machine())
+        if isinstance(found, Unknown):
+            os.write(tells, json.dumps({"kept": {"": found.reason}}).encode())
+            return
         assert isinstance(found, LeftProcesses), found
         outcomes = list(remove(found.found, Machine()))
         assert all(outcome.state == "removed" for outcome in outcomes), outcomes
@@ -984,8 +987,10 @@ def clean(user: int) -> dict[str, dict[str, str]] | None:
     return json.loads(text) if text else None
 
 
-def one_round(kinds: list[Kind], user: int, code: Path, count: Counter[str]) -> Iterator[str]:
-    """Plant these, clean up, and yield what went wrong."""
+def one_round(
+    kinds: list[Kind], user: int, code: Path, count: Counter[str], *, hides: str = ""
+) -> Iterator[str]:
+    """Plant these, clean up, and yield what went wrong. If /proc hides too much, all must be kept for this reason."""
     folder = Path(tempfile.mkdtemp(prefix="r"))
     folder.chmod(0o777)
     planted: list[tuple[Kind, int]] = []
@@ -1008,10 +1013,14 @@ def one_round(kinds: list[Kind], user: int, code: Path, count: Counter[str]) -> 
         yield "the doctor broke"
         said = {"kept": {}}
     for one, pid in planted:
-        count["dead" if one.dies else "living"] += 1
-        if one.dies == is_running(pid):
+        count["living" if not one.dies else "unsure" if hides else "dead"] += 1
+        if one.dies and hides and not any(
+            hides in why for name, why in said["kept"].items() if not name or f"(process {pid})" in name
+        ):
+            yield f"kept for another reason: {one.name}"
+        if (one.dies and not hides) == is_running(pid):
             why = {name: why for name, why in said["kept"].items() if f"(process {pid})" in name}
-            yield f"{'left' if one.dies else 'lost'}: {one.name} {why}"
+            yield f"{'left' if one.dies and not hides else 'lost'}: {one.name} {why}"
     friends = set(everybody) - {pid for _, pid in planted}
     yield from (
         f"lost: process {pid}, to which one of them was tied" for pid in friends if not is_running(pid)
@@ -1031,11 +1040,12 @@ def one_round(kinds: list[Kind], user: int, code: Path, count: Counter[str]) -> 
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def main(seed: int, rounds: int, user: int) -> None:
+def main(seed: int, rounds: int, user: int, proc: str) -> None:
     """Print what went wrong in this many rounds."""
     orphans.YOUNG = -1.0
     process_activity.WINDOW = 0.3
     os.umask(0)
+    engines.as_first_namespace(proc)
     os.system("ip link set lo up 2>/dev/null")
     # Segments, semaphores and queues end with the namespaces.
     assert _LIBC.unshare(_CLONE_NEWIPC) == 0
@@ -1045,9 +1055,10 @@ def main(seed: int, rounds: int, user: int) -> None:
     dice, count, wrong = random.Random(seed), Counter[str](), []
     started = time.monotonic()
     kinds = [kind for kind in KINDS if user == 0 or not kind.roots]
+    hides = "/proc/stat" if "subset" in proc else "/proc hides" if user and "hidepid" in proc else ""
     for turn in range(max(rounds, 1)):
         chosen = kinds if not rounds else dice.sample(kinds, dice.randint(4, 14))
-        wrong += [f"round {turn}: {problem}" for problem in one_round(chosen, user, code, count)]
+        wrong += [f"round {turn}: {problem}" for problem in one_round(chosen, user, code, count, hides=hides)]
     shutil.rmtree(code.parent)
     living = sum(not kind.dies for kind in kinds) - sum(name.startswith("not here:") for name in count)
     print(
@@ -1066,4 +1077,4 @@ def main(seed: int, rounds: int, user: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:4]))
+    main(*map(int, sys.argv[1:4]), sys.argv[4])

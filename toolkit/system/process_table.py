@@ -136,11 +136,19 @@ def threads(pid: int, machine: Machine) -> list[int]:
 
 def sees_all(machine: Machine) -> bool:
     """Return whether the table shows all processes of the machine: not in a container, nor if /proc hides those of other users."""
+    return _is_first_namespace(machine) and machine.read("/proc/1/stat") is not None
+
+
+def hides_others(machine: Machine) -> bool:
+    """Return whether the machine's /proc is mounted so that it hides other users' processes (`hidepid`)."""
+    return _is_first_namespace(machine) and machine.read("/proc/1/stat") is None
+
+
+def _is_first_namespace(machine: Machine) -> bool:
     try:
-        namespace = str(machine.at("/proc/self/ns/pid").readlink())
+        return str(machine.at("/proc/self/ns/pid").readlink()) == _FIRST_NAMESPACE
     except OSError:
         return False
-    return namespace == _FIRST_NAMESPACE and machine.read("/proc/1/stat") is not None
 
 
 def is_first_of_machine(pid: int, machine: Machine) -> bool:

@@ -80,6 +80,8 @@ def _unseen(left_file: LeftFile, among: LeftFiles) -> Iterator[str]:
         yield f"the kernel does not report whether {_within(left_file.undetermined)} is in use"
     if left_file.seen == "this machine":
         yield f"it is on {left_file.lies_on or 'an unknown file system'}, so processes of other machines may use it"
+    if left_file.seen == "this user" and left_file.kind != "socket":
+        yield "/proc hides other users' processes, so it is unknown whether they use it"
     if left_file.seen == "this namespace" and left_file.kind != "socket":
         yield "other containers or the host may share this folder, and their processes are not visible here"
     if left_file.answer == "silence":

@@ -22,8 +22,8 @@ from verl_doctor.toolkit.system.file_systems import FileSystem, file_system_of, 
 from verl_doctor.toolkit.system.open_folder import reached
 from verl_doctor.toolkit.system.tcp_probe import try_connection
 
-Seen = Literal["all", "this namespace", "this machine"]
-"""Which of the processes that can reach a file are visible: all; only those of this container; only those of this machine."""
+Seen = Literal["all", "this user", "this namespace", "this machine"]
+"""Which of the processes that can reach a file are visible: all; only this user's; only those of this container, of this machine."""
 Maker = Literal["", "ended", "started later", "runs", "hidden"]
 Answer = Literal["", "connected", "refused", "silence"]
 
@@ -254,7 +254,9 @@ def _seen(mount: FileSystem | None, signs: Signs) -> Seen:
     """Return which processes are seen. A mount, including a container's own layer, may be in use by processes not visible here."""
     if mount is None or mount.shared:
         return "this machine"
-    return "all" if signs.all_seen else "this namespace"
+    if signs.all_seen:
+        return "all"
+    return "this user" if signs.hidden else "this namespace"
 
 
 def _address_in(machine: Machine, place: Place) -> str:

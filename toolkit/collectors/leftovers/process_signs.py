@@ -23,6 +23,7 @@ from verl_doctor.toolkit.system.process_table import (
     Row,
     boot_time,
     has_memory,
+    hides_others,
     is_first_of_machine,
     numbers,
     own_number,
@@ -72,7 +73,7 @@ class Signs:
     number in any namespace. `closed` are processes that may not be inspected, `nodeless` raylets that do not report
     their node, `in_flight` the places where a descriptor, which may refer to anything, is being passed between
     processes. `trackers` manage this user's named shared memory, including what no process has open: each with its
-    start time. `all_seen`: no process of this machine can be invisible here.
+    start time. `all_seen`: no process of this machine can be invisible here; `hidden`: /proc hides other users' processes.
     """
 
     uses: Mapping[str, tuple[Use, ...]] = field(default_factory=dict)
@@ -82,6 +83,7 @@ class Signs:
     in_flight: tuple[str, ...] = ()
     trackers: tuple[tuple[Use, float], ...] = ()
     all_seen: bool = False
+    hidden: bool = False
 
     def of(self, *names: str) -> tuple[Use, ...]:
         """Return the processes that use any of these names."""
@@ -150,6 +152,7 @@ def signs_of(
         tuple(search.in_flight()),
         tuple(trackers),
         sees_all(machine),
+        hides_others(machine),
     )
 
 

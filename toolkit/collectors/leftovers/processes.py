@@ -60,7 +60,7 @@ def left_processes(gpus: Gpus | Unknown, machine: Machine) -> LeftProcesses | Un
     """Judge the helpers in the table of processes. `gpus` reports how much GPU memory each one holds."""
     booted = boot_time(machine)
     if booted is None:
-        return Unknown("there is no process table in /proc")
+        return Unknown("/proc/stat cannot be read: there is no /proc, or it shows processes alone (subset=pid)")
     if machine.root != Path("/"):
         return Absent("the processes of a recorded machine do not exist here")
     now = time.clock_gettime(time.CLOCK_BOOTTIME)

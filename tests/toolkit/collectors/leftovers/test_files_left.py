@@ -323,7 +323,9 @@ def test_only_sockets_are_leftovers_on_a_shared_mount(machine, monkeypatch, kind
     folder = session(machine)
     (machine.at("/dev/shm") / "psm_0123abcd").write_bytes(b"x")
     dead_socket(machine.at("/tmp") / "rl-colocate-zmq-1.sock")
-    monkeypatch.setattr("verl_doctor.toolkit.collectors.leftovers.process_signs.sees_all", lambda _: False)
+    signs = "verl_doctor.toolkit.collectors.leftovers.process_signs"
+    monkeypatch.setattr(f"{signs}.sees_all", lambda _: False)
+    monkeypatch.setattr(f"{signs}.hides_others", lambda _: False)
     monkeypatch.setattr(files, "file_system_of", lambda *_: files.FileSystem("/", kind, "/dev/sda1"))
     assert "other containers" in why(machine, folder.name)
     assert "other containers" in why(machine, "psm_0123abcd")

@@ -23,13 +23,15 @@ OWN = ["unshare", "--fork", "--pid", "--mount-proc", "--mount", "--net", "--kill
 DEAD_PROCESSES = 9
 
 
-def planted(script: str, user: str) -> dict[str, Any]:
+def planted(script: str, user: str, proc: str = "-") -> dict[str, Any]:
     """Result of a script of `tests/support` that plants one of each kind in private namespaces and cleans up."""
     if subprocess.run([*OWN, "true"], capture_output=True, check=False).returncode:
         cannot_run("this user may not make a namespace of processes")
+    if proc != "-" and subprocess.run([*OWN, "mount", "-t", "proc", "-o", proc, "none", "/proc"], check=False).returncode:
+        pytest.skip(f"this kernel has no /proc with {proc}")
     seed = random.SystemRandom().randrange(2**32)
     done = subprocess.run(
-        [*OWN, sys.executable, str(SUPPORT / script), str(seed), "0", user, engines.ROOM],
+        [*OWN, sys.executable, str(SUPPORT / script), str(seed), "0", user, proc, engines.ROOM],
         capture_output=True,
         text=True,
         check=False,
@@ -55,3 +57,30 @@ def test_no_living_process_is_reported(user: str) -> None:
 )
 def test_no_living_holder_is_reported(users: str, dead: int) -> None:
     assert planted("living_holders.py", users)["count"]["dead"] == dead
+
+
+HIDING = ("hidepid=1", "hidepid=2", "hidepid=4", "subset=pid")
+
+
+@pytest.mark.parametrize(
+    ("user", "proc"), [("0", "hidepid=2"), ("0", "subset=pid"), *(("65534", proc) for proc in HIDING)]
+)
+def test_no_living_process_is_reported_where_proc_hides_some(user: str, proc: str) -> None:
+    hides = proc == "subset=pid" or user != "0"
+    count = planted("living_processes.py", user, proc)["count"]
+    assert count["unsure" if hides else "dead"] == DEAD_PROCESSES
+
+
+@pytest.mark.parametrize(
+    ("users", "dead", "proc"),
+    [
+        ("root", 5, "hidepid=2"),
+        ("root", 5, "subset=pid"),
+        ("weak", 2, "-"),
+        ("weak", 2, "hidepid=2"),
+        ("weak", 2, "hidepid=4"),
+        *(("user", 2, proc) for proc in HIDING),
+    ],
+)
+def test_no_living_holder_is_reported_where_proc_hides_some(users: str, dead: int, proc: str) -> None:
+    assert planted("living_holders.py", users, proc)["count"]["dead"] == dead
