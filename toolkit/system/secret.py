@@ -48,10 +48,10 @@ _COLUMN = re.compile(
     r"data\.(?:\w+\.)*(?!(?:\w*_)?(?:api|access|secret|private|signing|encryption)_)\w+_keys?=[a-z_]+"
 )
 _WORD_OF_KEY = re.compile(r"[\w-]+")
-# Values that are never a secret, and those that are none under a name with "token": a number of tokens.
+# Values that are never a secret (one is code, one stands in a message of Hydra's), and those that are none under a name with "token": a number of tokens.
 _NOTHING = re.compile(
     r"none|null|true|false|yes|no|on|off|ok|(un)?set|not|missing|invalid|required|failed|expired|disabled|enabled"
-    r"|SIG[A-Z]+|\d{1,2}|[\[({][\])}]?|[-|>][-+]?|~?",
+    r"|await|\[?value1,value2\]?|SIG[A-Z]+|\d{1,2}|[\[({][\])}]?|[-|>][-+]?|~?",
     re.IGNORECASE,
 )
 _NUMBERS = re.compile(r"[\s\d.,e+()\[\]-]*")
@@ -105,7 +105,8 @@ _USER_OPTION = re.compile(
     |\banaconda\s+(?:-t|--token)\s+
     |\bpass(?:in|out)?\s+pass:
     |\bPassword\ for\ '[^'\n]{1,200}':\s*
-    |\b(?:machine\s+\S+|default)\s+login\s+\S+\s+password\s+
+    |\b(?:machine\s+\S+|default)\s+(?:(?:login|account)\s+\S+\s+)+password\s+
+    |\bmachine\s+\S+\.\S+\s+password\s+
     )(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s"']+)""",
     re.VERBOSE,
 )
@@ -159,7 +160,7 @@ BLANKED = "://***@"
 _SCHEME = r"\b(?:https?|s?ftps?|ssh|git|rediss?|postgres(?:ql)?|mysql|mongodb|amqps?|s3|gs|wss?)(?:\+\w+)?"
 _USER_IN_URL = re.compile(
     rf"(:[/\\]{{2,}}|{_SCHEME}:[/\\])"
-    r"(?:[^\s/\\?#\"'<>]*@|[^\s/\\?#\"'<>@:]+:(?!\d{1,5}[/?#])[^\s\"'<>@,]*@(?=[\w\[]))"
+    r"(?:[^\s/\\?#\"'<>]*@|[^\s/\\?#\"'<>@:]*:(?!\d{1,5}[/?#])[^\s\"'<>@,]*@(?=[\w\[]))"
 )
 
 

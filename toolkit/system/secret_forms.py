@@ -14,6 +14,7 @@ _HINT = r"(?i:key|token|secret|pass|pw|cred|auth|psk|pin|sas|jwt|cookie)"
 # A name is not endless: a word of 60 kB full of hints would take minutes.
 _NAME = rf"(?<![\w.-])(?P<name>[\w.-]{{0,120}}{_HINT}[\w.-]{{0,120}})"
 _WORD = r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'|]+)"
+_CURL = r"\bcurl\b[^\n]{0,200}?\s"
 _PERCENT = r"%22|\\+u0022"
 _FORMS = tuple(
     re.compile(rf"(?P<before>{before})(?P<value>{value})")
@@ -54,6 +55,27 @@ _FORMS = tuple(
         (r"\b(?:echo|printf)\s+(?:-n\s+)?(?!-)", rf"{_WORD}(?=\s*\|\s*[^\n|]*(?:\b(?:chpasswd|kinit|vncpasswd)\b|-pass\s+stdin\b))"),
         (r"\b(?:wandb|swanlab|hf|huggingface-cli)\b[^\n|<]{0,80}?\blogin\b[^\n|<]*<<<\s*", _WORD),
         (r"\b(?:chpasswd|kinit|vncpasswd|passwd\s+--stdin)[^\n|<]*<<<\s*", _WORD),
+        # user:password and key: of curl -sLu and httpie, password files of PostgreSQL and browsers, headers with several parts
+        (rf"{_CURL}(?:-[A-Za-z]+[uU]|--user)[\s=]*[\"']?[\w.+@\\-]+:", r"[^\s\"':]+"),
+        (rf"{_CURL}(?:-[A-Za-z]*u|--user)[\s=]*[\"']?", r"(?=[^\s:]*\d)[^\s:\"']{12,}(?=:[\"']?(?:\s|\Z))|[^\s:\"']{20,}(?=:[\"']?(?:\s|\Z))"),
+        (r"\bhttps?\s+(?:[^\n]{0,200}?\s)?(?:-a|--auth)[\s=]+[\"']?[\w.@-]+:", r"[^\s\"']+"),
+        (r"(?m:^)[ \t]*[\w.*/-]+:(?:\*|\d{4,5}):(?!\d+:)[^\s:/]+:(?!\d+:)[^\s:/]+:", r"(?=\S*[\d!-.:-@])\S{6,}(?=\s*(?m:$))"),
+        (r"(?m:^)\S+\t(?:TRUE|FALSE)\t[^\t\n]*\t(?:TRUE|FALSE)\t\d+\t[^\t\n]+\t", r"[^\t\n]+"),
+        (r"(?i:authorization)[\"']?:\s*(?i:digest)\s+", r"(?:[\w-]+=\\*(?:\"[^\"\n]*\"|[^\s,]+)[,\s]*)+"),
+        # {"value": ..., "name": "HF_TOKEN"}
+        (
+            r"\bvalue[\"']?[ \t]*:[ \t]*[\"']?",
+            r"[^\s\"',]{6,}(?=[\"']?,?\s*[\"']?name[\"']?[ \t]*:[ \t]*[\"']?(?P<name>[\w.-]+))",
+        ),
+        # Programs that store a secret.
+        (r"\b(?:gh|glab)\s+secret\s+set\b[^\n]{0,200}?\s(?:-b|--body|-v|--value)[\s=]+", _WORD),
+        (r"\bkaggle\s+config\s+set\b(?=[^\n]*\skey\b)[^\n]{0,80}?\s(?:-v|--value)[\s=]+", _WORD),
+        (r"\bpoetry\s+config\s+(?:--local\s+)?(?:http-basic\.\S+\s+\S+|pypi-token\.\S+)\s+", _WORD),
+        (rf"\brclone\s+config\s+(?:create|update)\b[^\n]{{0,200}}?\s(?P<name>[\w-]*{_HINT}[\w-]*)[\s=]+", _WORD),
+        (r"\b(?:npm|pnpm|yarn)\s+config\s+set\s+\S*:_(?:auth\w*|password)[\s=]+", _WORD),
+        (r"\bnmcli\b[^\n]{0,200}?\s(?:password|\S+\.psk)\s+", _WORD),
+        (r"\bsqlplus\s+(?:-\w+\s+)*[\w.-]+/", r"[^\s@\"']+"),
+        (r"(?i:\b(?:(?:api|access|secret|private)[ _-]?key|apikey|token|password)\s+(?:provided|given|used)\s*:)\s+[\"'`]?", r"(?=\S*\d)(?=\S*[A-Za-z])[^\s\"'`]{6,}"),
         (r"(?i:\b(?P<key>key)\s+\([^()]*key\)=\()", r"[^()\n]+"),
     )
 )  # fmt: skip
@@ -64,6 +86,7 @@ _PERCENT_ENCODED = re.compile(
 )
 _HINTS = re.compile(
     rf"{_HINT}|ak\b|sk\b|AK\b|SK\b|login\(|kinit|\s-b|\s-E|--cert|ossutil|coscmd|useradd|openssl|from-literal|mount|freerdp|ftqq|day\.app|hc-ping"
+    r"|\bcurl\b|\bhttps?\s|:\d{4,5}:[^\s:]+:[^\s:]+:|:\*:|\t(?:TRUE|FALSE)\t|sqlplus|nmcli|poetry|value[\"']?\s*:"
     r"|<<<|add-mask|/t/|kind: Secret"
 )
 _BLOCK = re.compile(
