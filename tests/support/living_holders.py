@@ -161,6 +161,10 @@ def _elsewhere(path: Path, how: str) -> None:
         os.chdir(path)
         subprocess.run(["mount", "-t", "overlay", "-o", "lowerdir=.:/mnt", "none", place], check=True)
         os.chdir("/")
+    elif how.startswith("nowhere"):
+        subprocess.run(["mount", "-t", "overlay", "-o", f"lowerdir={path}:/mnt", "none", place], check=True)
+        os.chdir(place) if how.endswith("cwd") else hold(place, os.O_PATH)
+        assert _LIBC.umount2(os.fsencode(place), _DETACH) == 0
     elif how == "detached":
         subprocess.run(["mount", "--bind", path / "logs", place], check=True)
         os.chdir(place)
@@ -244,6 +248,12 @@ for _makes in ("session", "spill"):
     )
     kind(f"{_makes}: below an overlay that has no name for it", makes=_makes, roots=True, blurs=True)(
         lambda path: _elsewhere(_folder(path), "here")
+    )
+    kind(f"{_makes}: below an overlay that is mounted nowhere", makes=_makes, roots=True, blurs=True)(
+        lambda path: _elsewhere(_folder(path), "nowhere")
+    )
+    kind(f"{_makes}: works in an overlay that is mounted nowhere", makes=_makes, roots=True, blurs=True)(
+        lambda path: _elsewhere(_folder(path), "nowhere: cwd")
     )
     kind(f"{_makes}: a folder in an io_uring without a descriptor", makes=_makes, blurs=True)(
         lambda path: _in_ring(_folder(path))

@@ -46,10 +46,12 @@ _SHARED_FUSE = re.compile(
 _OF_THE_KERNEL = frozenset(
     ["proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "devpts", "bpf", "fusectl"]
 )
-_MQUEUE = 0x19800202  # MQUEUE_MAGIC, the first word of statfs(2)
+_MQUEUE, _OVERLAY = 0x19800202, 0x794C7630  # MQUEUE_MAGIC and OVERLAYFS_SUPER_MAGIC, the first word of statfs(2)
 _ROOM = 512  # bytes, more than any statfs structure has
 _IN_MEMORY = frozenset(["tmpfs", "ramfs", "devtmpfs"])
-Obstacle = Literal["", "a file is in the way", "no permission to write", "read-only", "of the kernel"]
+Obstacle = Literal[
+    "", "a file is in the way", "no permission to write", "read-only", "of the kernel", "over the disk quota"
+]
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
@@ -157,6 +159,7 @@ def why_not_writable(machine: Machine, path: str) -> str:
         "a file is in the way": f"{folder} is not a folder",
         "read-only": f"{folder} is mounted read-only",
         "no permission to write": f"user {os.geteuid()} cannot write to {folder}",
+        "over the disk quota": f"the disk quota of {folder} is used up",
     }[trouble]
 
 
@@ -172,8 +175,11 @@ def obstacle(machine: Machine, path: str) -> tuple[str, Obstacle]:
     system = file_system_of(machine, nearest_part)
     if system is not None and system.of_kernel:
         return nearest_part, "of the kernel"
-    if may_write(place):
+    refused = why_refused(place)
+    if not refused:
         return nearest_part, ""
+    if refused == os.strerror(errno.EDQUOT):
+        return nearest_part, "over the disk quota"
     read_only = system is not None and system.read_only
     return nearest_part, "read-only" if read_only else "no permission to write"
 
@@ -197,10 +203,20 @@ def file_system_of(
 
 def is_message_queue(path: str) -> bool:
     """Return whether a path is a POSIX message queue: a regular file of a file system that need not be mounted anywhere."""
+    return _magic(path) == _MQUEUE
+
+
+def is_overlay(path: str) -> bool:
+    """Return whether a path is in an overlay, which need not be mounted anywhere either (open_tree(2), umount2(2))."""
+    return _magic(path) == _OVERLAY
+
+
+def _magic(path: str) -> int:
+    """Return the number of the kind of a path's file system; 0 if it is not reported."""
     about = ctypes.create_string_buffer(_ROOM)
     if ctypes.CDLL(None).statfs(os.fsencode(path), about):
-        return False
-    return int.from_bytes(about.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder) == _MQUEUE
+        return 0
+    return int.from_bytes(about.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
 
 
 def read_ahead(machine: Machine, number: str) -> int | None:

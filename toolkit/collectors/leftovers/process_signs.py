@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from verl_doctor.toolkit.collectors.processes.processes import role_of
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.system.file_systems import file_system_of, overlay_layers
+from verl_doctor.toolkit.system.file_systems import file_system_of, is_overlay, overlay_layers
 from verl_doctor.toolkit.system.process_life import RING, RING_TARGET
 from verl_doctor.toolkit.system.process_table import (
     Row,
@@ -45,6 +45,7 @@ _ENDED = ("Z", "X")
 _LONGEST = 60
 _WHERE = re.compile(r"^((?:\S+ ){4})\S+")  # of a line of /proc/PID/mountinfo
 _INODE = re.compile(r"^ino:\s*(\d+)$", re.MULTILINE)
+_MOUNT = re.compile(r"^mnt_id:\s*(\d+)$", re.MULTILINE)
 _IN_FLIGHT = re.compile(r"^scm_fds:\s*(\d+)$", re.MULTILINE)
 # Layers that container runtimes name relative to their own folder when there are many.
 _OF_CONTAINERS = re.compile(
@@ -219,6 +220,8 @@ class _Search:
         self._machine, self._sockets, self._inodes = machine, sockets, inodes
         self._numbers = {inode for _, inode in inodes}
         self._mounts: set[str] = set()
+        self._mount_numbers: set[str] = set()
+        self._unmounted: list[tuple[str, int]] = []
         self._held: set[int] = set()
         self._waiting: list[str] = []
 
@@ -236,6 +239,7 @@ class _Search:
         found: list[tuple[str, int, int]] = []
         folders = views(pid, self._machine)
         rings: set[str] = set()
+        mounted = [(folder, self.mounts(folder.removeprefix("/proc/"))) for folder in folders]
         for folder in folders:
             links = self._links(folder)
             rings.update(self._rings(folder, links))
@@ -248,7 +252,7 @@ class _Search:
             for name, link in links.items():
                 self._descriptor(folder, name, link, pid, texts, found)
             if self._inodes:
-                found += self._places(folder)
+                found += self._places(folder, pid)
         main = folders[0] if folders else f"/proc/{pid}"
         mapped = self._machine.read(f"{main}/maps") or ""
         if any(inode not in rings for inode in RING.findall(mapped)):
@@ -257,8 +261,7 @@ class _Search:
             ("has it mapped", mapped),
             ("names it in its environment", self._machine.read(f"{main}/environ") or ""),
         ]
-        for folder in folders:
-            mounts = self.mounts(folder.removeprefix("/proc/"))
+        for folder, mounts in mounted:
             texts.append(("is in a mount namespace where it is mounted", mounts))
             found += self._layers(folder, mounts) if self._inodes else ()
         return _Uses(tuple(texts), tuple(found))
@@ -286,11 +289,16 @@ class _Search:
         if namespace in self._mounts:
             return ""
         self._mounts.add(namespace)
-        return self._machine.read(f"/proc/{process}/mountinfo") or ""
+        mounts = self._machine.read(f"/proc/{process}/mountinfo") or ""
+        self._mount_numbers.update(line.partition(" ")[0] for line in mounts.splitlines())
+        return mounts
 
     def in_flight(self) -> Iterator[str]:
         """Yield where descriptors are in transit: in messages queued at visible sockets, or at sockets without a visible holder."""
         yield from self._waiting
+        for mount, pid in self._unmounted:
+            if mount not in self._mount_numbers:
+                yield f"process {pid} uses an overlay that is mounted nowhere, which may have it as a layer"
         if not self._inodes:
             return
         own = self._machine.at(f"/proc/{own_number()}/fd")
@@ -332,6 +340,7 @@ class _Search:
             return
         info = self._machine.read(f"{folder}/fdinfo/{name}") or ""
         if link.startswith("/"):
+            self._note_mount(info, f"{folder}/fd/{name}", pid)
             number = _INODE.search(info)
             if number is None or int(number[1]) in self._numbers:
                 found += self._same("has it open", f"{folder}/fd/{name}")
@@ -343,7 +352,21 @@ class _Search:
             watched = {int(number, 16) for number in _WATCHED.findall(info)}
             found += [("watches it", device, inode) for device, inode in self._inodes if inode in watched]
 
-    def _places(self, folder: str) -> Iterator[tuple[str, int, int]]:
+    def _note_mount(self, info: str, path: str, pid: int) -> None:
+        """Note a file of an overlay whose mount is in no list yet. `info` is that of a descriptor of it."""
+        mount = _MOUNT.search(info)
+        if mount and mount[1] not in self._mount_numbers and is_overlay(str(self._machine.at(path))):
+            self._unmounted.append((mount[1], pid))
+
+    def _places(self, folder: str, pid: int) -> Iterator[tuple[str, int, int]]:
+        for name in ("cwd", "root"):
+            with contextlib.suppress(OSError):
+                place = os.open(self._machine.at(f"{folder}/{name}"), os.O_PATH | os.O_CLOEXEC)
+                try:
+                    info = self._machine.read(f"/proc/self/fdinfo/{place}") or ""
+                finally:
+                    os.close(place)
+                self._note_mount(info, f"{folder}/{name}", pid)
         yield from self._same("works in it", f"{folder}/cwd")
         yield from self._same("has it as its root", f"{folder}/root")
 
