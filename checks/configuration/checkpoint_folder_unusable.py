@@ -25,6 +25,7 @@ _WHY = {
     "no permission to write": "you cannot write to {above}",
     "read-only": "{above} is mounted read-only",
     "of the kernel": "nothing can be created in {above}",
+    "over the disk quota": "the disk quota of {above} is used up",
 }
 
 
@@ -38,6 +39,7 @@ _WHY = {
         Example("tables in /proc", (*_JOB, DatasetsCache("/proc/datasets", "/proc", "of the kernel", "HF_DATASETS_CACHE")), "datasets keeps tables in /proc/datasets, but nothing can be created in /proc"),
         Example("TensorBoard's folder", (*_JOB, TensorBoardFolder("/proc/tb", "/proc", "of the kernel")), "TensorBoard writes to /proc/tb, but nothing can be created in /proc"),
         Example("another user's folder", (*_JOB, CheckpointFolder("/data/ckpt", "/data", "no permission to write")), "you cannot write to /data"),
+        Example("a quota", (*_JOB, CheckpointFolder("/data/ckpt", "/data", "over the disk quota")), "the disk quota of /data is used up"),
         Example("a file system that is not mounted here", (*_JOB, CheckpointFolder("/data/ckpt", "/", "no permission to write")), "you cannot write to /"),
     ],
     since="0.2",

@@ -84,6 +84,10 @@ def test_plugins_are_listed_with_their_contents(site: Path, tmp_path: Path) -> N
     assert "rude" in doctor("explain", "motd101", site=site, cwd=tmp_path).stdout
 
 
+# The first import is in a child; what follows happens only in verl-doctor itself.
+IN_THE_DOCTOR = "import sys\nhere = not sys.argv[0].endswith('plugin_import.py')"
+
+
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
@@ -102,6 +106,22 @@ def test_plugins_are_listed_with_their_contents(site: Path, tmp_path: Path) -> N
             "import os, pathlib\nseen = pathlib.Path(__file__ + '.seen')\nseen.exists() and os._exit(0)\nseen.touch()",
             "a plugin wanted to end the doctor with status 0",
         ),
+        (
+            "import _thread, time\n_thread.start_new_thread(time.sleep, (999,))",
+            "leaves behind what goes on: a thread without a name",
+        ),
+        ("import builtins\nbuiltins.len = lambda _: 0", "replaces what verl-doctor itself uses: builtins.len"),
+        ("import builtins\nbuiltins.__import__ = None", "replaces what verl-doctor itself uses: builtins.__import__"),
+        ("import sys\nsys.modules['json'] = None", "replaces what verl-doctor itself uses: module json"),
+        ("import sys\nsys.setrecursionlimit(50)", "itself uses: the limit of recursion"),
+        ("import json\njson.JSONEncoder.encode = lambda *_: '{}'", "replaces what Python itself uses to write JSON"),
+        (f"{IN_THE_DOCTOR}\nif here: __import__('posix')._exit(0)", "wanted to end the doctor with status 0"),
+        ("import sys\nsys.modules.clear()", "replaces what verl-doctor itself uses"),
+        ("import sys\nsys.meta_path.clear()", "replaces what verl-doctor itself uses: finder"),
+        (f"{IN_THE_DOCTOR}\nif here: vars(__import__('builtins')).update(len=None)\npart = 3", "itself uses: builtins.len"),
+        (f"{IN_THE_DOCTOR}\nif here: del sys.modules['json']\npart = 3", "itself uses: module json"),
+        (f"{IN_THE_DOCTOR}\nif here: __import__('os').execv('/bin/true', ['true'])", "by another program"),
+        ("import os\nfor number in range(256):\n    try: os.close(number)\n    except OSError: pass", "its import ends the process"),
         ("part = 3", "it offers no check, fix or collector"),
         ("from verl_doctor_nowhere import part", "ModuleNotFoundError"),
         (
@@ -173,6 +193,28 @@ def test_endless_plugin_import_is_a_finding_and_the_rest_is_judged(
     (finding,) = results["PY190"]["findings"]
     assert "endless" in finding["message"]
     assert "its import did not end within 1 s" in finding["message"] + finding["evidence"]["found"]
+    assert results["PY100"]["status"] == "pass"
+
+
+@pytest.mark.parametrize(
+    "hang", ["while here: time.sleep(1)", "lock = threading.Lock()\nwhile here: lock.acquire()"]
+)
+def test_import_that_hangs_only_in_the_doctor_is_a_finding(tmp_path: Path, hang: str) -> None:
+    """In another process, with a shortened limit: a signal ends the import in its first thread."""
+    source = f"{IN_THE_DOCTOR}\nimport threading, time\n{hang}\n"
+    install(tmp_path / "site", "late_hang", source, {"verl_doctor.checks": {"part": "late_hang:part"}})
+    shortened = (
+        "import sys\nfrom verl_doctor.toolkit.engine import plugin_trial\nplugin_trial.LIMIT = 3.0\n"
+        "sys.argv[0] = 'verl-doctor'\nfrom verl_doctor.toolkit.cli.main import main\nmain()"
+    )
+    words = ("check", "--select", "PY190,PY100", "--format", "json")
+    done = running.ran(
+        [sys.executable, "-c", shortened, *words], tmp_path, {"PYTHONPATH": str(tmp_path / "site")}
+    )
+    results = {result["code"]: result for result in json.loads(done.stdout)["results"]}
+    (finding,) = results["PY190"]["findings"]
+    assert "late_hang" in finding["message"]
+    assert "did not end within 3 s in verl-doctor itself" in finding["message"] + finding["evidence"]["found"]
     assert results["PY100"]["status"] == "pass"
 
 

@@ -1,24 +1,46 @@
-"""Prevents plugins from ending the doctor (on a second import, from a thread, or at its exit), and from keeping it alive."""
+"""Prevents plugins from ending the doctor (on a second import, from a thread, or at its exit), and from keeping it alive.
+
+A child has imported each plugin before (`plugin_trial`), but a second import may behave differently, for example because of a file
+that the first one has created.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
+import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 
 EXIT_LIMIT = 5.0
 """Seconds for what plugins do when the doctor exits: threads that it would wait for, and functions registered with atexit."""
 
 _really = os._exit
+execute = os.execv
+"""What verl-doctor itself uses to become another program."""
 
 
 class PluginExitError(BaseException):
     """A plugin called os._exit(): the report would be lost, or its exit code replaced."""
 
 
+class PluginHangError(BaseException):
+    """The import of a plugin took too long."""
+
+
 def refuse_exits() -> None:
-    """Make os._exit() raise in this process from now on. Children that are forked from it may exit."""
+    """Make os._exit() and os.exec*() raise in this process from now on. Children that are forked from it may do both."""
     own = os.getpid()
+
+    def refusing(program: Callable[..., object]) -> Callable[..., object]:
+        def execute(*arguments: object) -> object:
+            if os.getpid() != own:
+                return program(*arguments)
+            raise PluginExitError("a plugin wanted to replace the doctor by another program")
+
+        return execute
 
     def refuse(status: int) -> None:
         if os.getpid() != own:
@@ -26,7 +48,32 @@ def refuse_exits() -> None:
         raise PluginExitError(f"a plugin wanted to end the doctor with status {status}")
 
     if os._exit is _really:
-        vars(os)["_exit"] = refuse
+        for name, program in (
+            ("_exit", refuse),
+            ("execv", refusing(os.execv)),  # all others of its kind call one of these two
+            ("execve", refusing(os.execve)),
+        ):
+            for module in (os, sys.modules[os.name]):  # posix
+                vars(module)[name] = program
+
+
+@contextlib.contextmanager
+def limited_import(seconds: float) -> Iterator[None]:
+    """Raise PluginHangError in the main thread after this time, and every second from then on; other threads are not limited."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: object) -> None:
+        raise PluginHangError(f"its import did not end within {seconds:.0f} s in verl-doctor itself")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def limit_exit(code: object) -> None:

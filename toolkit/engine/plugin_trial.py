@@ -81,10 +81,21 @@ def _tried(entry_point: EntryPoint, limit: float) -> ImportedWell | Unknown:
             return Unknown(f"its import did not end within {limit:.0f} s")
         how = ending(output, limit) if output.code < 0 else f"with status {output.code}"
         return Unknown(f"its import ends the process {how}" if output.code >= 0 else f"at its import {how}")
-    left = json.loads(rest.partition("\n")[0])
+    try:
+        after = json.loads(rest.partition("\n")[0])
+        left, replaced = list(map(str, after["left"])), list(map(str, after["replaced"]))
+    except (ValueError, KeyError, TypeError):
+        return Unknown("its import replaces what Python itself uses to write JSON")
     if left:
         return Unknown(f"its import leaves behind what goes on: {listed(left, 3)}")
+    if replaced:
+        return Unknown(why_replaced(replaced))
     return ImportedWell(entry_point.value)
+
+
+def why_replaced(names: list[str]) -> str:
+    """Return why a plugin that replaces these is not used."""
+    return f"its import replaces what verl-doctor itself uses: {listed(names, 3)}"
 
 
 def _home() -> str:

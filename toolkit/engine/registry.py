@@ -20,7 +20,7 @@ from verl_doctor.toolkit.collectors.installed.plugins import PluginProblem, Plug
 from verl_doctor.toolkit.deferred import function_of
 from verl_doctor.toolkit.engine import part_index
 from verl_doctor.toolkit.engine.part_index import Part, Place
-from verl_doctor.toolkit.engine.plugin_exit import refuse_exits
+from verl_doctor.toolkit.engine.plugin_exit import limited_import, refuse_exits
 from verl_doctor.toolkit.facts import Collector
 from verl_doctor.toolkit.process.gc_pause import paused_collection
 from verl_doctor.toolkit.rule import Check
@@ -88,23 +88,30 @@ def load(disabled: Iterable[str] = ()) -> Registry:
             if why := _why_not_ours(entry_point):
                 problems.append(PluginProblem(entry_point.name, distribution, f"it is not loaded: {why}"))
                 continue
-            from verl_doctor.toolkit.engine.plugin_trial import why_unusable  # noqa: PLC0415 - few have a plugin
+            from verl_doctor.toolkit.engine import plugin_trial  # noqa: PLC0415 - few have a plugin
+            from verl_doctor.toolkit.probes import plugin_import  # noqa: PLC0415 - few have a plugin
 
             begun = time.monotonic()
-            reason = unusable.get((distribution, entry_point.module)) or why_unusable(entry_point, left)
+            reason = unusable.get((distribution, entry_point.module)) or plugin_trial.why_unusable(entry_point, left)
             left -= time.monotonic() - begun
             if reason:
                 unusable[distribution, entry_point.module] = reason
                 problems.append(PluginProblem(entry_point.name, distribution, reason))
                 continue
             refuse_exits()
+            before = plugin_import.shared()
             try:
-                parts = list(_parts(_offered(entry_point.load())))
+                with limited_import(plugin_trial.LIMIT):
+                    loaded_part = entry_point.load()
+                if replaced := plugin_import.restored(before):
+                    raise TypeError(plugin_trial.why_replaced(replaced))  # noqa: TRY301
+                parts = list(_parts(_offered(loaded_part)))
                 if not parts:
                     raise TypeError("it offers no check, fix or collector")  # noqa: TRY301
                 for part in parts:
                     shelf.put(part, distribution)
             except BaseException as error:
+                plugin_import.restored(before)
                 if isinstance(error, KeyboardInterrupt):
                     raise
                 problems.append(

@@ -19,6 +19,7 @@ from verl_doctor.toolkit.commands.guard.answer import GuardAnswer
 from verl_doctor.toolkit.commands.guard.gate import Gate
 from verl_doctor.toolkit.commands.guard.guard import Term
 from verl_doctor.toolkit.console.streams import nothing_on_stdout
+from verl_doctor.toolkit.engine.plugin_exit import execute
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.options.options import (
@@ -258,7 +259,7 @@ def _become(program: str, command: Sequence[str]) -> NoReturn:
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and child processes would too
         signal.signal(number, signal.SIG_DFL)
     try:
-        os.execv(program, list(command))  # noqa: S606 - no shell may change the words
+        execute(program, list(command))
     except OSError as error:
         raise UsageError(f"{command[0]} cannot be started: {error.strerror}") from None
 
