@@ -40,7 +40,14 @@ def main() -> int:
     given = parser.parse_args()
     faults = 0
     for script, users in PARTS:
-        command = [sys.executable, str(TESTS / "support" / script), str(given.seed), str(given.rounds), users, "-"]
+        command = [
+            sys.executable,
+            str(TESTS / "support" / script),
+            str(given.seed),
+            str(given.rounds),
+            users,
+            "-",
+        ]
         done = subprocess.run(
             [*OWN, *command, engines.ROOM],
             stdout=subprocess.PIPE,

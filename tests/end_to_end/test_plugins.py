@@ -110,18 +110,33 @@ IN_THE_DOCTOR = "import sys\nhere = not sys.argv[0].endswith('plugin_import.py')
             "import _thread, time\n_thread.start_new_thread(time.sleep, (999,))",
             "leaves behind what goes on: a thread without a name",
         ),
-        ("import builtins\nbuiltins.len = lambda _: 0", "replaces what verl-doctor itself uses: builtins.len"),
-        ("import builtins\nbuiltins.__import__ = None", "replaces what verl-doctor itself uses: builtins.__import__"),
+        (
+            "import builtins\nbuiltins.len = lambda _: 0",
+            "replaces what verl-doctor itself uses: builtins.len",
+        ),
+        (
+            "import builtins\nbuiltins.__import__ = None",
+            "replaces what verl-doctor itself uses: builtins.__import__",
+        ),
         ("import sys\nsys.modules['json'] = None", "replaces what verl-doctor itself uses: module json"),
         ("import sys\nsys.setrecursionlimit(50)", "itself uses: the limit of recursion"),
-        ("import json\njson.JSONEncoder.encode = lambda *_: '{}'", "replaces what Python itself uses to write JSON"),
+        (
+            "import json\njson.JSONEncoder.encode = lambda *_: '{}'",
+            "replaces what Python itself uses to write JSON",
+        ),
         (f"{IN_THE_DOCTOR}\nif here: __import__('posix')._exit(0)", "wanted to end the doctor with status 0"),
         ("import sys\nsys.modules.clear()", "replaces what verl-doctor itself uses"),
         ("import sys\nsys.meta_path.clear()", "replaces what verl-doctor itself uses: finder"),
-        (f"{IN_THE_DOCTOR}\nif here: vars(__import__('builtins')).update(len=None)\npart = 3", "itself uses: builtins.len"),
+        (
+            f"{IN_THE_DOCTOR}\nif here: vars(__import__('builtins')).update(len=None)\npart = 3",
+            "itself uses: builtins.len",
+        ),
         (f"{IN_THE_DOCTOR}\nif here: del sys.modules['json']\npart = 3", "itself uses: module json"),
         (f"{IN_THE_DOCTOR}\nif here: __import__('os').execv('/bin/true', ['true'])", "by another program"),
-        ("import os\nfor number in range(256):\n    try: os.close(number)\n    except OSError: pass", "its import ends the process"),
+        (
+            "import os\nfor number in range(256):\n    try: os.close(number)\n    except OSError: pass",
+            "its import ends the process",
+        ),
         ("part = 3", "it offers no check, fix or collector"),
         ("from verl_doctor_nowhere import part", "ModuleNotFoundError"),
         (

@@ -1014,8 +1014,12 @@ def one_round(
         said = {"kept": {}}
     for one, pid in planted:
         count["living" if not one.dies else "unsure" if hides else "dead"] += 1
-        if one.dies and hides and not any(
-            hides in why for name, why in said["kept"].items() if not name or f"(process {pid})" in name
+        if (
+            one.dies
+            and hides
+            and not any(
+                hides in why for name, why in said["kept"].items() if not name or f"(process {pid})" in name
+            )
         ):
             yield f"kept for another reason: {one.name}"
         if (one.dies and not hides) == is_running(pid):

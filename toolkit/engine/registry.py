@@ -92,7 +92,9 @@ def load(disabled: Iterable[str] = ()) -> Registry:
             from verl_doctor.toolkit.probes import plugin_import  # noqa: PLC0415 - few have a plugin
 
             begun = time.monotonic()
-            reason = unusable.get((distribution, entry_point.module)) or plugin_trial.why_unusable(entry_point, left)
+            reason = unusable.get((distribution, entry_point.module)) or plugin_trial.why_unusable(
+                entry_point, left
+            )
             left -= time.monotonic() - begun
             if reason:
                 unusable[distribution, entry_point.module] = reason

@@ -1,7 +1,7 @@
-"""Imports entry points like verl-doctor, and reports what they leave behind. An import may hang, exit, leave threads and processes,
-or replace what all code uses: built-in functions, modules that are loaded, and the finders of modules.
+"""Imports entry points like verl-doctor, and reports what they leave behind or replace.
 
-Runs as a script: a token, the paths of sys.path in JSON, and entry points (`module:attribute`).
+An import may hang, exit, leave threads and processes, or replace what all code uses: built-in functions, loaded modules, the finders of
+modules. Runs as a script: a token, the paths of sys.path in JSON, and entry points (`module:attribute`).
 """
 
 import _thread
@@ -35,7 +35,9 @@ def restored(before: "dict[str, object]") -> "list[str]":
     lowered = sys.getrecursionlimit() < _RECURSION
     if lowered:
         sys.setrecursionlimit(_RECURSION)
-    replaced = [name for name, value in before.items() if now.get(name, _GONE) is not value and name not in _OWN]
+    replaced = [
+        name for name, value in before.items() if now.get(name, _GONE) is not value and name not in _OWN
+    ]
     for name in replaced:
         kind, _, rest = name.partition(" ")
         if kind == _MODULE.strip():

@@ -60,7 +60,9 @@ def left_processes(gpus: Gpus | Unknown, machine: Machine) -> LeftProcesses | Un
     """Judge the helpers in the table of processes. `gpus` reports how much GPU memory each one holds."""
     booted = boot_time(machine)
     if booted is None:
-        return Unknown("/proc/stat cannot be read: there is no /proc, or it shows processes alone (subset=pid)")
+        return Unknown(
+            "/proc/stat cannot be read: there is no /proc, or it shows processes alone (subset=pid)"
+        )
     if machine.root != Path("/"):
         return Absent("the processes of a recorded machine do not exist here")
     now = time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -27,7 +27,10 @@ def planted(script: str, user: str, proc: str = "-") -> dict[str, Any]:
     """Result of a script of `tests/support` that plants one of each kind in private namespaces and cleans up."""
     if subprocess.run([*OWN, "true"], capture_output=True, check=False).returncode:
         cannot_run("this user may not make a namespace of processes")
-    if proc != "-" and subprocess.run([*OWN, "mount", "-t", "proc", "-o", proc, "none", "/proc"], check=False).returncode:
+    if (
+        proc != "-"
+        and subprocess.run([*OWN, "mount", "-t", "proc", "-o", proc, "none", "/proc"], check=False).returncode
+    ):
         pytest.skip(f"this kernel has no /proc with {proc}")
     seed = random.SystemRandom().randrange(2**32)
     done = subprocess.run(
