@@ -15,8 +15,6 @@ import subprocess
 from collections.abc import Collection
 from pathlib import Path
 
-from verl_doctor.toolkit.system import process_table
-
 ROOM = "x" * 400
 _DUMPABLE = 4  # PR_SET_DUMPABLE of prctl(2)
 _VERSION, _PTRACE = 0x20080522, 19  # _LINUX_CAPABILITY_VERSION_3, CAP_SYS_PTRACE
@@ -95,6 +93,8 @@ def without_ptrace() -> None:
 
 def as_first_namespace(proc: str) -> None:
     """Take this process namespace for the machine's first one, and mount /proc anew if `proc` are options, not "-"."""
+    from verl_doctor.toolkit.system import process_table
+
     process_table._FIRST_NAMESPACE = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - "pid:[1]" is no path
     if proc != "-":
         subprocess.run(["mount", "-t", "proc", "-o", proc, "none", "/proc"], check=True)
