@@ -19,6 +19,7 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
 
 _KEY = "trainer.default_local_dir"
+_EVERY = "trainer.save_freq"
 _JOB = configured(f"+{_KEY}=/data/ckpt")
 _WHY = {
     "a file is in the way": "{above} is not a folder",
@@ -38,6 +39,8 @@ _WHY = {
         Example("Hydra's folder", (*configured(f"{HYDRA_FOLDER}=/proc/outputs"), HydraFolder("/proc/outputs", "/proc", "of the kernel")), "Hydra writes to /proc/outputs"),
         Example("tables in /proc", (*_JOB, DatasetsCache("/proc/datasets", "/proc", "of the kernel", "HF_DATASETS_CACHE")), "datasets keeps tables in /proc/datasets, but nothing can be created in /proc"),
         Example("TensorBoard's folder", (*_JOB, TensorBoardFolder("/proc/tb", "/proc", "of the kernel")), "TensorBoard writes to /proc/tb, but nothing can be created in /proc"),
+        Example("no folder, and nothing is saved", (*configured(f"++{_KEY}=null", f"++{_EVERY}=-1"),)),
+        Example("no folder", (*configured(f"++{_KEY}=null", f"++{_EVERY}=10"),), "is null, but the job saves after every 10 steps"),
         Example("another user's folder", (*_JOB, CheckpointFolder("/data/ckpt", "/data", "no permission to write")), "you cannot write to /data"),
         Example("a quota", (*_JOB, CheckpointFolder("/data/ckpt", "/data", "over the disk quota")), "the disk quota of /data is used up"),
         Example("a file system that is not mounted here", (*_JOB, CheckpointFolder("/data/ckpt", "/", "no permission to write")), "you cannot write to /"),
@@ -97,6 +100,20 @@ def checkpoint_folder_unusable(
             subject=Subject("folder", board.path, FOLDER_OF_TENSORBOARD),
             stops=(EVERY_JOB,),
             phase="first batch",
+        )
+    nowhere = configuration.override_of(_KEY)
+    saves = configuration.number(_EVERY)
+    if nowhere is not None and nowhere.value is None and saves is not None and saves > 0:
+        yield Finding(
+            f"{_KEY} is null, but the job saves after every {saves} steps"
+            if saves > 1
+            else f"{_KEY} is null, but the job saves after every step",
+            Evidence(found=nowhere.text, wanted="a writable folder"),
+            location=place(nowhere),
+            remedy=f"remove the setting, or set {_EVERY}=-1",
+            subject=Subject("setting", _KEY),
+            stops=(EVERY_JOB,),
+            phase="checkpoint",
         )
     if isinstance(folder, Unknown) or not folder.trouble:
         return

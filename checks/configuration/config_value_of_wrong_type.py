@@ -89,6 +89,7 @@ _COUNTS = re.compile(
         Example("a text that the server converts", (*configured(f"+{_CHECKPOINTS}=yes"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)}))),
         Example("a number as a text that the server converts", (*configured(f"+{_CHECKPOINTS}='1'"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)}))),
         Example("a fraction as a text that the server refuses", (*configured(f"+{_CHECKPOINTS}='1.0'"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)})), "must be True or False, not 1.0: the rollout's server refuses it"),
+        Example("null for a number with which verl calculates", (*configured("trainer.nnodes=null"), ConfigClasses(calculated={"trainer.nnodes": "/env/verl/trainer/x.py:7"})), "trainer.nnodes must not be null: verl calculates with it in every step"),
         Example("Python's None", configured("critic.enable=None"), "the text None"),
     ],
 )  # fmt: skip
@@ -110,21 +111,28 @@ def config_value_of_wrong_type(
         is_last = configuration.override_of(word.key) is word  # a later word for the same key replaces it
         if word.fate == "applied" and word.key and is_last and not word.conditional and not word.foreseen:
             types = () if isinstance(classes, Unknown) else classes.declared.get(word.key, ())
+            calculated = "" if isinstance(classes, Unknown) else classes.calculated.get(word.key, "")
             refused = _refused_by_server(word, classes)
             wanted = refused or _wanted(word, configuration, types)
+            if calculated:
+                wanted = f"{word.key} must not be null: verl calculates with it in every step"
             if wanted:
                 yield Finding(
                     wanted,
                     Evidence(
                         found=word.text,
                         wanted=f"something like {_plain(_default(word, configuration))}",
-                        read_from=configuration.origins.get(word.key, tree_of(configuration)),
+                        read_from=calculated or configuration.origins.get(word.key, tree_of(configuration)),
                     ),
                     location=place(word),
                     remedy=_remedy(word, _default(word, configuration)),
-                    severity=None if refused else _severity(word, configuration, classes),
-                    phase="engine" if refused else _phase(word, validation),
-                    stops=(EVERY_JOB,) if refused else (),
+                    severity=None if refused or calculated else _severity(word, configuration, classes),
+                    phase="engine"
+                    if refused
+                    else _phase_of_use(word.key)
+                    if calculated
+                    else _phase(word, validation),
+                    stops=(EVERY_JOB,) if refused or calculated else (),
                     subject=Subject("setting", word.key),
                     **healed("CFG109", _correction(word, configuration)),
                 )
@@ -252,6 +260,11 @@ def _meant(value: object, default: object) -> object:
             return int(number) if number.is_integer() else None
         return number if math.isfinite(number) else None
     return None
+
+
+def _phase_of_use(key: str) -> Phase:
+    """Where verl calculates with a number that is null: its trainer before the first update, its losses in it."""
+    return "first batch" if key.startswith("trainer.") else "first update"
 
 
 def _phase(word: OverrideWord, validation: Validation | Unknown) -> Phase | None:

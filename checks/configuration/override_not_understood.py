@@ -18,7 +18,7 @@ from verl_doctor.toolkit.collectors.configuration.configuration import (
     OverrideWord,
     with_overrides,
 )
-from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch, Word
+from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Command, Launch, Word
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Location, Rewrite, Subject, check
 from verl_doctor.toolkit.text import listed
@@ -28,10 +28,17 @@ _RESOLVER = re.compile(r"(?<!\\)(?:\\\\)*\$\{([A-Za-z_][\w.]*):")  # behind a ba
 _RESOLVERS = frozenset({
     "oc.create", "oc.decode", "oc.deprecated", "oc.dict.keys", "oc.dict.values", "oc.env", "oc.select", "hydra", "now", "python_version",
 })  # fmt: skip
+_OLD_LAUNCHER = "torch.distributed.launch"
 _QUOTES = "\u2018\u2019\u201c\u201d"
 _TYPOGRAPHIC = str.maketrans("\u2010\u2011\u2012\u2013\u2014\u2212" + _QUOTES, "------" + "''" + '""')
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
+
+
+def _by_old_launcher(*options: str) -> Launch:
+    words = ("-m", _OLD_LAUNCHER, *options, "-m")
+    launcher = tuple(Word(word, SCRIPT, 3) for word in words)
+    return Launch(FILES, command=Command("verl.trainer.sft_trainer", (), SCRIPT, 3, launcher=launcher))
 
 
 @check(
@@ -69,6 +76,8 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
             "unless a command of the script creates it first",
         ),
         Example("no such group", configured("actor@critic=mine"), "has no group actor"),
+        Example("the old launcher of torch, with the environment", (*configured(), _by_old_launcher("--use-env"))),
+        Example("the old launcher of torch", (*configured(), _by_old_launcher()), "passes --local-rank to the program"),
     ],
 )  # fmt: skip
 def override_not_understood(configuration: Configuration, launch: Launch | Unknown) -> Iterator[Finding]:
@@ -106,6 +115,7 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
                 subject=Subject("setting", word.key),
                 phase="workers",
             )
+    yield from _passed_on(launch)
     if folder := configuration.missing_folder:
         found = Finding(
             f"the folder {folder} does not exist, and Hydra looks for {configuration.name} there",
@@ -131,6 +141,22 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
             ),
         )
         yield unless_made(found, _lacking_file(configuration, launch), launch)
+
+
+def _passed_on(launch: Launch | Unknown) -> Iterator[Finding]:
+    """An option that the old launcher of torch passes to the program, unless it is to use the environment."""
+    launcher = () if isinstance(launch, Unknown) or launch.command is None else launch.command.launcher
+    texts = [word.text for word in launcher]
+    if _OLD_LAUNCHER not in texts or {"--use-env", "--use_env"} & {*texts} or None in texts:
+        return
+    word = launcher[texts.index(_OLD_LAUNCHER)]
+    yield Finding(
+        f"{_OLD_LAUNCHER} passes --local-rank to the program, and Hydra has no such option",
+        Evidence(found=_OLD_LAUNCHER, wanted="torchrun"),
+        location=Location(word.path, None if word.path == COMMAND_LINE else word.line),
+        remedy="start the program with torchrun, or add --use-env",
+        subject=Subject("setting", "--local-rank"),
+    )
 
 
 def _lacking_file(configuration: Configuration, launch: Launch | Unknown) -> str:

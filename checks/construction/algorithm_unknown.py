@@ -12,6 +12,7 @@ _STAGES = {
     "algorithm": "looking up the algorithm",
     "micro batches": "splitting the first rows into micro batches",
     "micro batches of talks": "splitting the first talks into micro batches",
+    "loss of talks": "calculating the loss of the first talk",
 }
 
 

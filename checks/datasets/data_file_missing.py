@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks.datasets._data import files, first_validation, location
+from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.checks.shared.launch_examples import FILES
 from verl_doctor.checks.shared.made_first import unless_made
@@ -13,6 +14,8 @@ from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.model.data_files import DataFile, DataFiles
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Subject, check
+
+_TRAIN = "data.train_files"
 
 
 @check(
@@ -29,6 +32,11 @@ from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Sub
             "no folder /data",
         ),
         Example("a folder", (files("folder"),), "is a folder"),
+        Example(
+            "no file at all",
+            (files(), *configured("+data.train_files=[]")),
+            "data.train_files is an empty list",
+        ),
         Example(
             "made first",
             (files("missing"), Launch(FILES, made=("/data",))),
@@ -51,6 +59,15 @@ def data_file_missing(
     Correct the path, or create the file: verl's `examples/data_preprocess` has a script for each of its data
     sets.
     """
+    word = None if isinstance(configuration, Unknown) else configuration.override_of(_TRAIN)
+    if word is not None and word.value == []:
+        yield Finding(
+            f"{_TRAIN} is an empty list",
+            Evidence(word.text, "at least one data file", _TRAIN),
+            location=place(word),
+            remedy="name a table; a pattern in the script may have matched no file",
+            subject=Subject("setting", _TRAIN),
+        )
     for file in data.files:
         if file.trouble not in {"missing", "folder"}:
             continue

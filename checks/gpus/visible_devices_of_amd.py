@@ -9,8 +9,10 @@ from verl_doctor.checks.shared.gpus import healthy, node
 from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
 from verl_doctor.toolkit.collectors.variables.effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.collectors.variables.foreign_devices import ForeignDevices
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
 
+_CUDA = "CUDA_VISIBLE_DEVICES"
 _HIP, _ROCR = "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 _VERL = ForeignDevices((_HIP, _ROCR), "/env/verl/single_controller/base/worker.py")
 _OLD = ForeignDevices((), _VERL.read_from)
@@ -31,10 +33,12 @@ def _has(name: str, value: str) -> EffectiveEnvironment:
         Example("the same single GPU", (node(healthy()), _VERL, _has(_HIP, "0"))),
         Example("the scheduler's list", (node(), _VERL, _has(_HIP, "0,1,2,3,4,5,6,7")), "HIP_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 reaches the workers"),
         Example("ROCR's variable in addition to CUDA's", (node(healthy()), _VERL, _has(_ROCR, "0")), "ROCR_VISIBLE_DEVICES=0 reaches the workers"),
+        Example("no GPU here, and only ROCR's variable", ((Gpus, Unknown("no driver")), _VERL, _has(_ROCR, "0"))),
+        Example("no GPU here, and both variables", ((Gpus, Unknown("no driver")), _VERL, own(row(_ROCR, "0", "0", "0", "the driver"), row(_CUDA, "0", "0", "0", "the driver"))), "CUDA_VISIBLE_DEVICES is set too"),
     ],
 )  # fmt: skip
 def visible_devices_of_amd(
-    gpus: Gpus, foreign: ForeignDevices, environment: EffectiveEnvironment
+    gpus: Gpus | Unknown, foreign: ForeignDevices, environment: EffectiveEnvironment
 ) -> Iterator[Finding]:
     """A variable for AMD GPUs stops the workers on NVIDIA GPUs.
 
@@ -58,10 +62,16 @@ def visible_devices_of_amd(
     for name in foreign.refused:
         variable = environment.get(name)
         value = variable.worker.text if variable is not None else None
-        if variable is None or not value or (name == _HIP and value == "0" and len(gpus.devices) == 1):
+        if variable is None or not value:
             continue
+        own = environment.get(_CUDA)
+        if isinstance(gpus, Unknown) and (name == _HIP or own is None or not own.worker.text):
+            continue  # without a GPU that shows it, only the two variables together are refused for certain
+        if isinstance(gpus, Gpus) and name == _HIP and value == "0" and len(gpus.devices) == 1:
+            continue
+        why = f"{_CUDA} is set too" if isinstance(gpus, Unknown) else "these are NVIDIA GPUs"
         yield Finding(
-            f"{name}={value} reaches the workers, and verl stops there: these are NVIDIA GPUs",
+            f"{name}={value} reaches the workers, and verl stops there: {why}",
             Evidence(
                 found=f"{name}={value}, from {variable.decided_by}",
                 wanted="not set",

@@ -42,6 +42,8 @@ def _trackers(
         Example("the package is missing", (*configured("trainer.logger=[wandb]"), _trackers(installed=False, mode="offline")), "wandb, which is not installed"),
         Example("a mode that wandb has", (*configured(), _trackers(mode="dryrun", modes=_MODES))),
         Example("a typo in the mode", (*configured(), _trackers(mode="ofline", modes=_MODES)), "wandb refuses WANDB_MODE=ofline; did you mean offline?"),
+        Example("a text in place of the key", (*configured(), Trackers((Tracker("wandb", True, "WANDB_API_KEY", looked_at=_PLACES, to_fill_in="<your_key>"),))), "WANDB_API_KEY is still <your_key>, which wandb refuses"),
+        Example("a text in place of the key, which is not needed", (*configured(), Trackers((Tracker("wandb", True, "WANDB_API_KEY", "offline", looked_at=_PLACES, to_fill_in="<your_key>"),)))),
         Example("a key, and no network", (*configured(), _trackers(key="WANDB_API_KEY", offline="HF_HUB_OFFLINE")), "HF_HUB_OFFLINE is set, so there is no network"),
     ],
 )  # fmt: skip
@@ -113,6 +115,18 @@ def _judged(
         )
     elif tracker.mode not in _ONLINE:
         return
+    elif tracker.to_fill_in:
+        variable = tracker.looked_at[0]
+        yield Finding(
+            f"{variable} is still {tracker.to_fill_in}, which {tracker.name} refuses as a key",
+            Evidence(f"{variable}={tracker.to_fill_in}", "a key of the account"),
+            location=where,
+            remedy=f"set {variable} to your key, or {tracker.mode_variable}=offline, or {console}",
+            severity="error",
+            stops=(EVERY_JOB,),
+            phase="start",
+            subject=subject,
+        )
     elif not tracker.key_from and not _has_key(environment, tracker.looked_at[0]):
         yield Finding(
             f"the job reports to {tracker.name}, but has no key for it: the job stops when training begins",

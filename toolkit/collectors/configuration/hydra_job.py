@@ -66,10 +66,16 @@ def _composed(command: Command, verl: Path, machine: Machine, version: str) -> C
             OverrideWord("", str(file), line, "not told", why="the program changes the configuration")
         )
         overrides.append(None)
-    sources = Sources(searched, dict(command.written))
+    sources = Sources(searched, dict(command.written), _own_of_hydra(verl.parent))
+    of_hydra = {
+        word.key: word.value
+        for word in read
+        if word.key.startswith("hydra/") and not word.sign and word.fate == "applied"
+        if isinstance(word.value, str) and word.value != UNDETERMINED_VALUE
+    }
     try:
         sources.folders = [*searched, *_more(sources, name, read, verl, machine.cwd)]
-        tree = compose(sources, name, [override for override in overrides if override is not None])
+        tree = compose(sources, name, [override for override in overrides if override is not None], of_hydra)
     except CompositionError as problem:
         here = options.extra is not None and not options.extra.startswith("/")
         made = {Path(path).parent for path, _ in command.written}
@@ -83,7 +89,7 @@ def _composed(command: Command, verl: Path, machine: Machine, version: str) -> C
             missing_folder=missing,
             looked_here=here,
             missing_option=problem.missing,
-            options=tuple(_options(sources.folders, problem.missing)),
+            options=tuple(_options([*sources.folders, *filter(None, [sources.own])], problem.missing)),
         )
     except NotFollowedError as problem:
         return Unknown(f"verl-doctor does not follow {problem}")
@@ -91,6 +97,25 @@ def _composed(command: Command, verl: Path, machine: Machine, version: str) -> C
     return replace(
         composition, overrides=tuple(_foreseen(word, composition, verl) for word in composition.overrides)
     )
+
+
+def _own_of_hydra(site: Path) -> Path | None:
+    """Return the folder of the options that Hydra has itself; None if it is not beside verl, or if there are plugins."""
+    own = site / "hydra" / "conf"
+    has_plugins = any(os.path.exists(folder / "hydra_plugins") for folder in (site, *_beside(site)))
+    return own if os.path.isdir(own) and not has_plugins else None
+
+
+def _beside(site: Path) -> list[Path]:
+    """Return the folders that `.pth` files add to this one."""
+    texts = (read_source(file) for file in site.glob("*.pth"))
+    lines = (
+        line.strip()
+        for text in texts
+        if isinstance(text, bytes)
+        for line in text.decode("utf-8", "replace").splitlines()
+    )
+    return [Path(line) for line in lines if line.startswith("/")]
 
 
 def _options(folders: Iterable[Path], missing: str) -> list[str]:

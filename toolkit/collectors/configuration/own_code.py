@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -52,7 +53,12 @@ def breaks(
     inner = functions[0].body if len(functions) == 1 and not functions[0].decorator_list else []
     if any(isinstance(node, _YIELDS) for statement in inner for node in walk(statement)):
         inner = []  # calling a generator runs nothing
-    for when, body in (("when it is imported", tree.body), (f"in {called}", inner)):
+    for statement in itertools.takewhile(lambda node: not _may_leave(node), tree.body if called else ()):
+        if isinstance(statement, ast.ImportFrom) and statement.level:
+            yield f"imports from its own package with a dot (line {statement.lineno}), but verl loads the file alone, without a package"
+            return
+    followed = _followed(tree, inner)
+    for when, body in (("when it is imported", tree.body), (f"in {called}", inner), *followed):
         for statement in _reached(body):
             if isinstance(statement, ast.Raise) and statement.exc is not None:
                 raised = statement.exc.func if isinstance(statement.exc, ast.Call) else statement.exc
@@ -61,6 +67,25 @@ def breaks(
                 if isinstance(node, ast.expr) and (found := judge.found(node)):
                     error, reason = found
                     yield f"{error} {when} (line {node.lineno}){reason}"
+
+
+def _followed(tree: ast.Module, body: Sequence[ast.stmt]) -> Iterator[tuple[str, Sequence[ast.stmt]]]:
+    """Yield the bodies of the file's own functions that the statements of a body certainly call, each once."""
+    functions: dict[str, ast.FunctionDef] = {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            plain = not node.decorator_list and not any(isinstance(part, _YIELDS) for part in walk(node))
+            functions.pop(node.name, None)
+            if plain and list(_names_bound(tree)).count(node.name) == 1:
+                functions[node.name] = node
+    waiting = [body]
+    for reached in waiting:
+        for statement in _reached(reached):
+            for part in _evaluated(statement):
+                name = dotted(part.func) if isinstance(part, ast.Call) else ""
+                if function := functions.pop(name, None):
+                    waiting.append(function.body)
+                    yield f"in {name}", function.body
 
 
 @dataclass(frozen=True)
@@ -103,16 +128,19 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 
 def _bound(tree: ast.Module) -> frozenset[str]:
     """Return the names that a module binds itself."""
-    found = set()
+    return frozenset(_names_bound(tree))
+
+
+def _names_bound(tree: ast.Module) -> Iterator[str]:
+    """Yield each name as often as a module binds it, anywhere."""
     for node in walk(tree):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                found.add(name)
-            case ast.Name(id=name, ctx=ast.Store()):
-                found.add(name)
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                yield name
             case ast.alias(name=name, asname=other):
-                found.add(other or name.partition(".")[0])
-    return frozenset(found)
+                yield other or name.partition(".")[0]
 
 
 def _sets_variables(tree: ast.Module) -> bool:
@@ -141,12 +169,17 @@ def _reached(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
                     yield from _reached(inner)
             case ast.Expr() | ast.Assign() | ast.AnnAssign() | ast.AugAssign() | ast.Return() | ast.Raise():
                 yield statement
-        leaves = any(
-            isinstance(part, _LEAVE) or (isinstance(part, ast.Call) and dotted(part.func) in _EXITS)
-            for part in walk(statement)
-        )
-        if leaves and not isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
+        if _may_leave(statement):
             return
+
+
+def _may_leave(statement: ast.stmt) -> bool:
+    """Return whether a statement may end its block, or the process."""
+    leaves = any(
+        isinstance(part, _LEAVE) or (isinstance(part, ast.Call) and dotted(part.func) in _EXITS)
+        for part in walk(statement)
+    )
+    return leaves and not isinstance(statement, (*_FUNCTIONS, ast.ClassDef))
 
 
 def _evaluated(statement: ast.stmt) -> Iterator[ast.AST]:

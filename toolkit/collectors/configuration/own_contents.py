@@ -21,6 +21,7 @@ _ANSWER = "solution_str"
 _OTHER_ANSWERS = ("", "I do not know.")  # which a pattern that finds something in every answer finds too
 _MANAGERS = frozenset({"naive", "dapo", "gdpo", "limited", "rate_limited"})
 _MANAGER = ("reward.reward_manager.name", "reward_model.reward_manager")
+_MAKES_DATA_SETS = frozenset({"create_sft_dataset", "create_rl_dataset"})
 _MODELS = ("reward.reward_model.enable", "reward_model.enable")
 
 
@@ -39,8 +40,8 @@ def agent_loops(configuration: Configuration, path: Path, folders: Sequence[Path
             yield from _class_missing(target, folders)
 
 
-def tools(path: Path, folders: Sequence[Path]) -> Iterator[str]:
-    """Check a file of tools: each needs an existing class, a type, and a schema in the file or the class."""
+def tools(path: Path, folders: Sequence[Path], verl: Path | None = None) -> Iterator[str]:
+    """Check a file of tools: each needs an existing class, a type that the tree `verl` has, and a schema in the file or the class."""
     document = yaml_of(path)
     if document is None:
         return
@@ -55,9 +56,54 @@ def tools(path: Path, folders: Sequence[Path]) -> Iterator[str]:
         config = entry.get("config")
         if not isinstance(config, dict) or "type" not in config:
             yield f"has no config.type for the tool {entry['class_name']}"
+        elif (known := tool_types(verl)) and isinstance(kind := config["type"], str) and kind not in known:
+            yield f"has a tool of type {kind}, but this verl has only {', '.join(known)}"
         yield from _class_missing(entry["class_name"], folders)
         if entry.get("tool_schema") is None and _lacks_schema(entry["class_name"], folders):
             yield f"has no tool_schema for {entry['class_name']}, and its class has none"
+
+
+def tool_types(verl: Path | None) -> tuple[str, ...]:
+    """Return the types of tools that a tree of verl has; none if they are not found."""
+    places = () if verl is None else (verl / "tools/tool_registry.py", verl / "tools/utils/tool_registry.py")
+    tree = next((found for place in places if os.path.isfile(place) and (found := parsed(place))), None)
+    for node in tree.body if tree else ():
+        if isinstance(node, ast.ClassDef) and node.name == "ToolType":
+            values = [part.value for part in node.body if isinstance(part, ast.Assign)]
+            return tuple(value.value for value in values if isinstance(value, ast.Constant) and isinstance(value.value, str))  # fmt: skip
+    return ()
+
+
+def constructor(node: ast.ClassDef, program: Path) -> Iterator[str]:
+    """Check the constructor of a data set class against the arguments that verl passes by name."""
+    own = [part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"]
+    passed = _passed_to_data_sets(program)
+    if len(own) != 1 or own[0].decorator_list or node.decorator_list or node.keywords or not passed:
+        return
+    spec = own[0].args
+    named = {argument.arg for argument in (*spec.args, *spec.kwonlyargs)}
+    if spec.kwarg is None and (refused := next((name for name in passed if name not in named), "")):
+        yield f"has a class {node.name} whose constructor does not accept {refused}, which verl passes"
+        return
+    optional = len(spec.args) - len(spec.defaults)
+    needed = [argument.arg for argument in spec.args[1:optional]]
+    needed += [argument.arg for argument, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if default is None]  # fmt: skip
+    if missing := next((name for name in needed if name not in passed), ""):
+        yield f"has a class {node.name} whose constructor requires {missing}, which verl does not pass"
+
+
+def _passed_to_data_sets(program: Path) -> tuple[str, ...]:
+    """Return the names of the arguments with which verl makes a data set; none if they are not certain."""
+    places = (program, program.parent / "ppo/utils.py", program.parent / "main_ppo.py")
+    for place in places:
+        tree = parsed(place) if os.path.isfile(place) else None
+        for node in walk(tree) if tree else ():
+            if isinstance(node, ast.FunctionDef) and node.name in _MAKES_DATA_SETS:
+                calls = [part for part in walk(node) if isinstance(part, ast.Call) and dotted(part.func) == "dataset_cls"]  # fmt: skip
+                names = [word.arg for call in calls for word in call.keywords]
+                sure = len(calls) == 1 and not calls[0].args and None not in names
+                return tuple(name for name in names if name) if sure else ()
+    return ()
 
 
 def function_tools(tree: ast.Module) -> Iterator[str]:

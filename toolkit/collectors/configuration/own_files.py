@@ -303,7 +303,8 @@ def _contents(
     if key.endswith(".agent_loop_config_path"):
         yield from own_contents.agent_loops(configuration, path, (cwd,))
     elif key.endswith(".tool_config_path"):
-        yield from own_contents.tools(path, (cwd,))
+        before, inside, _ = configuration.program.rpartition("/verl/")
+        yield from own_contents.tools(path, (cwd,), Path(before, "verl") if inside else None)
     elif key.endswith(".function_tool_path") and tree is not None:
         yield from own_contents.function_tools(tree)
     elif key in _REWARDS and tree is not None:
@@ -337,6 +338,11 @@ def _data_set(configuration: Configuration, cwd: Path, *, here: bool) -> Iterato
                 and not (node.bases or node.keywords or node.decorator_list)
             ):
                 yield OwnFile(f"{_DATASET}.name", str(path), "no data set", "workers", name)
+            elif isinstance(node, ast.ClassDef) and node.name == name:
+                from verl_doctor.toolkit.collectors.configuration import own_contents  # noqa: PLC0415 - only where a job names such a file
+
+                for problem in own_contents.constructor(node, Path(configuration.program)):
+                    yield OwnFile(f"{_DATASET}.path", str(path), "contents", "workers", name, problem)
 
 
 def _path(configuration: Configuration, key: str, cwd: Path, *, here: bool) -> Path | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.collectors.launch.launch import (
     COMMAND_LINE,
+    TO_FILL_IN,
     Command,
     Kind,
     Launch,
@@ -51,7 +52,23 @@ def read_launch(
 
     `load` returns the text of a file, None if it is not text; it may supply a file that is not written yet.
     """
-    reader = _reader(machine, load)
+    found = _read_launch(target, machine, load, is_here=_has_gpu_driver(machine))
+    if isinstance(found, Unknown) or found.command is None or _has_gpu_driver(machine):
+        return found
+    on_cpu = any(word.text == "trainer.device=cpu" for word in found.command.words)
+    return _read_launch(target, machine, load, is_here=True) if on_cpu else found
+
+
+def _has_gpu_driver(machine: Machine) -> bool:
+    """Return whether this machine has a driver for NVIDIA GPUs: where it has none, the job may run on another machine."""
+    return os.path.exists(machine.at("/proc/driver/nvidia/version"))
+
+
+def _read_launch(
+    target: Target, machine: Machine, load: Callable[[str], str | None], *, is_here: bool
+) -> Launch | Unknown:
+    reader = _reader(target, machine, load)
+    reader.is_here = is_here
     files: list[tuple[str, Kind]] = []
     settings: list[Setting] = []
     errors: list[ScriptError | None] = []
@@ -89,7 +106,7 @@ def read_launch(
         and not reader.unread
         and any(word.text is None for word in (*found.command.words, *found.command.launcher))
     ):
-        found = replace(found, hollow=tuple(_hollow(found.command, target, machine, load)))
+        found = replace(found, hollow=tuple(_hollow(found.command, target, machine, load, is_here=is_here)))
     working_dir = next(
         (working_folder for working_folder in [*reader.working_dirs, *named] if working_folder), None
     )
@@ -102,17 +119,25 @@ def read_launch(
     )
 
 
-def _reader(machine: Machine, load: Callable[[str], str | None]) -> LaunchReader:
-    reader = LaunchReader(load, machine.environ, str(machine.cwd), is_there=os.path.exists)
+def _reader(target: Target, machine: Machine, load: Callable[[str], str | None]) -> LaunchReader:
+    reader = LaunchReader(
+        load, machine.environ, str(machine.cwd), is_there=os.path.exists, bin=str(target.python.parent)
+    )
     reader.is_of_windows = lambda path: _has_carriage_returns(path, machine, everywhere=True)
     return reader
 
 
 def _hollow(
-    command: Command, target: Target, machine: Machine, load: Callable[[str], str | None]
+    command: Command,
+    target: Target,
+    machine: Machine,
+    load: Callable[[str], str | None],
+    *,
+    is_here: bool,
 ) -> Iterator[Word]:
     """Yield the words that become known once unset variables are empty, as bash treats them."""
-    reader = _reader(machine, load)
+    reader = _reader(target, machine, load)
+    reader.is_here = is_here
     reader.is_empty = lambda name: not is_set_by_others(name)
     scripts = [path for path in target.files if _kind(path) == "shell script"]
     for path in scripts:
@@ -269,7 +294,8 @@ def _setting(change: EnvironmentChange, *, reaches: bool = False, by_raylet: boo
     value = change.value
     if value is not None:
         value = without_user(value)
-        if suggests_secret(change.name) or may_hold_secret(value.replace("***@", "")):
+        holds_secret = suggests_secret(change.name) or may_hold_secret(value.replace("***@", ""))
+        if holds_secret and not TO_FILL_IN.fullmatch(value):
             value = None
     return Setting(
         change.name, value, change.path, change.line, change.removed, reaches, change.conditional, by_raylet

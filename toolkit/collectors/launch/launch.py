@@ -17,6 +17,8 @@ Kind = Literal["shell script", "runtime_env", "Dockerfile", "command line"]
 
 COMMAND_LINE = "the command line"  # the place of a word typed after `--`
 THIS_SHELL = "this shell"  # the place of a variable that verl-doctor has too
+TO_FILL_IN = re.compile(r"<[A-Za-z][\w .-]{0,60}>")
+"""A text that a template has in place of a secret, such as `<your_key>`."""
 _OF_VERL = re.compile(r"(?:.*/)?(?:verl|recipe)[./]")
 _INTERPOLATION = re.compile(r"(\$\{[A-Za-z_]\w*(?:\.\w+)+(?::[^{}]*)?\}): bad substitution")
 _CHANGES_FOLDER = re.compile(r"(?:^|[;&|(])\s*(?:cd|pushd)\b|\bchdir\(", re.MULTILINE)

@@ -132,13 +132,15 @@ class PythonProgram:
     """A Python module ("verl.trainer.main_ppo") or the path of a script, and its arguments.
 
     `launcher` are the words of a process launcher with its options (`torchrun --nproc_per_node=8 -m`), empty for plain Python.
-    `uses` are the names in the Python text that starts the module, as if each was called.
+    `uses` are the names in the Python text that starts the module, as if each was called. `opens` is the Python between torchrun
+    and the module, which torchrun opens as the source of a program.
     """
 
     module: str
     words: tuple[Argument, ...]
     launcher: tuple[Argument, ...] = ()
     uses: str = ""
+    opens: str = ""
 
 
 @dataclass(frozen=True)
@@ -602,7 +604,8 @@ def _launcher(words: list[Argument]) -> PythonProgram | None:
 
 
 def _launched(words: list[Argument], place: int) -> PythonProgram | None:
-    as_module = False
+    as_module, opens = False, ""
+    starts_programs = any(word.text in ("--no-python", "--no_python") for word in words)
     while place < len(words):
         text = words[place].text
         if text is None:
@@ -612,8 +615,11 @@ def _launched(words: list[Argument], place: int) -> PythonProgram | None:
             place += 1
         elif text.startswith("-"):
             place += 1 if "=" in text or text in _FLAGS_OF_LAUNCHERS else 2
+        elif not (as_module or opens or starts_programs) and _PYTHON.fullmatch(_name(words[place])):
+            opens = text
+            place += 1
         elif as_module or text.endswith(".py") or "/" in text:
-            return PythonProgram(text, tuple(words[place + 1 :]), tuple(words[:place]))
+            return PythonProgram(text, tuple(words[place + 1 :]), tuple(words[:place]), opens=opens)
         else:
             place += 1
     return None

@@ -103,6 +103,8 @@ _NAMED = re.compile(r"(?<![^\s=])([A-Za-z_]\w*)(?==|\s)")
 _UNPACKS = frozenset({"tar", "unzip", "7z", "make", "dvc", "git", "git-lfs", "just"})
 _MAKES = frozenset({"make", "gmake"})
 _PYTHON = re.compile(r"python[\d.]*")
+# Launchers that a Python package installs beside the interpreter of its environment.
+_SCRIPTS_OF_PACKAGES = frozenset({"deepspeed", "accelerate", "colossalai", "horovodrun", "ray"})
 _INSTALLERS = frozenset({"pip", "pip3", "uv", "conda", "mamba", "micromamba", "poetry", "pixi", "pdm"})
 _INSTALLS = frozenset({"install", "sync", "add", "update", "upgrade", "create"})
 _WRITES = re.compile(
@@ -176,7 +178,8 @@ class LaunchReader:
     """Reads the named files and words. `load` returns the text of a file, or None if it cannot be read.
 
     `is_there` reports whether a path exists; it is None if the scripts run on another machine. `is_empty` reports
-    whether an unset variable counts as empty, `is_of_windows` whether the lines of a file end as in Windows.
+    whether an unset variable counts as empty, `is_of_windows` whether the lines of a file end as in Windows. `bin` is the folder of
+    the job's interpreter. `is_here`: the job runs on this machine, so that a program which is not here is missing.
     """
 
     load: Callable[[str], str | None]
@@ -202,6 +205,8 @@ class LaunchReader:
     around: tuple[str, ...] = ()
     sessions: dict[str, tuple[Walk, str]] = field(default_factory=dict)
     written: dict[str, str | None] = field(default_factory=dict)
+    bin: str = ""
+    is_here: bool = False
 
     def script(self, text: str, path: str, arguments: Sequence[str | None]) -> None:
         """Follow a shell script called with these arguments."""
@@ -228,6 +233,7 @@ class LaunchReader:
     def walk(self, scope: Scope, path: str) -> Walk:
         """Return a walk through one file, not yet begun."""
         walk = Walk(scope, self.load, path, BUILTINS, creates=self.creates, is_of_windows=self.is_of_windows)
+        walk.presence.is_here = self.is_here
         scope.is_empty = lambda name: self.is_empty(name) and not walk.presence.may_have_called_functions()
         if self.is_there is not None:
             scope.finds = lambda pattern: _finds(pattern, scope.state.cwd)
@@ -298,7 +304,7 @@ class LaunchReader:
                     around=self.around,
                     folder=call.folder,
                     starts_verl=self.starts_verl(program.module, call.folder),
-                    missing=self.missing(walk, call, names, program.module),
+                    missing=self.missing(walk, call, names, program),
                     in_container=not _OTHER_FILES.isdisjoint(_base_names((*self.around, *names))),
                     limits=call.limits,
                     written=tuple({**self.written, **_written(walk, call)}.items()),
@@ -346,13 +352,20 @@ class LaunchReader:
             submits=unwrapped.submits or found.submits,
         )
 
-    def missing(self, walk: Walk, call: Call, names: Sequence[str], module: str) -> str:
+    def missing(self, walk: Walk, call: Call, names: Sequence[str], program: PythonProgram) -> str:
         """Return the error for a program, its source or the folder of its output that does not exist; "" if all may exist."""
+        module = program.module
+        if program.opens and (
+            "/" in program.opens or self.load(_path(call.folder or self.cwd, program.opens)) is None
+        ):
+            return f"{names[-1]} opens {program.opens} as the source of a program"
         if self.is_there is None or not call.folder or _are_elsewhere((*self.around, *names)):
             return ""
         for name in names:
             if "/" in name and self.is_missing(name, walk, call):
                 return f"{name}: No such file or directory"
+            if name in _SCRIPTS_OF_PACKAGES and self.lacks_script(name, walk, call):
+                return f"{name}: command not found"
         if module.endswith(".py") and self.is_missing(module, walk, call):
             return f"python: can't open file {module}"
         for name in call.written:
@@ -360,6 +373,18 @@ class LaunchReader:
             if not self.is_there(folder) and not walk.files.may_have_made(folder, before=call):
                 return f"{name}: No such file or directory"
         return ""
+
+    def lacks_script(self, name: str, walk: Walk, call: Call) -> bool:
+        """Return whether a launcher of a package is neither beside the job's interpreter nor on the PATH, and nothing may have brought it."""
+        folders = [self.bin, *self.environ.get("PATH", "").split(os.pathsep)]
+        known = self.bin != "" and not (
+            self.installs or walk.unread or walk.presence.may_have_brought(name, before=call)
+        )
+        return (
+            known
+            and self.is_there is not None
+            and not any(self.is_there(f"{folder}/{name}") for folder in folders if folder)
+        )
 
     def is_missing(self, name: str, walk: Walk, call: Call) -> bool:
         """Return whether a file does not exist, and nothing called before may have created it or its first folder."""

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Literal
 
 from verl_doctor.toolkit.collectors.configuration.beside import beside
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.configuration.launch_values import given, launch_values
 from verl_doctor.toolkit.collectors.launch.launch import Launch, folder_of
 from verl_doctor.toolkit.collectors.model.model import LFS_MARK
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.sources.python.source import read
 from verl_doctor.toolkit.system.errors import reason_of
 from verl_doctor.toolkit.target import Target
 
@@ -28,6 +29,7 @@ Trouble = Literal[
 
 _KEYS: tuple[tuple[str, Role], ...] = (("data.train_files", "train"), ("data.val_files", "val"))
 _MAGIC = b"PAR1"  # Parquet begins and ends with it
+_TALKS = "verl/utils/dataset/multiturn_sft_dataset.py"
 _MOST = 200  # files of one pattern
 _SMALLEST_PARQUET = 12  # bytes: both magics, and the length of the footer between them
 
@@ -75,7 +77,7 @@ def data_files(
     elsewhere: list[str] = []
     undetermined = ""
     values = launch_values(launch, configuration)
-    leaves = _leaves_the_folder(configuration)
+    leaves, only_parquet = _leaves_the_folder(configuration), _reads_only_parquet(configuration)
     for key, role in _KEYS:
         override = given(values, key)
         if override is None:
@@ -89,7 +91,9 @@ def data_files(
             else:
                 path = Path(os.path.normpath(here / machine.expanded(text)))
                 found = [
-                    _looked_at(file, role, key, override.path, override.line, folders)
+                    _looked_at(
+                        file, role, key, override.path, override.line, folders, only_parquet=only_parquet
+                    )
                     for file in _matching(path)
                 ]
                 moved = leaves and not Path(machine.expanded(text)).is_absolute()
@@ -117,6 +121,16 @@ def _leaves_the_folder(configuration: Configuration | Unknown) -> bool:
     return last is not None and last.value is True and not last.conditional
 
 
+def _reads_only_parquet(configuration: Configuration | Unknown) -> bool:
+    """Return whether the job is a fine-tuning job whose data set reads every file as Parquet, whatever its name."""
+    if isinstance(configuration, Unknown) or configuration.has("actor_rollout_ref"):
+        return False
+    before, inside, _ = configuration.program.rpartition("/verl/trainer/")
+    own = configuration.get("data.custom_cls.path")
+    source = read(Path(before, _TALKS)) if inside and own in (None, MISSING) else None
+    return isinstance(source, bytes) and b"pd.read_parquet(" in source and b"json" not in source
+
+
 def _matching(path: Path) -> list[Path]:
     """Return the files that match a pattern, as `datasets` expands it; the path itself if it is not a pattern."""
     if os.path.exists(path) or not glob.has_magic(str(path)):
@@ -126,10 +140,17 @@ def _matching(path: Path) -> list[Path]:
 
 
 def _looked_at(
-    path: Path, role: Role, named_by: str, place: str, line: int, folders: Sequence[Path] = ()
+    path: Path,
+    role: Role,
+    named_by: str,
+    place: str,
+    line: int,
+    folders: Sequence[Path] = (),
+    *,
+    only_parquet: bool = False,
 ) -> DataFile:
     kind = path.suffix.lower().lstrip(".")
-    trouble, reason = _trouble(path, kind)
+    trouble, reason = _trouble(path, "parquet" if only_parquet else kind)
     meant = (
         beside(path, folders)
         if trouble == "missing"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.packages import Packages
-from verl_doctor.toolkit.collectors.launch.launch import Launch, load_text
+from verl_doctor.toolkit.collectors.launch.launch import TO_FILL_IN, Launch, load_text
 from verl_doctor.toolkit.collectors.processes.raylets import Raylets
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Unknown, collector
@@ -43,7 +43,8 @@ class Tracker:
     found, or if the mode may be another one where the job runs.
 
     `refuses` is where the package raises without a key and without a terminal, as "path:line". It is "" if that was not
-    found, or if the job may have a key that is not visible here: on another node, or set by a script.
+    found, or if the job may have a key that is not visible here: on another node, or set by a script. `to_fill_in` is the text that
+    a script exports in place of wandb's key, such as `<your_key>`: none of the package's releases accepts such signs in a key.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Tracker:
     refuses: str = ""
     modes: tuple[str, ...] = ()
     modes_from: str = ""
+    to_fill_in: str = ""
 
     @property
     def mode_variable(self) -> str:
@@ -149,6 +151,13 @@ class _Environment:
         given = [setting for setting in self._settings if setting.name == name]
         return (given[-1].value or "") if given else self.machine.environ.get(name, "")
 
+    def to_fill_in(self, name: str) -> str:
+        """Return the text that a script has in place of a secret; "" if it has none, or a secret."""
+        given = [setting for setting in self._settings if setting.name == name]
+        certain = given and not given[-1].removed and not given[-1].conditional
+        value = given[-1].value if certain else None
+        return value if value and TO_FILL_IN.fullmatch(value) else ""
+
     def text(self, path: str) -> str:
         """Return the text of a file, for a check of it."""
         try:
@@ -170,9 +179,10 @@ def _tracker(name: str, environment: _Environment, packages: Packages) -> Tracke
     by_variable = (variable for variable in variables if environment.has(variable))
     by_file = (file for file in files if entry.search(environment.text(file)))
     key_from = next(by_variable, "") or next(by_file, "")
-    return Tracker(
+    tracker = Tracker(
         name, packages.get(name) is not None, key_from, _mode(name, environment), (variables[0], *files)
     )
+    return replace(tracker, to_fill_in=environment.to_fill_in(variables[0])) if name == "wandb" else tracker
 
 
 def _files(name: str, environment: _Environment) -> Iterator[str]:

@@ -44,6 +44,8 @@ def algorithm(job: Job) -> None:
         find(f"{_CORE}:get_kl_controller")(_named(job, "algorithm.kl_ctrl"))
         _weighed(ones, job, "algorithm.kl_ctrl.kl_coef")
     _weighed(ones, job, f"{_ACTOR}.entropy_coeff")
+    if job.has("trainer.critic_warmup"):
+        _ = _named(job, "trainer.critic_warmup") <= 1  # the trainer compares it with each step
 
 
 def _weighed(loss: Any, job: Job, key: str) -> Any:
@@ -107,6 +109,30 @@ def micro_batches_of_talks(job: Job) -> None:
     flat = TensorDict({"input_ids": ids, "attention_mask": torch.ones(1, longest)}, batch_size=1)
     ranks = int(job.value("engine.ulysses_sequence_parallel_size", 1))
     split(flat, max_token_len=int(_named(job, "data.max_token_len_per_gpu")) * ranks)
+
+
+@stage("loss of talks", "first batch", users=True)
+def loss_of_talks(job: Job) -> None:
+    """Give verl's loss the first talk, and read what the engine reads of it."""
+    if job.kind != "sft" or job.value("data.pad_mode") != "no_padding":
+        raise NotNeededError("the job has no talks without padding")
+    if job.value("engine.strategy") not in ("fsdp", "fsdp2"):
+        raise NotJudgedError("another engine than FSDP reads the talks")
+    import torch
+    from tensordict import TensorDict
+
+    loss = find("verl.workers.utils.losses:sft_loss")
+    batch = next(iter(job.trainer.train_dataloader), None)
+    if not isinstance(batch, dict):
+        raise NotJudgedError("the training data have no batch of named tensors")
+    tensors = {key: value for key, value in batch.items() if isinstance(value, torch.Tensor)}
+    data = TensorDict(tensors, batch_size=1)
+    length = int(data["input_ids"].values().shape[0])
+    for key in ("position_ids", "loss_mask"):  # the engine reads these, too
+        _ = data[key]
+    data["dp_size"], data["batch_num_tokens"] = torch.ones(1), torch.ones(1)
+    log_probs = torch.nested.as_nested_tensor([torch.ones(length)], layout=torch.jagged)
+    loss(config=None, model_output={"log_probs": log_probs}, data=data)
 
 
 @stage("trackers", "import", "resolution", seconds=45)

@@ -25,10 +25,14 @@ _LARGEST = 4_000_000
 
 @dataclass
 class Sources:
-    """The folders that Hydra searches for a file, in order. `texts` are those of files that do not exist yet, None if unknown."""
+    """The folders that Hydra searches for a file, in order. `texts` are those of files that do not exist yet, None if unknown.
+
+    `own` is the folder of Hydra's own options, None if that is unknown or if plugins may bring others.
+    """
 
     folders: Sequence[Path]
     texts: Mapping[str, str | None] = field(default_factory=dict)
+    own: Path | None = None
     read: dict[str, ConfigFile | None] = field(default_factory=dict)
     paths: dict[str, str] = field(default_factory=dict)
 
@@ -40,7 +44,8 @@ class Sources:
         return self.read[name]
 
     def _load(self, name: str) -> ConfigFile | None:
-        for folder in self.folders:
+        own = (self.own,) if self.own is not None and name.startswith("hydra/") else ()
+        for folder in (*self.folders, *own):
             for suffix in ("", ".yaml") if name.endswith((".yaml", ".yml")) else (".yaml",):
                 path = Path(f"{folder / name}{suffix}")
                 text = self.texts.get(str(path), "")
@@ -85,15 +90,19 @@ class Composed:
     once: frozenset[str]
 
 
-def compose(sources: Sources, name: str, overrides: Sequence[Override]) -> Composed:
-    """Compose the configuration `name`, and apply the overrides one after the other.
+def compose(
+    sources: Sources, name: str, overrides: Sequence[Override], of_hydra: Mapping[str, str] | None = None
+) -> Composed:
+    """Compose the configuration `name`, and apply the overrides one after the other. `of_hydra` are options chosen for Hydra's own groups.
 
     Raises CompositionError if Hydra refuses the defaults list, and NotFollowedError. An override that Hydra refuses is
     skipped, with the reason in its outcome; an override that chooses a file of a group is "chosen".
     """
     groups = [index for index, override in enumerate(overrides) if _chooses(override, sources)]
     choices = _choices(overrides[index] for index in groups)
-    placed = Defaults(sources.load, choices).expand(name)
+    choices.chosen |= of_hydra or {}
+    known = sources.own is not None
+    placed = Defaults(sources.load, choices, sources.has_group, without_plugins=known).expand(name)
     tree: dict[str, Any] = {}
     origins: dict[str, str] = {}
     again: set[str] = set()

@@ -15,6 +15,21 @@ from verl_doctor.toolkit.sources.hydra.yaml import ConfigFile
 _KEY = re.compile(r"(?P<words>(?:(?:optional|override)\s+)*)(?P<group>[^@\s]+)(?:@(?P<package>\S*))?")
 _INTERPOLATION = re.compile(r"\$\{([^}]*)\}")
 _DEEPEST = 40
+# The groups of hydra/conf/__init__.py, and the options that Hydra registers without a file.
+_OF_HYDRA = frozenset(
+    {
+        "output",
+        "launcher",
+        "sweeper",
+        "help",
+        "hydra_help",
+        "hydra_logging",
+        "job_logging",
+        "callbacks",
+        "env",
+    }
+)
+_REGISTERED = {"hydra/launcher": "basic", "hydra/sweeper": "basic"}
 
 
 class CompositionError(Exception):
@@ -142,24 +157,52 @@ def _here(package: str) -> str:
 
 
 class Defaults:
-    """Expands the defaults list of one configuration. `load` returns a file by its path, or None where it does not exist."""
+    """Expands the defaults list of one configuration. `load` returns a file by its path, or None where it does not exist.
 
-    def __init__(self, load: Callable[[str], ConfigFile | None], choices: Choices) -> None:
+    `has_group` returns whether a folder holds options. `without_plugins`: `load` finds Hydra's own options too, and there are no others.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[str], ConfigFile | None],
+        choices: Choices,
+        has_group: Callable[[str], bool] = lambda _: False,
+        *,
+        without_plugins: bool = False,
+    ) -> None:
         self.load = load
         self.choices = choices
+        self.has_group = has_group
+        self.without_plugins = without_plugins
 
     def expand(self, name: str) -> list[Placed]:
         """Return the files in the order in which they are merged. Raises CompositionError and NotFollowedError."""
         if self.load(name) is None:
             raise CompositionError(f"the configuration `{name}` does not exist")
         found = self._tree(Entry(None, name), root=True, interpolated=False, depth=0)
-        for key in self.choices.chosen:
-            if key not in self.choices.used:
+        for key, option in self.choices.chosen.items():
+            if key.startswith("hydra/"):
+                self._of_hydra(key, option)
+            elif key not in self.choices.used:
                 raise CompositionError(_no_such_choice(key, self.choices.known))
         for key in self.choices.deleted:
             if key not in self.choices.used:
                 raise CompositionError(f"the defaults list has no `{key}` to delete")
         return found
+
+    def _of_hydra(self, key: str, option: str | list[str] | None) -> None:
+        """Look for an option of one of Hydra's own groups. Plugins may bring options, and groups of the user's own may add some."""
+        group = key.partition("@")[0]
+        if group.removeprefix("hydra/") not in _OF_HYDRA and not self.has_group(group):
+            raise CompositionError(_no_such_choice(key, {}))
+        if not self.without_plugins or not isinstance(option, str) or "${" in option:
+            return
+        if _REGISTERED.get(group) == option or group == "hydra/callbacks":
+            return
+        if self.load(f"{group}/{option}") is None:
+            problem = CompositionError(f"Hydra and its plugins have no `{group}={option}`")
+            problem.missing = f"{group}/{option}"
+            raise problem
 
     def _tree(self, entry: Entry, *, root: bool, interpolated: bool, depth: int) -> list[Placed]:
         if depth > _DEEPEST:

@@ -33,16 +33,27 @@ class _UnknownError(Exception):
     """The value cannot be determined."""
 
 
+class _DividedByZeroError(_UnknownError):
+    """The shell refuses the expression."""
+
+
 def evaluate(
-    expression: str, value_of: Callable[[str], str | None], changed: dict[str, int] | None = None
+    expression: str,
+    value_of: Callable[[str], str | None],
+    changed: dict[str, int] | None = None,
+    refused: list[str] | None = None,
 ) -> int | None:
     """Return the value, or None when it cannot be determined, as with an unknown variable or a division by zero.
 
-    `changed` gets the variables that the expression assigns, with their values.
+    `changed` gets the variables that the expression assigns, with their values, `refused` the shell's message for a division by zero.
     """
     try:
         parsed = _Expression(expression, value_of)
         value = _wrapped(parsed.value())
+    except _DividedByZeroError:
+        if refused is not None and not any(sign in expression for sign in _SKIPS):
+            refused.append(f"{expression.strip()}: division by 0")
+        return None
     except (_UnknownError, RecursionError):
         return None
     if changed is not None:
@@ -202,7 +213,7 @@ def _number(text: str) -> int:
 def _apply(sign: str, left: int, right: int) -> int:
     if sign in "/%":
         if right == 0:
-            raise _UnknownError
+            raise _DividedByZeroError
         quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
         return quotient if sign == "/" else left - quotient * right
     if sign in ("<<", ">>"):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from verl_doctor.toolkit.sources.shell.arithmetic import assigned_in, evaluate
 from verl_doctor.toolkit.sources.shell.state import (
     UNSET,
+    Array,
     Either,
     Element,
     Reference,
@@ -48,7 +49,7 @@ class Scope:
     `script` is `$0`, `source` the file whose text is followed, for BASH_SOURCE. `printed` returns a command substitution's output, or None.
     `unset` collects unset names that were expanded plainly; those for which `is_empty` holds then count as empty, as in
     bash, all others as unknown. `needed` collects those of `${name:?message}`, with the message, `changed` the names that
-    an expansion assigned. `finds` returns whether files match a pattern. `is_zsh`: the text of a variable is not split, a
+    an expansion assigned, `refused` bash's messages for expressions that it does not evaluate. `finds` returns whether files match a pattern. `is_zsh`: the text of a variable is not split, a
     plain name stands for all elements of an array, and these count from one.
     """
 
@@ -60,6 +61,7 @@ class Scope:
     is_empty: Callable[[str], bool] = lambda _: False
     needed: list[tuple[str, str]] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
     finds: Callable[[str], bool] = lambda _: False
     is_zsh: bool = False
 
@@ -291,7 +293,7 @@ def evaluated(expression: ShellWord, scope: Scope) -> int | None:
         return value if isinstance(value, str) else None
 
     changed: dict[str, int] = {}
-    value = None if written is None else evaluate(written, value_of, changed)
+    value = None if written is None else evaluate(written, value_of, changed, scope.refused)
     for name in assigned_in(literal if written is None else written):
         scope.set(name, None if value is None or name not in changed else str(changed[name]))
     return value
@@ -321,11 +323,8 @@ def _parameter(part: Parameter, scope: Scope) -> list[str | None] | None:
                 return None
         if part.length:
             return [str(len(values)) if _has_fixed_places(values) else None]
-        if (
-            part.operator == ":"
-            and (sliced := _slice(values, part.argument, scope, part.name in ("@", "*"))) is not None
-        ):
-            return sliced
+        if part.operator == ":":
+            return _slice(values, part.argument, scope, arguments=part.name in ("@", "*"))
         if part.operator in ("", "+", ":+", "-", ":-"):
             kept = values
             if part.operator in ("-", ":-") and not values:
@@ -343,8 +342,25 @@ def _parameter(part: Parameter, scope: Scope) -> list[str | None] | None:
 
 
 def _has_fixed_places(values: list[str | None]) -> bool:
-    """Return whether each element has its place: an unknown word may become several elements, a conditional element none."""
-    return not any(value is None or (isinstance(value, Element) and value.conditional) for value in values)
+    """Return whether each element has its place: an unknown word may become several elements, a conditional element none.
+
+    An unknown word in quotes is one element of an array.
+    """
+    words = values.words if isinstance(values, Array) and len(values.words) == len(values) else ()
+    single = [all(map(_stays_single, word.parts)) for word in words]
+    return not any(
+        (value is None and not (single and single[place]))
+        or (isinstance(value, Element) and value.conditional)
+        for place, value in enumerate(values)
+    )
+
+
+def _stays_single(part: Part) -> bool:
+    """Return whether a part of a word neither splits it nor makes several of it."""
+    if isinstance(part, Text):
+        return part.quoted or not re.search(r"[*?\[{]", part.text)
+    several = isinstance(part, Parameter) and (_is_every(part, "@") or part.indirect)
+    return part.quoted and not several
 
 
 class _Fields(list[str | None]):
@@ -379,9 +395,9 @@ def _element(part: Parameter, scope: Scope) -> str | Unset | None:
 
 
 def _slice(
-    values: list[str | None], argument: ShellWord, scope: Scope, arguments: bool
+    values: list[str | None], argument: ShellWord, scope: Scope, *, arguments: bool
 ) -> list[str | None] | None:
-    """Evaluate `${name[@]:start:count}`. The script's arguments count from one."""
+    """Evaluate `${name[@]:start:count}`, None if not even the number of its values is known. The script's arguments count from one."""
     written = text(argument, scope)
     match = re.fullmatch(r"\s*(\d+)\s*(?::\s*(\d+)\s*)?", written or "")
     if not match or not _has_fixed_places(values):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from verl_doctor.toolkit.sources.shell.state import ShellState
-from verl_doctor.toolkit.sources.shell.syntax import AndOr, Group, Node, Pipeline, Simple, Written
+from verl_doctor.toolkit.sources.shell.syntax import AndOr, Group, If, Node, Pipeline, Simple, Written
 from verl_doctor.toolkit.sources.shell.test import is_test
 
 # Programs that answer a question by their status: what follows `&&` may not run.
@@ -13,6 +13,10 @@ _ANSWERS = frozenset({
     "false", "grep", "egrep", "fgrep", "rg", "ls", "command", "which", "type", "hash", "pgrep", "pkill", "kill", "killall", "nvidia-smi", "ping",
     "nc", "curl", "wget", "diff", "cmp", "id", "getent", "lsof", "stat", "read", "lspci", "lsmod", "ip", "ifconfig", "ibstat", "nvcc",
 })  # fmt: skip
+
+
+QUERIES = frozenset({"command", "which", "type", "hash"})
+"""Commands that may look for a program."""
 
 
 def likely(node: Node, state: ShellState, within: frozenset[str] = frozenset()) -> bool:
@@ -31,6 +35,34 @@ def likely(node: Node, state: ShellState, within: frozenset[str] = frozenset()) 
     if name not in within and bodies:
         return all(likely(Group(body), state, within | {name}) for body in bodies)
     return not is_test(node) and name not in _ANSWERS
+
+
+def only_assigns(node: Node) -> bool:
+    """Return whether a command only assigns variables."""
+    return isinstance(node, Simple) and not node.words and bool(node.assignments)
+
+
+def is_query(words: Sequence[str | None]) -> bool:
+    """Return whether a command only looks for a program: `command -v`, `which`, `type` or `hash`."""
+    name = words[0] if words else None
+    looks = name != "command" or (len(words) > 1 and words[1] in ("-v", "-V"))
+    return name in QUERIES and looks
+
+
+def is_guard(node: Node) -> bool:
+    """Return whether a command tests something, and does something else only because of the result."""
+    first = (
+        node.first
+        if isinstance(node, AndOr)
+        else node.arms[0][0][-1]
+        if isinstance(node, If) and node.arms[0][0]
+        else None
+    )
+    first = first.commands[0] if isinstance(first, Pipeline) and len(first.commands) == 1 else first
+    if not isinstance(first, Simple):
+        return False
+    name = first.words[0].raw if first.words and isinstance(first.words[0], Written) else ""
+    return is_test(first) or name in QUERIES
 
 
 def exit_of(nodes: Sequence[Node], before: str) -> tuple[int, str] | None:

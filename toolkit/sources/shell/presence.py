@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from verl_doctor.toolkit.sources.shell.expand import Scope
-from verl_doctor.toolkit.sources.shell.found import Argument
+from verl_doctor.toolkit.sources.shell.found import Argument, Call
 from verl_doctor.toolkit.sources.shell.made_files import ANYWHERE, MadeFiles, leads_to
+from verl_doctor.toolkit.sources.shell.outcome import is_query
 
 # Commands that are functions of the user's shell, also where a program has the same name, because they change variables.
 _FUNCTIONS = frozenset({"module", "ml", "spack", "conda", "mamba", "micromamba", "pyenv", "nvm", "use"})
@@ -40,8 +42,8 @@ _PYTHON, _SHELLS = re.compile(r"python[\d.]*"), frozenset({"bash", "sh"})
 class Presence:
     """What is there for certain, and what is not. `is_there` is None if the script runs on another machine: nothing is certain then.
 
-    `is_login`: bash has read the user's profile. `is_batch`: a batch system starts the script. `absent` is the file that the last
-    test named and that does not exist. `unread` is what could not be followed.
+    `is_login`: bash has read the user's profile. `is_batch`: a batch system starts the script. `is_here`: the job runs on this
+    machine. `absent` is what the last test looked for and what does not exist, as a sentence. `unread` is what could not be followed.
     """
 
     scope: Scope
@@ -50,6 +52,7 @@ class Presence:
     is_there: Callable[[str], bool] | None = None
     is_login: bool = False
     is_batch: bool = False
+    is_here: bool = False
     absent: str = field(default="", init=False)
 
     def read_header(self, source: str) -> None:
@@ -79,7 +82,7 @@ class Presence:
     def lacks(self, name: str) -> bool:
         """Return whether a file that a test names certainly does not exist, and note it."""
         found = self._cwd != "" and not self.is_of_machine(name) and self.has_no_here(name)
-        self.absent = name if found else self.absent
+        self.absent = f"{name} does not exist" if found else self.absent
         return found
 
     def first_missing(self, names: Iterable[str]) -> str:
@@ -123,7 +126,7 @@ class Presence:
             return ""
         if "BASH_ENV" in environ or any(key.startswith(f"BASH_FUNC_{name}") for key in environ):
             return ""
-        if self._may_have_brought(name):
+        if self.may_have_brought(name):
             return ""
         folders = self._search_path()
         known = any(folders) and not any(self.is_there(f"{folder}/{name}") for folder in folders)
@@ -142,21 +145,44 @@ class Presence:
                 or any(map(self.is_there, (f"{folder}/{name}" for folder in folders)))
             )
 
-        return self.is_login or not all(is_program(name) for name in self._called())
+        return self.is_login or not all(is_program(name) for name in _programs(self.files.calls))
 
-    def _may_have_brought(self, name: str) -> bool:
-        """Return whether the script may have made a command available that the shell that starts it lacks."""
+    def lacks_program(self, name: str, commands: Container[str]) -> bool:
+        """Return whether this machine, on which the job runs, certainly has no such program. `commands` are the shell's own."""
+        if not self.is_here or self.is_there is None or "/" in name or self.is_batch or self.unread:
+            return False
+        if name in commands or name in self.scope.state.functions or self.may_have_called_functions():
+            return False
+        return not self.may_have_brought(name) and not any(
+            self.is_there(f"{folder}/{name}") for folder in self._search_path()
+        )
+
+    def may_match_others(self, pattern: str) -> bool:
+        """Return whether a pattern may match other files when the script runs."""
+        folder = pattern.rpartition("/")[0]
+        path = self._whole(folder)
+        unknown = not self._cwd or glob.has_magic(folder) or self.is_of_machine(path)
+        return unknown or self.files.may_have_made(path)
+
+    def may_have_brought(self, name: str, before: Call | None = None) -> bool:
+        """Return whether the script may have made a command available, `before` a call, that the shell that starts it lacks."""
         state = self.scope.state
         if "PATH" in state.variables or state.aliases or "command_not_found_handle" in state.functions:
             return True
+        calls = self._calls(before)
         return (
-            not all(program is not None and Path(program).name in _BRINGS_NONE for program in self._called())
+            not all(
+                program is not None and Path(program).name in _BRINGS_NONE for program in _programs(calls)
+            )
             or any(_BRINGS.search(script) for script in self.files.substituted)
-            or any(place == ANYWHERE or Path(place).name == name for _, place in self.files.made)
+            or any(
+                number <= len(calls) and (place == ANYWHERE or Path(place).name == name)
+                for number, place in self.files.made
+            )
         )
 
-    def _called(self) -> set[str | None]:
-        return {call.argv[0].text for call in self.files.calls}
+    def _calls(self, before: Call | None = None) -> list[Call]:
+        return list(itertools.takewhile(lambda call: call is not before, self.files.calls))
 
     def _search_path(self) -> list[str]:
         return self.scope.state.environ.get("PATH", "").split(os.pathsep)
@@ -171,3 +197,8 @@ class Presence:
     @property
     def _folder_of_script(self) -> Path:
         return Path(self.scope.source()).parent
+
+
+def _programs(calls: Iterable[Call]) -> set[str | None]:
+    """Return the names of the programs that were called, without those that only look for a program."""
+    return {call.argv[0].text for call in calls if not is_query([word.text for word in call.argv])}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from verl_doctor.toolkit.sources.shell.command_words import arguments
 from verl_doctor.toolkit.sources.shell.parse import parse
-from verl_doctor.toolkit.sources.shell.syntax import AndOr, Simple
+from verl_doctor.toolkit.sources.shell.syntax import AndOr, Node, Pipeline, Simple
 from verl_doctor.toolkit.sources.shell.walk import Walk
 from verl_doctor.toolkit.system.secret import secrets_in
 
@@ -22,6 +22,8 @@ _READLINK = (
     ["realpath", "-m"],
 )
 _ELSEWHERE = re.compile(r"(?<!\d)1?>&")  # standard output goes to another stream
+
+_FILTERS = frozenset({"paste", "sort", "uniq", "head", "tail", "tr", "cut", "grep", "sed", "cat"})
 
 _Word = TypeVar("_Word", str, str | None)
 
@@ -41,6 +43,8 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
     def of(script: str) -> str | None:
         nodes = parse(script)
         cwd = walk.state.cwd
+        if len(nodes) == 1 and isinstance(nodes[0], Pipeline) and not nodes[0].negated:
+            return through(nodes[0].commands)
         if len(nodes) == 1 and isinstance(nodes[0], AndOr):
             first, rest = nodes[0].first, nodes[0].rest
             if len(rest) != 1 or rest[0][0] != "&&" or not isinstance(first, Simple):
@@ -85,7 +89,46 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
             return " ".join(known[1:])
         return None
 
+    def through(commands: Sequence[Node]) -> str | None:
+        """Return what the last command of a pipe prints, if the first prints nothing, or files that match a pattern."""
+        text = listed(commands[0])
+        for command in commands[1:]:
+            words = known_words(command)
+            text = None if text is None or words is None else _filtered(words, text)
+        return text
+
+    def known_words(node: Node) -> list[str] | None:
+        if not isinstance(node, Simple) or node.assignments or node.input is not None:
+            return None
+        words = [argument.text for argument in arguments(node.words, walk.scope, walk.path)]
+        if not words or None in words or words[0] in walk.state.functions:
+            return None
+        return [word or "" for word in words]
+
+    def listed(node: Node) -> str | None:
+        """Return what a program prints that this machine does not have, or `ls` of nothing: nothing."""
+        words = known_words(node)
+        if words is None or (
+            isinstance(node, Simple) and any(target.raw != "/dev/null" for target in node.written)
+        ):
+            return None
+        if words[0] != "ls":
+            return "" if walk.lacks_program(words[0]) else None
+        names = [word for word in words[1:] if not word.startswith("-")]
+        lacking = (
+            walk.state.cwd and not walk.presence.is_of_machine(name) and walk.presence.has_no(name)
+            for name in names
+        )
+        return "" if names and walk.presence.is_there is not None and all(lacking) else None
+
     return answer
+
+
+def _filtered(words: Sequence[str], text: str) -> str | None:
+    """Return what a filter prints for a text: a count of its lines, and nothing for nothing."""
+    if words[0] == "wc" and list(words[1:]) in (["-l"], ["--lines"]):
+        return f"{text.count(chr(10))}\n"
+    return "" if not text and words[0] in _FILTERS else None
 
 
 def _without_dashes(words: list[_Word]) -> list[_Word]:

@@ -5,6 +5,7 @@ It reads both branches of a condition, and the body of a loop once; what depends
 
 from __future__ import annotations
 
+import glob
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +17,14 @@ from verl_doctor.toolkit.sources.shell.command_words import arguments, expanded,
 from verl_doctor.toolkit.sources.shell.expand import Scope, pattern_of, text
 from verl_doctor.toolkit.sources.shell.found import Argument, Call, Lines, Stop
 from verl_doctor.toolkit.sources.shell.made_files import MadeFiles
-from verl_doctor.toolkit.sources.shell.outcome import exit_of, likely
+from verl_doctor.toolkit.sources.shell.outcome import (
+    QUERIES,
+    exit_of,
+    is_guard,
+    is_query,
+    likely,
+    only_assigns,
+)
 from verl_doctor.toolkit.sources.shell.parse import parse
 from verl_doctor.toolkit.sources.shell.presence import Presence
 from verl_doctor.toolkit.sources.shell.set_by_others import is_set_by_others
@@ -46,6 +54,9 @@ _MOST_ROUNDS = 4
 _MOST_FIRST = 2  # loops, one in the other, of which the first round is followed
 _MOST_LOOPS = 4  # one in the other: each is followed several times
 _MOST_COMMANDS = 20_000
+_MOST_VALUES = 200  # of a loop that only assigns variables
+# Search paths: a session that has them has them where the job is checked, too.
+_OF_SESSION = frozenset({"LD_LIBRARY_PATH", "LIBRARY_PATH", "LD_PRELOAD", "CPATH", "PYTHONPATH"})
 _DESCRIPTOR = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)\}[<>]")  # bash assigns a number to it
 
 
@@ -364,10 +375,18 @@ class Walk:
 
     def loop(self, node: Loop) -> None:
         """Follow the body once; what changes in any round is unknown."""
-        values = [None] if node.words is None else expanded(node.words, self.scope, self.path)
+        values = [None] if node.words is None else self.values_of(node.words)
         self.state.status = True
         if node.name and not values:
             return
+        if node.name and None not in values:
+            if len(values) <= _MOST_VALUES and all(map(only_assigns, node.body)):
+                for value in values:
+                    self.variables.store(node.name, value, node.line)
+                    self.nodes(node.body)
+                return
+            if not self.conditions and all(map(is_guard, node.body)):
+                self.each_round(node, values)
         self.tested += 1
         self.nodes(node.condition)
         self.tested -= 1
@@ -402,6 +421,33 @@ class Walk:
         self.loops -= 1
         self.state = before if self.state.ended else agreed([before, self.state])
         self.state.status = None
+
+    def values_of(self, words: Iterable[Written]) -> list[str | None]:
+        """Expand the words of a loop, patterns to the files that match them now; to unknown ones if something may have changed these."""
+        found: list[str | None] = []
+        for word in words:
+            pattern = pattern_of(word.parts, self.scope) or ""
+            if self.presence.is_there is None or not glob.has_magic(pattern):
+                found += expanded([word], self.scope, self.path)
+            elif self.presence.may_match_others(pattern):
+                found.append(None)
+            else:
+                matching = sorted(glob.iglob(pattern, root_dir=self.state.cwd))  # noqa: PTH207 - of text
+                found += matching or expanded([word], self.scope, self.path)
+        return found
+
+    def each_round(self, node: Loop, values: Sequence[str | None]) -> None:
+        """Follow each round of a loop that only tests something, for the ends of the script that are certain then."""
+        lists: list[list[Any]] = [self.calls, self.unread, self.files.made, self.files.outputs]
+        lists += [frame.ends for frame in self.frames]
+        lengths, before = [len(entries) for entries in lists], self.state
+        for value in values:
+            self.state = before.copy()
+            self.variables.store(node.name, value, node.line)
+            self.nodes(node.body)
+        self.state = before
+        for entries, length in zip(lists, lengths, strict=True):
+            del entries[length:]
 
     def of_first_round(self, node: Loop, values: Sequence[str | None]) -> str | None:
         """Return the first of several known values, if the first round calls all programs that any round may call.
@@ -444,6 +490,7 @@ class Walk:
         """Follow a builtin or a function; note another program."""
         self.scope.unset.clear()
         self.scope.needed.clear()
+        self.scope.refused.clear()
         self._simple(node)
         for name in self.scope.changed:
             if not isinstance(value := self.state.value(name), Unset):
@@ -456,12 +503,9 @@ class Walk:
         starts = any(argument.text == "-m" for argument in argv)
         required = [(name, "unbound variable") for name in self.scope.unset if self.state.option("nounset")]
         for name, message in (*required, *self.scope.needed):
-            certain = not (
-                self.conditions
-                or self.unread
-                or is_set_by_others(name)
-                or self.presence.may_have_called_functions()
-            )
+            by_others = is_set_by_others(name) and (name not in _OF_SESSION or self.presence.is_batch)
+            called = self.presence.may_have_called_functions()
+            certain = not (self.conditions or self.unread or by_others or called)
             if certain:
                 self.stops.append(Stop(self.path, line, f"{name}: {message}", not self.apart_of or starts))
         self.scope.unset.clear()
@@ -475,6 +519,14 @@ class Walk:
             if whole or self.tested or self.apart_of:
                 self.stops.append(Stop(self.path, line, message, whole))
 
+    def refuses(self, line: int) -> bool:
+        """Return whether bash certainly refuses to evaluate what was expanded last, and note it: nothing is assigned, and `set -e` does not end the script."""
+        if not self.scope.refused or self.conditions or self.is_within("function", "loop"):
+            return False
+        self.stops.append(Stop(self.path, line, self.scope.refused[0], whole=False))
+        self.state.status = None
+        return True
+
     def not_run(self, node: Simple, given: Input) -> None:
         """Note a command whose here-document bash cannot expand: what it opened before that is empty."""
         if given.opens_output and not node.appends:
@@ -486,14 +538,27 @@ class Walk:
         """Note that the script ends where `body` exits with an error, if the test that decides it looks for a file that does not exist."""
         negated = isinstance(test, Pipeline) and test.negated and len(test.commands) == 1
         tested = test.commands[0] if negated and isinstance(test, Pipeline) else test
-        is_tested = isinstance(tested, Simple) and is_test(tested)
+        is_tested = isinstance(tested, Simple) and (is_test(tested) or self.queried(tested) != "")
         if not is_tested or self.guards is None or not self.presence.absent:
             return
         before = "0" if holds_if else "1"
         found = exit_of(body, before) if self.guards == (holds_if != negated) else None
         if found and not (self.conditions or self.apart_of) and self.presence.is_there is not None:
             line, code = found
-            self.stops.append(Stop(self.path, line, f"exit {code}: {self.presence.absent} does not exist"))
+            self.stops.append(Stop(self.path, line, f"exit {code}: {self.presence.absent}"))
+
+    def queried(self, node: Simple) -> str:
+        """Return the program for which `command -v`, `which`, `type` or `hash` looks; "" for all else."""
+        first = node.words[0] if node.words else None
+        if not isinstance(first, Written) or first.raw not in QUERIES:
+            return ""
+        words = [word.text for word in arguments(node.words, self.scope, self.path)]
+        names = [word for word in words[1:] if word is None or not word.startswith("-")]
+        return (names[0] or "") if is_query(words) and len(names) == 1 else ""
+
+    def lacks_program(self, name: str) -> bool:
+        """Return whether the machine on which the job runs certainly has no such program."""
+        return self.presence.lacks_program(name, self.builtins)
 
     def writes(self, targets: Iterable[Written], printed: Lines | None = None) -> None:
         """Note the files that output goes to, and the text if all of it is known and certain."""
@@ -562,7 +627,10 @@ class Walk:
             substitutes = any(isinstance(part, Substitution) for part in below(node.assignments))
             state.status = None if substitutes or node.written else True
             for assignment in node.assignments:
-                self.variables.store(assignment.name, self.variables.value_of(assignment), assignment.line)
+                value = self.variables.value_of(assignment)
+                if self.refuses(assignment.line):
+                    break
+                self.variables.store(assignment.name, value, assignment.line)
                 if state.status is False:  # a readonly variable: bash omits the rest of the whole command
                     self.leave("shell" if self.exits_on_error else "command")
                     break
@@ -587,6 +655,10 @@ class Walk:
             node, argv = replace(node, words=words[1:]), argv[1:]
         self.unbound(node.line, argv)
         for_this = self.variables.of_command(node.assignments)
+        if queried := self.queried(node):
+            lacks = self.lacks_program(queried)
+            self.presence.absent = f"{queried} is not on the PATH" if lacks else ""
+            self.guards = False if lacks else None
         name = argv[0].text if argv else ""
         if name in state.aliases:
             self.not_followed(node.line, f"`{name}` is an alias")

@@ -149,3 +149,26 @@ def test_keys_read_only_by_another_engine_are_reported(
     found = config_classes.collect(there, VerlTrees(Tree(str(folder), "verl", "0.9.1", "--verl"), "named"))
     assert isinstance(found, ConfigClasses)
     assert found.unread == ((word.partition("=")[0],) if unread else ())
+
+
+@pytest.mark.parametrize(
+    ("words", "source", "key"),
+    [
+        (["trainer.critic_warmup=null"], "if self.config.trainer.critic_warmup <= 1: ...", "trainer.critic_warmup"),
+        (["trainer.critic_warmup=0"], "if self.config.trainer.critic_warmup <= 1: ...", ""),
+        (["trainer.critic_warmup=null"], "if (self.config.trainer.critic_warmup or 0) <= 1: ...", ""),
+    ],
+)  # fmt: skip
+def test_null_for_a_number_with_which_verl_calculates(
+    words: list[str], source: str, key: str, tmp_path: Path
+) -> None:
+    folder = source_trees.write(tmp_path / "verl", {"trainer/ppo/step.py": source})
+    before = {"trainer": {"critic_warmup": 0}}
+    program = str(folder / "trainer/main_ppo.py")
+    there = with_overrides(
+        Configuration(program, "", "main", before=before), [Word(word, "/run.sh", 1) for word in words]
+    )
+    trees = VerlTrees(Tree(str(folder), "verl", "0.6.1", "--verl"), "named")
+    found = config_classes.collect(there, trees)
+    assert isinstance(found, ConfigClasses)
+    assert dict(found.calculated) == ({key: f"{folder}/trainer/ppo/step.py:1"} if key else {})

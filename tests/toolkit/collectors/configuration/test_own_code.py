@@ -28,6 +28,14 @@ def found(text: str) -> list[str]:
         ),
         ("def score(a):\n    raise ValueError\n", "raises ValueError in score (line 2)"),
         (
+            "def part(a):\n    return re.findall('x', a)\ndef score(a):\n    return 1 if part(a) else 0",
+            "uses re in part (line 2)",
+        ),
+        (
+            "from .parts import last\ndef score(a):\n    return last(a)",
+            "imports from its own package with a dot (line 1)",
+        ),
+        (
             "import os\ndef score(a):\n    return call(os.environ['MISSING'])\ndef call(k): ...",
             "reads os.environ",
         ),
@@ -67,6 +75,10 @@ def test_certain_failures_are_reported(text: str, problem: str) -> None:
         "from helper import *\ndef score(a):\n    return scor(a)",
         "globals()['scor'] = len\ndef score(a):\n    return scor(a)",
         "def other(a):\n    return scor(a)",
+        "def part(a):\n    return scor(a)\ndef score(a):\n    return a and part(a)",
+        "def part(a):\n    return scor(a)\ndef score(a, part=len):\n    return part(a)",
+        "@wraps\ndef part(a):\n    return scor(a)\ndef score(a):\n    return part(a)",
+        "try:\n    from .parts import last\nexcept ImportError:\n    last = None",
         "def score(a):\n    return later(a)\ndef later(a):\n    return 1",
         "import contextlib\nwith contextlib.suppress(OSError):\n    T = open('/gone')",
         "print(__file__, __name__, __builtins__)",

@@ -53,6 +53,43 @@ def test_tools(tmp_path: Path, text: str, problem: str) -> None:
     assert [problem in words for words in found] == ([True] if problem else [])
 
 
+def test_type_of_a_tool_that_verl_does_not_have(tmp_path: Path) -> None:
+    registry = tmp_path / "verl/tools/tool_registry.py"
+    registry.parent.mkdir(parents=True)
+    registry.write_text('class ToolType(Enum):\n    NATIVE = "native"\n')
+    file = tmp_path / "tools.yaml"
+    file.write_text("tools:\n  - class_name: a.Tool\n    config: {type: mcp}\n")
+    verl = tmp_path / "verl"
+    assert list(own_contents.tools(file, (), verl)) == [
+        "has a tool of type mcp, but this verl has only native"
+    ]
+    assert list(own_contents.tools(file, (), tmp_path / "elsewhere")) == []
+    registry.write_text('class ToolType(Enum):\n    NATIVE = "native"\n    MCP = "mcp"\n')
+    assert list(own_contents.tools(file, (), verl)) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ("self, files, tokenizer, config=None", ""),
+        ("self, files, *args, tokenizer, **more", ""),
+        ("self, data_files, tokenizer", "does not accept files"),
+        ("self, files, tokenizer, extra", "requires extra"),
+        ("self, *, files, tokenizer, extra", "requires extra"),
+    ],
+)
+def test_constructor_of_a_data_set(tmp_path: Path, spec: str, problem: str) -> None:
+    program = tmp_path / "sft_trainer.py"
+    made = "    return dataset_cls(files=paths, tokenizer=tokenizer)\n"
+    program.write_text(f"def create_sft_dataset(paths, tokenizer):\n{made}")
+    node = ast.parse(f"class Rows(Dataset):\n    def __init__({spec}):\n        pass\n").body[0]
+    assert isinstance(node, ast.ClassDef)
+    found = list(own_contents.constructor(node, program))
+    assert [problem in words for words in found] == ([True] if problem else [])
+    program.write_text("def create_sft_dataset(paths, **more):\n    return dataset_cls(paths, **more)\n")
+    assert list(own_contents.constructor(node, program)) == []
+
+
 @pytest.mark.parametrize(
     ("code", "problem"),
     [

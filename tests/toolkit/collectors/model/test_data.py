@@ -95,6 +95,30 @@ def test_job_that_hydra_moves_does_not_find_a_relative_path(tmp_path: Path) -> N
         assert [file.trouble for file in found.files] == [trouble, ""]
 
 
+@pytest.mark.parametrize(
+    ("source", "own", "trouble"),
+    [
+        ("pd.read_parquet(file)", "null", "not parquet"),
+        ("pd.read_parquet(file)", "mine.py", ""),
+        ("pd.read_parquet(file) if parquet else pd.read_json(file)", "null", ""),
+    ],
+)
+def test_fine_tuning_that_reads_every_file_as_parquet(
+    tmp_path: Path, source: str, own: str, trouble: str
+) -> None:
+    (tmp_path / "talks.jsonl").write_text("{}\n")
+    dataset = tmp_path / "verl/utils/dataset/multiturn_sft_dataset.py"
+    dataset.parent.mkdir(parents=True)
+    dataset.write_text(source)
+    tree = {"data": {"train_files": "", "custom_cls": {"path": None}}}
+    composed = configured(f"data.custom_cls.path={own}", tree=tree)[0]
+    composed = replace(composed, program=str(tmp_path / "verl/trainer/sft_trainer.py"))
+    launch = launched("data.train_files=talks.jsonl", module="verl.trainer.sft_trainer")
+    found = data_files.collect(Machine({}, tmp_path), TARGET, launch, composed)
+    assert isinstance(found, DataFiles)
+    assert [file.trouble for file in found.files] == [trouble]
+
+
 def test_glob_pattern_is_expanded(tmp_path: Path) -> None:
     for name in ("a-0.parquet", "a-1.parquet", "b.parquet"):
         (tmp_path / name).write_bytes(PARQUET)

@@ -101,6 +101,30 @@ def test_modules_that_a_variable_has_verl_import(tmp_path: Path) -> None:
     assert [(module.name, module.phase) for module in found.modules] == [("gone", "import")]
 
 
+@pytest.mark.parametrize(
+    ("value", "source", "missing"),
+    [
+        ("True", 'os.getenv("VERL_USE_MODELSCOPE", "False")', ["modelscope"]),
+        ("False", 'os.getenv("VERL_USE_MODELSCOPE", "False")', []),
+        ("True", "", []),
+    ],
+)
+def test_hub_whose_package_is_missing(tmp_path: Path, value: str, source: str, missing: list[str]) -> None:
+    verl = tmp_path / "verl"
+    verl.mkdir()
+    (verl / "__init__.py").write_text(source)
+    found = missing_modules.collect(
+        configured()[0],
+        Launch((), command=Command("verl.trainer.main_ppo", (), "run.sh", 2, folder=str(tmp_path))),
+        interpreter(tmp_path / "site"),
+        JobVariables({"VERL_USE_MODELSCOPE": value}),
+        Machine(environ={}, cwd=tmp_path),
+        VerlTrees(Tree(str(verl), "verl", "0.9.1", "site-packages"), "it was named"),
+    )
+    assert isinstance(found, MissingModules)
+    assert [module.name for module in found.modules] == missing
+
+
 def test_names_missing_from_the_installed_verl_are_reported(tmp_path: Path) -> None:
     site, job = tmp_path / "site", tmp_path / "job"
     for name, text in {

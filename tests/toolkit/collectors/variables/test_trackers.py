@@ -206,3 +206,12 @@ def test_installation_is_unknown_for_a_bare_tree(tmp_path: Path) -> None:
     )
     assert isinstance(found, Unknown)
     assert "--python" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("value", "removed", "text"),
+    [("<your_key>", False, "<your_key>"), ("<your_key>", True, ""), (None, False, ""), ("", False, "")],
+)
+def test_text_in_place_of_a_key(tmp_path: Path, value: str | None, removed: bool, text: str) -> None:
+    setting = Setting("WANDB_API_KEY", value, "run.sh", 3, removed)
+    assert tracker_in(look(tmp_path, setting, WANDB_API_KEY=SECRET)).to_fill_in == text

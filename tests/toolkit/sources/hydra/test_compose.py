@@ -176,3 +176,37 @@ def test_unfollowed_parts_are_reported(tmp_path: Path) -> None:
 def test_missing_group_cannot_be_selected(tmp_path: Path) -> None:
     with pytest.raises(CompositionError, match=r"it has actor@job\.actor"):
         composed(tmp_path, "actor=dp_actor")
+
+
+@pytest.mark.parametrize(
+    ("line", "refused"),
+    [
+        ("override hydra/job_logging: plain", ""),
+        ("override hydra/job_logging: mine", ""),
+        ("override hydra/launcher: basic", ""),
+        ("override hydra/job_logging: colorlog", "no `hydra/job_logging=colorlog`"),
+        ("override hydra/job_loging: plain", "the defaults list has no `hydra/job_loging`"),
+    ],
+)
+def test_groups_of_hydra_itself(tmp_path: Path, line: str, refused: str) -> None:
+    own, mine = tmp_path / "own", tmp_path / "mine"
+    for file in (
+        own / "hydra/job_logging/plain.yaml",
+        mine / "hydra/job_logging/mine.yaml",
+        mine / "job.yaml",
+    ):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("a: 1\n" if file.stem != "job" else f"defaults: [{line}, _self_]\nb: 2\n")
+    if refused:
+        with pytest.raises(CompositionError, match=refused):
+            compose(Sources([mine], own=own), "job", [])
+    else:
+        assert compose(Sources([mine], own=own), "job", []).after == {"b": 2}
+    if "loging" not in line:  # plugins may bring it
+        assert compose(Sources([mine]), "job", []).after == {"b": 2}
+
+
+def test_option_of_hydra_itself_on_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("b: 2\n")
+    with pytest.raises(CompositionError, match="colorlog"):
+        compose(Sources([tmp_path], own=tmp_path / "own"), "job", [], {"hydra/job_logging": "colorlog"})

@@ -1,0 +1,149 @@
+"""Habits of interactive shells and of other programs in launch scripts. Bash gives the expected words where it runs the script."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.launch.launch_collector import launch
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.target import Target
+
+SYSTEM = "/usr/bin:/bin"
+START = "python3 -m verl.trainer.main_ppo"
+GPU = "/proc/driver/nvidia/version"
+
+
+def read(folder: Path, script: str, *, has_gpus: bool = False, bin_folder: str = "/env/bin") -> Launch:
+    path = folder / "run.sh"
+    path.write_text(script)
+    root = folder / "machine"
+    if has_gpus:
+        (root / GPU[1:]).parent.mkdir(parents=True, exist_ok=True)
+        (root / GPU[1:]).touch()
+    target = Target(Path(bin_folder, "python"), "--python", files=(path,))
+    found = launch.collect(target, Machine(environ={"PATH": SYSTEM}, cwd=folder, root=root))
+    assert isinstance(found, Launch)
+    return found
+
+
+def words_of(found: Launch) -> list[str | None]:
+    assert found.command
+    return [word.text for word in found.command.words]
+
+
+def by_bash(folder: Path, script: str) -> list[str]:
+    """Return the words that bash passes to the trainer."""
+    program = folder / "bin" / "python3"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text('#!/bin/bash\nshift 2\nprintf "%s\\n" "$@" > words.txt\n')
+    program.chmod(0o755)
+    environ = {**os.environ, "PATH": f"{program.parent}:{SYSTEM}", "LC_ALL": "C"}
+    subprocess.run(["bash", "-c", script], cwd=folder, env=environ, check=False, capture_output=True)
+    return (folder / "words.txt").read_text().splitlines()
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f'FILES=""\nfor f in data/*.parquet; do FILES+="$f,"; done\n{START} "a=[$FILES]" b=1',
+        f'FILES=""\nfor f in data/*.parquet; do FILES+="$f,"; done\n{START} "a=[${{FILES%,}}]" b=1',
+        f'A=()\nfor k in x y; do A+=("$k=1"); done\n{START} "${{A[@]}}"',
+        f'F=$(ls shards/part-*.parquet 2>/dev/null | paste -sd, -)\n{START} "a=[$F]" b=1',
+        f"N=$(ls none-* 2>/dev/null | wc -l)\n{START} n=$N b=1",
+        f'A=(skip "a=$UNSET_HERE" b=1)\n{START} "${{A[@]:2}}" c=1',
+    ],
+)
+def test_words_equal_those_of_bash(tmp_path: Path, script: str) -> None:
+    (tmp_path / "data").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "data" / f"{name}.parquet").touch()
+    assert words_of(read(tmp_path, script)) == by_bash(tmp_path, script)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f'A=(skip "$UNSET_HERE" $MORE_HERE b=1)\n{START} "${{A[@]:1}}" c=1',
+        f'touch part-1\nF=$(ls part-* | paste -sd, -)\n{START} "a=$F" c=1',
+        f'F=$(ls part-* | awk "END {{print NR}}")\n{START} "a=$F" c=1',
+        f'mkdir -p data && cp x data/c.parquet\nfor f in data/*; do FILES+="$f,"; done\n{START} "a=$FILES" c=1',
+    ],
+)
+def test_words_that_may_be_others_are_unknown(tmp_path: Path, script: str) -> None:
+    first, *_ = words_of(read(tmp_path, script))
+    assert first is None
+
+
+GUARD = f'command -v no_such_tool >/dev/null || {{ echo "it is missing"; exit 1; }}\n{START} a=1'
+ROUNDS = f'for tool in bash no_such_tool; do\n  if ! command -v "$tool" >/dev/null; then exit 2; fi\ndone\n{START} a=1'
+FILES = f'for f in here.txt gone.txt; do\n  [ -f "$f" ] || exit 3\ndone\n{START} a=1'
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        (GUARD, "exit 1: no_such_tool is not on the PATH"),
+        (ROUNDS, "exit 2: no_such_tool is not on the PATH"),
+        (FILES, "exit 3: gone.txt does not exist"),
+        (GUARD.replace("no_such_tool", "bash"), ""),
+        (f"export PATH=/usr/local/tools/bin:$PATH\n{GUARD}", ""),
+        (f"curl -sSL https://example.org/get.sh | bash\n{GUARD}", ""),
+        (GUARD.replace("exit 1", "exit 0"), ""),
+        (FILES.replace("exit 3", "continue"), ""),
+        (f"touch gone.txt\n{FILES}", ""),
+    ],
+)
+def test_script_that_ends_because_something_is_missing(tmp_path: Path, script: str, message: str) -> None:
+    (tmp_path / "here.txt").touch()
+    found = read(tmp_path, script, has_gpus=True).stopped
+    assert [stop.message for stop in found] == ([message] if message else [])
+
+
+def test_program_that_this_machine_lacks_may_be_where_the_job_runs(tmp_path: Path) -> None:
+    assert not read(tmp_path, GUARD).stopped
+    assert read(tmp_path, f"{GUARD} trainer.device=cpu").stopped
+
+
+def test_variable_of_a_refused_division_stays_empty(tmp_path: Path) -> None:
+    script = f"N=0\nM=$((8 / N))\n{START} data.train_batch_size=$M a=1"
+    assert [word.text for word in read(tmp_path, script).hollow] == ["data.train_batch_size="]
+    skipped = f"N=0\nM=$((N && 8 / N))\n{START} data.train_batch_size=$M a=1"
+    assert not read(tmp_path, skipped).hollow
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("torchrun --nproc_per_node=2 python3 -m verl.trainer.sft_trainer", "torchrun opens python3 as the source of a program"),
+        ("torchrun --nproc_per_node=2 /usr/bin/python3 -m verl.trainer.sft_trainer", "torchrun opens /usr/bin/python3 as the source of a program"),
+        ("torchrun --no-python --nproc_per_node=2 python3 -m verl.trainer.sft_trainer", ""),
+        ("deepspeed --num_gpus=2 --module verl.trainer.sft_trainer", "deepspeed: command not found"),
+        ("pip install deepspeed\ndeepspeed --num_gpus=2 --module verl.trainer.sft_trainer", ""),
+        ("source /usr/local/env.sh\ndeepspeed --num_gpus=2 --module verl.trainer.sft_trainer", ""),
+        ("conda activate verl\ndeepspeed --num_gpus=2 --module verl.trainer.sft_trainer", ""),
+    ],
+)  # fmt: skip
+def test_launcher(tmp_path: Path, command: str, message: str) -> None:
+    found = read(tmp_path, f"{command} a.b=1 c.d=2").stopped
+    assert [stop.message for stop in found] == ([message] if message else [])
+
+
+def test_launcher_beside_the_interpreter_is_found(tmp_path: Path) -> None:
+    program = tmp_path / "env" / "bin" / "deepspeed"
+    program.parent.mkdir(parents=True)
+    program.touch()
+    script = "deepspeed --num_gpus=2 --module verl.trainer.sft_trainer a.b=1 c.d=2"
+    assert not read(tmp_path, script, bin_folder=str(program.parent)).stopped
+
+
+@pytest.mark.parametrize(
+    ("head", "stops"), [("", True), ("#SBATCH --nodes=1\n", False), ("module load cuda\n", False)]
+)
+def test_search_path_of_libraries_that_is_not_set(tmp_path: Path, head: str, stops: bool) -> None:
+    script = f"{head}set -u\nexport LD_LIBRARY_PATH=/usr/local/lib:$LD_LIBRARY_PATH\n{START} a=1"
+    assert bool(read(tmp_path, script).stopped) == stops

@@ -1,0 +1,36 @@
+"""Numbers that the job sets to null although verl calculates with them in every step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.sources.python.source import read
+
+_ACTOR = "actor_rollout_ref.actor"
+_OF_TRAINER, _OF_LOSSES = "trainer/ppo", "workers"
+# Keys, where verl calculates with them, how, and what switches that on.
+_USES = (
+    ("trainer.critic_warmup", _OF_TRAINER, rb"\.critic_warmup\s*[<>]", ""),
+    (f"{_ACTOR}.entropy_coeff", _OF_LOSSES, rb"(?:^|[^\w.])entropy_coeff\s*\*", ""),
+    (f"{_ACTOR}.kl_loss_coef", _OF_LOSSES, rb"\*\s*(?:self\.)?config\.kl_loss_coef\b", f"{_ACTOR}.use_kl_loss"),
+)  # fmt: skip
+
+
+def null_numbers(configuration: Configuration, verl: Path) -> Iterator[tuple[str, str]]:
+    """Yield these keys, each with the source that calculates with it."""
+    if not configuration.program.endswith("/trainer/main_ppo.py"):
+        return
+    for key, folder, use, switch in _USES:
+        word = configuration.override_of(key)
+        if word is None or word.value is not None or (switch and configuration.get(switch) is not True):
+            continue
+        form = re.compile(use, re.MULTILINE)
+        for path in sorted((verl / folder).rglob("*.py")):
+            source = read(path)
+            if isinstance(source, bytes) and (found := form.search(source)):
+                line = source.count(b"\n", 0, found.start()) + 1
+                yield key, f"{path}:{line}"
+                break
