@@ -9,13 +9,13 @@ from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.checks.shared.launch_examples import FILES
 from verl_doctor.checks.shared.made_first import unless_made
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.model.data_files import DataFile, DataFiles
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Subject, check
 
-_TRAIN = "data.train_files"
+_TRAIN, _VALIDATION = "data.train_files", "data.val_files"
 
 
 @check(
@@ -36,6 +36,11 @@ _TRAIN = "data.train_files"
             "no file at all",
             (files(), *configured("+data.train_files=[]")),
             "data.train_files is an empty list",
+        ),
+        Example(
+            "no validation table",
+            (files(), *configured("+data.val_files=null")),
+            "data.val_files is null, but verl opens a table of that name",
         ),
         Example(
             "made first",
@@ -59,15 +64,8 @@ def data_file_missing(
     Correct the path, or create the file: verl's `examples/data_preprocess` has a script for each of its data
     sets.
     """
-    word = None if isinstance(configuration, Unknown) else configuration.override_of(_TRAIN)
-    if word is not None and word.value == []:
-        yield Finding(
-            f"{_TRAIN} is an empty list",
-            Evidence(word.text, "at least one data file", _TRAIN),
-            location=place(word),
-            remedy="name a table; a pattern in the script may have matched no file",
-            subject=Subject("setting", _TRAIN),
-        )
+    if not isinstance(configuration, Unknown):
+        yield from _without_files(configuration)
     for file in data.files:
         if file.trouble not in {"missing", "folder"}:
             continue
@@ -81,6 +79,26 @@ def data_file_missing(
             **healed("DATA101", _correction(data, file, configuration)),
         )
         yield unless_made(found, file.path, launch) if file.trouble == "missing" else found
+
+
+def _without_files(configuration: Configuration) -> Iterator[Finding]:
+    """Yield what names no table at all. Fine-tuning does without a validation table, and a class of the user's own may do without any."""
+    if configuration.get("data.custom_cls.path") not in (None, MISSING):
+        return
+    for key in (_TRAIN, _VALIDATION) if configuration.has("actor_rollout_ref") else (_TRAIN,):
+        word, value = configuration.override_of(key), configuration.get(key)
+        if word is None or word.conditional or value not in ([], None):
+            continue
+        is_list = value == []
+        yield Finding(
+            f"{key} is an empty list" if is_list else f"{key} is null, but verl opens a table of that name",
+            Evidence(word.text, "at least one data file", key),
+            location=place(word),
+            remedy="name a table; a pattern in the script may have matched no file"
+            if is_list
+            else f"set {key} to a table, even if no validation runs (trainer.test_freq=-1 trainer.val_before_train=False)",
+            subject=Subject("setting", key),
+        )
 
 
 def _correction(data: DataFiles, file: DataFile, configuration: Configuration | Unknown) -> Correction | None:

@@ -33,7 +33,7 @@ class RewardFunction:
     """A reward function: `key` is the section, `path` the file as it is written, `name` the function.
 
     `state`: the file is "there" or "missing", "unexpanded" if it would exist if verl expanded `~`, and "unseen"
-    if the job may run in another folder. `defined` is None if reading cannot decide; `names` are the functions
+    if the job may run in another folder that has it, or on another machine. `defined` is None if reading cannot decide; `names` are the functions
     of the file.
     """
 
@@ -73,8 +73,14 @@ def reward_function(
         return RewardFunction(key, path, name, "unexpanded")
     if os.path.exists(file) or (not Path(path).is_absolute() and changes_folder(launch)):
         return RewardFunction(key, path, name, "there")
-    here = Path(path).is_absolute() and not launch.is_elsewhere
-    return RewardFunction(key, path, name, "missing" if here else "unseen")
+    elsewhere = launch.is_elsewhere or (not Path(path).is_absolute() and _is_above(path, launch, machine.cwd))
+    return RewardFunction(key, path, name, "unseen" if elsewhere else "missing")
+
+
+def _is_above(path: str, launch: Launch, here: Path) -> bool:
+    """Return whether a folder above this one, or above a script, has the file: the job may be started there."""
+    starts = {here, *(Path(script).parent for script, kind in launch.files if kind != "command line")}
+    return any((folder / path).exists() for start in starts for folder in (start, *start.parents))
 
 
 def _tree(file: Path, written: Mapping[str, str | None]) -> ast.Module | None:

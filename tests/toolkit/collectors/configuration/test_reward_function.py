@@ -60,7 +60,7 @@ def test_file_is_resolved_relative_to_the_folder_of_the_job(tmp_path: Path) -> N
     (tmp_path / "near.py").write_text("")
     assert look(tmp_path, "near.py").state == "there"
     assert look(tmp_path, "'~/reward.py'").state == "unexpanded"
-    assert look(tmp_path, "far.py").state == "unseen"
+    assert look(tmp_path, "far.py").state == "missing"
     assert look(tmp_path, f"{tmp_path}/far.py").state == "missing"
     assert look(tmp_path, f"{tmp_path}/far.py", launch=replace(Launch(()), submitted=True)).state == "unseen"
 
