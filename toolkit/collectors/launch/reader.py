@@ -105,6 +105,10 @@ _MAKES = frozenset({"make", "gmake"})
 _PYTHON = re.compile(r"python[\d.]*")
 # Launchers that a Python package installs beside the interpreter of its environment.
 _SCRIPTS_OF_PACKAGES = frozenset({"deepspeed", "accelerate", "colossalai", "horovodrun", "ray"})
+# Programs behind which the next word is looked for on the PATH of this shell.
+_PASSES_ON = frozenset(
+    {"nohup", "exec", "command", "time", "nice", "timeout", "stdbuf", "env", "numactl", "taskset"}
+)
 _INSTALLERS = frozenset({"pip", "pip3", "uv", "conda", "mamba", "micromamba", "poetry", "pixi", "pdm"})
 _INSTALLS = frozenset({"install", "sync", "add", "update", "upgrade", "create"})
 _WRITES = re.compile(
@@ -233,7 +237,7 @@ class LaunchReader:
     def walk(self, scope: Scope, path: str) -> Walk:
         """Return a walk through one file, not yet begun."""
         walk = Walk(scope, self.load, path, BUILTINS, creates=self.creates, is_of_windows=self.is_of_windows)
-        walk.presence.is_here = self.is_here
+        walk.presence.is_here, walk.presence.bin = self.is_here, self.bin
         scope.is_empty = lambda name: self.is_empty(name) and not walk.presence.may_have_called_functions()
         if self.is_there is not None:
             scope.finds = lambda pattern: _finds(pattern, scope.state.cwd)
@@ -364,7 +368,8 @@ class LaunchReader:
         for name in names:
             if "/" in name and self.is_missing(name, walk, call):
                 return f"{name}: No such file or directory"
-            if name in _SCRIPTS_OF_PACKAGES and self.lacks_script(name, walk, call):
+            is_first = all(other in _PASSES_ON for other in names[: names.index(name)])
+            if name in _SCRIPTS_OF_PACKAGES and is_first and self.lacks_script(name, walk, call):
                 return f"{name}: command not found"
         if module.endswith(".py") and self.is_missing(module, walk, call):
             return f"python: can't open file {module}"
@@ -377,8 +382,12 @@ class LaunchReader:
     def lacks_script(self, name: str, walk: Walk, call: Call) -> bool:
         """Return whether a launcher of a package is neither beside the job's interpreter nor on the PATH, and nothing may have brought it."""
         folders = [self.bin, *self.environ.get("PATH", "").split(os.pathsep)]
+        searches = any(change.name == "PATH" for change in call.changes) or any(
+            (word.text or "PATH=").startswith("PATH=") for word in call.argv
+        )
+        unsure = self.installs or walk.unread or call.doubts > 0 or searches
         known = self.bin != "" and not (
-            self.installs or walk.unread or walk.presence.may_have_brought(name, before=call)
+            unsure or walk.presence.may_be_exported(name) or walk.presence.may_have_brought(name, before=call)
         )
         return (
             known

@@ -51,7 +51,9 @@ def evaluate(
         parsed = _Expression(expression, value_of)
         value = _wrapped(parsed.value())
     except _DividedByZeroError:
-        if refused is not None and not any(sign in expression for sign in _SKIPS):
+        names = re.findall(r"[A-Za-z_]\w*", expression)
+        texts = [expression, *(value_of(name) or "" for name in names)]
+        if refused is not None and not any(sign in text for text in texts for sign in _SKIPS):
             refused.append(f"{expression.strip()}: division by 0")
         return None
     except (_UnknownError, RecursionError):

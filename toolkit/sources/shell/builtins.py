@@ -131,7 +131,7 @@ def _shift(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
         walk.state.status = False if walk.state.called and None not in arguments else None
 
 
-_OPTIONS = {"e": "errexit", "u": "nounset", "a": "allexport"}
+_OPTIONS = {"e": "errexit", "u": "nounset", "a": "allexport", "f": "noglob"}
 
 
 def _set(walk: Walk, _node: Simple, argv: list[Argument]) -> None:

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from verl_doctor.toolkit.sources.shell.state import ShellState
-from verl_doctor.toolkit.sources.shell.syntax import AndOr, Group, If, Node, Pipeline, Simple, Written
+from verl_doctor.toolkit.sources.shell.syntax import (
+    AndOr,
+    Group,
+    If,
+    Node,
+    Pipeline,
+    Simple,
+    Substitution,
+    Written,
+    below,
+)
 from verl_doctor.toolkit.sources.shell.test import is_test
 
 # Programs that answer a question by their status: what follows `&&` may not run.
@@ -17,6 +28,7 @@ _ANSWERS = frozenset({
 
 QUERIES = frozenset({"command", "which", "type", "hash"})
 """Commands that may look for a program."""
+_SAYS = frozenset({"echo", "printf", "exit", ":", "true", "false"})
 
 
 def likely(node: Node, state: ShellState, within: frozenset[str] = frozenset()) -> bool:
@@ -50,19 +62,20 @@ def is_query(words: Sequence[str | None]) -> bool:
 
 
 def is_guard(node: Node) -> bool:
-    """Return whether a command tests something, and does something else only because of the result."""
-    first = (
-        node.first
-        if isinstance(node, AndOr)
-        else node.arms[0][0][-1]
-        if isinstance(node, If) and node.arms[0][0]
-        else None
-    )
-    first = first.commands[0] if isinstance(first, Pipeline) and len(first.commands) == 1 else first
-    if not isinstance(first, Simple):
+    """Return whether a command only tests and looks for things, and prints or exits because of the result."""
+    if isinstance(node, AndOr):
+        return all(map(is_guard, (node.first, *(part for _, part in node.rest))))
+    if isinstance(node, If):
+        return all(map(is_guard, itertools.chain.from_iterable((*test, *body) for test, body in node.arms)))
+    if isinstance(node, Pipeline):
+        return len(node.commands) == 1 and is_guard(node.commands[0])
+    if isinstance(node, Group):
+        return not node.subshell and all(map(is_guard, node.body))
+    if not isinstance(node, Simple) or node.assignments:
         return False
-    name = first.words[0].raw if first.words and isinstance(first.words[0], Written) else ""
-    return is_test(first) or name in QUERIES
+    name = node.words[0].raw if node.words and isinstance(node.words[0], Written) else ""
+    changes = any(isinstance(part, Substitution) for part in below(node.words))
+    return not changes and (is_test(node) or name in QUERIES | _SAYS)
 
 
 def exit_of(nodes: Sequence[Node], before: str) -> tuple[int, str] | None:

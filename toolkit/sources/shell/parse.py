@@ -211,7 +211,7 @@ class _Parser(WordReader):
             return If(tuple(arms))
 
     def for_command(self) -> Node:
-        line = self.line
+        line, chosen = self.line, self.keyword() == "select"
         self.at += len(self.keyword())
         self.blanks()
         words: tuple[Written, ...] | None = None
@@ -233,7 +233,7 @@ class _Parser(WordReader):
         self.blanks()
         if self.peek(";"):
             self.at += 1
-        return Loop(self.do_group(), name, words, condition, line)
+        return Loop(self.do_group(), name, words, condition, line, chosen)
 
     def while_command(self) -> Node:
         self.at += len(self.keyword())

@@ -19,6 +19,103 @@ from verl_doctor.toolkit.sources.shell.outcome import is_query
 _FUNCTIONS = frozenset({"module", "ml", "spack", "conda", "mamba", "micromamba", "pyenv", "nvm", "use"})
 # Those that scripts do not have unless the shell that starts them exports them, or a program has the name.
 _NOT_EXPORTED = frozenset({"module", "ml", "spack", "conda", "mamba", "micromamba"})
+# What bash has itself (`compgen -bk`), besides the commands that are followed.
+_OF_BASH = frozenset(
+    [
+        ".",
+        ":",
+        "[",
+        "alias",
+        "bg",
+        "bind",
+        "break",
+        "builtin",
+        "caller",
+        "cd",
+        "command",
+        "compgen",
+        "complete",
+        "compopt",
+        "continue",
+        "declare",
+        "dirs",
+        "disown",
+        "echo",
+        "enable",
+        "eval",
+        "exec",
+        "exit",
+        "export",
+        "false",
+        "fc",
+        "fg",
+        "getopts",
+        "hash",
+        "help",
+        "history",
+        "jobs",
+        "kill",
+        "let",
+        "local",
+        "logout",
+        "mapfile",
+        "popd",
+        "printf",
+        "pushd",
+        "pwd",
+        "read",
+        "readarray",
+        "readonly",
+        "return",
+        "set",
+        "shift",
+        "shopt",
+        "source",
+        "suspend",
+        "test",
+        "times",
+        "trap",
+        "true",
+        "type",
+        "typeset",
+        "ulimit",
+        "umask",
+        "unalias",
+        "unset",
+        "wait",
+        "if",
+        "then",
+        "else",
+        "elif",
+        "fi",
+        "case",
+        "esac",
+        "for",
+        "select",
+        "while",
+        "until",
+        "do",
+        "done",
+        "in",
+        "function",
+        "time",
+        "{",
+        "}",
+        "!",
+        "[[",
+        "]]",
+        "coproc",
+    ]
+)
+# Programs that change no files but those that their output goes to.
+_CHANGES_NONE = frozenset({
+    "ls", "date", "hostname", "nvidia-smi", "whoami", "id", "uname", "nproc", "lscpu", "free", "df", "du", "which", "command", "dirname",
+    "basename", "realpath", "readlink", "seq", "sleep", "cat", "head", "tail", "wc", "grep", "ps", "printenv", "mkdir",
+})  # fmt: skip
+_CHANGES = re.compile(r"\b(?:rm|rmdir|mv|cp|ln|touch|find|tar|unzip|rsync|git|python\S*|(?:ba|z|da)?sh)\b|>")
+# Python's `glob` reads these as bash does; all else depends on bash's options.
+_PLAIN_PATTERN = re.compile(r"(?:[^\[\]*?()!^\\]|\*(?!\*)|\?|\[[\w,-]+\])+")
+_OF_PATTERNS = ("nullglob", "failglob", "dotglob", "nocaseglob", "extglob", "globstar", "noglob")
 # Programs that bring no other program.
 _BRINGS_NONE = frozenset({
     "ls", "mkdir", "rmdir", "rm", "touch", "chmod", "cat", "head", "tail", "wc", "grep", "cut", "tr", "sort", "tee", "seq", "expr", "date",
@@ -43,7 +140,7 @@ class Presence:
     """What is there for certain, and what is not. `is_there` is None if the script runs on another machine: nothing is certain then.
 
     `is_login`: bash has read the user's profile. `is_batch`: a batch system starts the script. `is_here`: the job runs on this
-    machine. `absent` is what the last test looked for and what does not exist, as a sentence. `unread` is what could not be followed.
+    machine. `bin` is the folder of the job's interpreter. `absent` is what the last test looked for and what does not exist, as a sentence. `unread` is what could not be followed.
     """
 
     scope: Scope
@@ -53,6 +150,7 @@ class Presence:
     is_login: bool = False
     is_batch: bool = False
     is_here: bool = False
+    bin: str = ""
     absent: str = field(default="", init=False)
 
     def read_header(self, source: str) -> None:
@@ -69,6 +167,8 @@ class Presence:
         if not glob.has_magic(name):
             path = self._whole(name)
             return self.is_gone(path) and not self.files.may_have_made(path)
+        if self.is_there is None or not self.is_plain(name):
+            return False
         folder = (
             re.split(r"/(?=[^/]*[*?[])", name, maxsplit=1)[0] if "/" in re.split(r"[*?[]", name)[0] else "."
         )
@@ -121,12 +221,9 @@ class Presence:
 
     def not_found(self, name: str | None) -> str:
         """Return bash's error for a command of the user's shell that this script does not have; "" for all others."""
-        environ = self.scope.state.environ
         if name is None or name not in _NOT_EXPORTED or self.is_batch or self.unread or self.is_there is None:
             return ""
-        if "BASH_ENV" in environ or any(key.startswith(f"BASH_FUNC_{name}") for key in environ):
-            return ""
-        if self.may_have_brought(name):
+        if self.may_be_exported(name) or self.may_have_brought(name):
             return ""
         folders = self._search_path()
         known = any(folders) and not any(self.is_there(f"{folder}/{name}") for folder in folders)
@@ -151,18 +248,36 @@ class Presence:
         """Return whether this machine, on which the job runs, certainly has no such program. `commands` are the shell's own."""
         if not self.is_here or self.is_there is None or "/" in name or self.is_batch or self.unread:
             return False
-        if name in commands or name in self.scope.state.functions or self.may_have_called_functions():
+        if name in _OF_BASH or name in commands or name in self.scope.state.functions:
             return False
-        return not self.may_have_brought(name) and not any(
-            self.is_there(f"{folder}/{name}") for folder in self._search_path()
-        )
+        if self.may_be_exported(name) or self.may_have_called_functions() or self.may_have_brought(name):
+            return False
+        folders = (self.bin, *self._search_path())
+        return self.bin != "" and not any(self.is_there(f"{folder}/{name}") for folder in folders)
+
+    def may_be_exported(self, name: str) -> bool:
+        """Return whether the shell that starts the script may give it a function of this name."""
+        environ = self.scope.state.environ
+        return "BASH_ENV" in environ or any(key.startswith(f"BASH_FUNC_{name}") for key in environ)
 
     def may_match_others(self, pattern: str) -> bool:
         """Return whether a pattern may match other files when the script runs."""
         folder = pattern.rpartition("/")[0]
         path = self._whole(folder)
         unknown = not self._cwd or glob.has_magic(folder) or self.is_of_machine(path)
-        return unknown or self.files.may_have_made(path)
+        changed = not _programs(self.files.calls) <= _CHANGES_NONE or any(
+            _CHANGES.search(script) for script in self.files.substituted
+        )
+        return unknown or changed or not self.is_plain(pattern) or self.files.may_have_made(path)
+
+    def is_plain(self, pattern: str) -> bool:
+        """Return whether a pattern matches in bash what it matches in Python."""
+        state = self.scope.state
+        usual = all(state.option(name) is False for name in _OF_PATTERNS) and "GLOBIGNORE" not in {
+            *state.variables,
+            *state.environ,
+        }
+        return usual and not self.scope.is_zsh and _PLAIN_PATTERN.fullmatch(pattern) is not None
 
     def may_have_brought(self, name: str, before: Call | None = None) -> bool:
         """Return whether the script may have made a command available, `before` a call, that the shell that starts it lacks."""

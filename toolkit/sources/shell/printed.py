@@ -23,7 +23,9 @@ _READLINK = (
 )
 _ELSEWHERE = re.compile(r"(?<!\d)1?>&")  # standard output goes to another stream
 
-_FILTERS = frozenset({"paste", "sort", "uniq", "head", "tail", "tr", "cut", "grep", "sed", "cat"})
+_MERGES = re.compile(r"2>&1|&>|\|&")  # errors go into the pipe, too
+_FILTERS = frozenset({"paste", "sort", "uniq", "head", "tail", "tr"})
+_OPTION = re.compile(r"-\S*|\d+")
 
 _Word = TypeVar("_Word", str, str | None)
 
@@ -44,7 +46,7 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
         nodes = parse(script)
         cwd = walk.state.cwd
         if len(nodes) == 1 and isinstance(nodes[0], Pipeline) and not nodes[0].negated:
-            return through(nodes[0].commands)
+            return None if _MERGES.search(script) else through(nodes[0].commands)
         if len(nodes) == 1 and isinstance(nodes[0], AndOr):
             first, rest = nodes[0].first, nodes[0].rest
             if len(rest) != 1 or rest[0][0] != "&&" or not isinstance(first, Simple):
@@ -128,7 +130,8 @@ def _filtered(words: Sequence[str], text: str) -> str | None:
     """Return what a filter prints for a text: a count of its lines, and nothing for nothing."""
     if words[0] == "wc" and list(words[1:]) in (["-l"], ["--lines"]):
         return f"{text.count(chr(10))}\n"
-    return "" if not text and words[0] in _FILTERS else None
+    reads_a_file = words[0] != "tr" and not all(map(_OPTION.fullmatch, words[1:]))
+    return "" if not text and words[0] in _FILTERS and not reads_a_file else None
 
 
 def _without_dashes(words: list[_Word]) -> list[_Word]:

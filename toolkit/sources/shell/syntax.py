@@ -137,13 +137,14 @@ class If:
 
 @dataclass(frozen=True)
 class Loop:
-    """`for name in words` (None: the script's arguments), `while` or `until` (no name)."""
+    """`for name in words` (None: the script's arguments), `while` or `until` (no name). `chosen`: `select`, where somebody chooses a word."""
 
     body: tuple[Node, ...]
     name: str = ""
     words: tuple[Written, ...] | None = None
     condition: tuple[Node, ...] = ()
     line: int = 0
+    chosen: bool = False
 
 
 @dataclass(frozen=True)

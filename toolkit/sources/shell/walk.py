@@ -375,7 +375,7 @@ class Walk:
 
     def loop(self, node: Loop) -> None:
         """Follow the body once; what changes in any round is unknown."""
-        values = [None] if node.words is None else self.values_of(node.words)
+        values = [None] if node.words is None or node.chosen else self.values_of(node.words)
         self.state.status = True
         if node.name and not values:
             return
@@ -656,7 +656,8 @@ class Walk:
         self.unbound(node.line, argv)
         for_this = self.variables.of_command(node.assignments)
         if queried := self.queried(node):
-            lacks = self.lacks_program(queried)
+            searches = any(entry.name == "PATH" for entry in for_this)
+            lacks = not searches and self.lacks_program(queried)
             self.presence.absent = f"{queried} is not on the PATH" if lacks else ""
             self.guards = False if lacks else None
         name = argv[0].text if argv else ""
