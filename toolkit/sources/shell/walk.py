@@ -57,6 +57,7 @@ _MOST_COMMANDS = 20_000
 _MOST_VALUES = 200  # of a loop that only assigns variables
 # Search paths: a session that has them has them where the job is checked, too.
 _OF_SESSION = frozenset({"LD_LIBRARY_PATH", "LIBRARY_PATH", "LD_PRELOAD", "CPATH", "PYTHONPATH"})
+_ASSIGNED = re.compile(r"(?<![\w$.-])([A-Za-z_]\w*)(?:\[[^\]]*\])?\+?=")
 _DESCRIPTOR = re.compile(r"(?<!\$)\{([A-Za-z_]\w*)\}[<>]")  # bash assigns a number to it
 
 
@@ -163,6 +164,7 @@ class Walk:
             if node.refused and not self.conditions:
                 self.stops.append(Stop(self.path, node.line, node.refused, whole=False))
             self.not_followed(node.line, node.why)
+            self.forget_below(node.line)
         elif isinstance(node, Function):
             self.state.functions[node.name] = (self.path, (node.body,))
             self.state.status = True
@@ -182,6 +184,12 @@ class Walk:
     def not_followed(self, line: int, why: str) -> None:
         """Note what could not be followed."""
         self.unread.append(f"{self.path}:{line}: {why}")
+
+    def forget_below(self, line: int) -> None:
+        """Make unknown what the file assigns from this line on: the commands that could not be read may assign it."""
+        rest = (self.load(self.path) or "").splitlines()[line - 1 :]
+        for name in _ASSIGNED.findall("\n".join(rest)):
+            self.state.variables[self.state.resolved(name) or name] = None
 
     # Compound commands
 

@@ -147,3 +147,92 @@ def test_launcher_beside_the_interpreter_is_found(tmp_path: Path) -> None:
 def test_search_path_of_libraries_that_is_not_set(tmp_path: Path, head: str, stops: bool) -> None:
     script = f"{head}set -u\nexport LD_LIBRARY_PATH=/usr/local/lib:$LD_LIBRARY_PATH\n{START} a=1"
     assert bool(read(tmp_path, script).stopped) == stops
+
+
+SFT = "-m verl.trainer.sft_trainer a.b=1 c.d=2"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"for t in no_such_tool bash; do [ $t = no_such_tool ] && continue; command -v $t || exit 1; done\n{START} a=1",
+        f"look() {{ for f in here.txt gone.txt; do [ -f $f ] && return; [ -f $f ] || exit 1; done; }}\nlook\n{START} a=1",
+        f"set -u\nfor g in 0 1; do [ $g = 0 ] && L=$g || L=$L,$g; done\n{START} a=$L",
+        f"command -v beside >/dev/null || exit 1\n{START} a=1",
+        f"for b in mapfile compgen time if '[[' coproc; do type \"$b\" >/dev/null || exit 1; done\n{START} a=1",
+        f"PATH=$PWD/tools:$PATH command -v no_such_tool || exit 1\n{START} a=1",
+        f"PATH=$PWD/bin:$PATH deepspeed --num_gpus=2 --module {SFT[3:]}",
+        f"deepspeed --num_gpus=2 --module {SFT[3:]} 2>/dev/null || torchrun --nproc_per_node=2 {SFT}",
+        f"uv run --with deepspeed deepspeed --num_gpus=2 --module {SFT[3:]}",
+    ],
+)
+def test_script_that_reaches_the_trainer_is_not_stopped(tmp_path: Path, script: str) -> None:
+    (tmp_path / "here.txt").touch()
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "beside").touch()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "deepspeed").touch()
+    found = read(tmp_path, script, has_gpus=True, bin_folder=str(tmp_path / "env"))
+    assert [stop.message for stop in found.stopped] == []
+
+
+def test_function_that_the_shell_exports_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(f"command -v module || exit 1\n{START} a=1 trainer.device=cpu")
+    environ = {"PATH": SYSTEM, "BASH_FUNC_module%%": "() { true; }"}
+    target = Target(Path("/env/bin/python"), "--python", files=(path,))
+    found = launch.collect(target, Machine(environ=environ, cwd=tmp_path))
+    assert isinstance(found, Launch)
+    assert not found.stopped
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "$(no_such_tool -L 2>&1 | wc -l)",
+        "$(ls none-* 2>&1 | wc -l)",
+        "$(no_such_tool -L | cat - count.txt | head -n1)",
+        "$(ls data/[^_]*.parquet | wc -l)",
+        "$(ls data/[[:digit:]]*.parquet 2>/dev/null | wc -l)",
+        "$(shopt -s nocaseglob; ls data/*.PARQUET 2>/dev/null | wc -l)",
+    ],
+)
+def test_output_that_depends_on_more_is_unknown(tmp_path: Path, value: str) -> None:
+    found = read(tmp_path, f"N={value}\n{START} a=$N b=1", has_gpus=True)
+    assert words_of(found)[0] in (None, "a=None")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "rm -f data/b.parquet\nfor f in data/*.parquet",
+        "find data -name 'b*' -delete\nfor f in data/*.parquet",
+        "for f in data/[^_]*.parquet",
+        "shopt -s nullglob\nfor f in none/*.parquet",
+        "shopt -s extglob\nfor f in data/@(a|b).parquet",
+        "set -f\nfor f in data/*.parquet",
+    ],
+)
+def test_files_of_a_loop_that_may_be_others_are_unknown(tmp_path: Path, head: str) -> None:
+    (tmp_path / "data").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "data" / f"{name}.parquet").touch()
+    script = f'F=""\n{head}; do F+="$f,"; done\n{START} "a=[$F]" b=1'
+    assert words_of(read(tmp_path, script))[0] is None
+
+
+def test_division_that_an_inner_expression_avoids(tmp_path: Path) -> None:
+    script = f'N=0\nF="N ? 4 / N : 1"\nX=$((F + 0))\n{START} data.train_batch_size=$X a=1'
+    assert not read(tmp_path, script).hollow
+
+
+def test_word_of_a_select_is_chosen_by_somebody(tmp_path: Path) -> None:
+    script = f"select x in a b; do LR=$x; done </dev/null\n{START} optim.lr=${{LR:-1e-5}} a=1"
+    assert words_of(read(tmp_path, script))[0] is None
+
+
+def test_pattern_in_a_script_of_a_script(tmp_path: Path) -> None:
+    """Nothing is known of the folder in which the inner one runs."""
+    inner = f"set -eo pipefail\nLAST=$(ls -d checkpoints/step_* | sort -V | tail -n 1)\n{START} a=1 b=2\n"
+    (tmp_path / "inner.sh").write_text(inner)
+    assert words_of(read(tmp_path, "bash inner.sh")) == ["a=1", "b=2"]
