@@ -60,6 +60,8 @@ def _by_old_launcher(*options: str) -> Launch:
         Example("a resolver behind a backslash", configured(r"+trainer.run='\${date:%H}'")),
         Example("a resolver that does not exist", configured("+trainer.run=${date:%H}"), "nothing resolves ${date:...}"),
         Example("nothing to delete", configured("~trainer.mine"), "deletes a key that does not exist"),
+        Example("deleted, and added again", configured("~trainer.folder", "+trainer.folder=/x", tree={"trainer": {"name": "a", "folder": "checkpoints/${trainer.name}"}})),
+        Example("added by a word that is not known", (with_overrides(configured()[0], [Word(None, SCRIPT, 3, "$MORE"), Word("~trainer.mine", SCRIPT, 3)]),)),
         Example(
             "a folder that does not exist",
             (replace(configured()[0], refused="no mine", missing_folder="/home/me/recipe/config"),),
@@ -95,6 +97,9 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
         if _goes_on(configuration.overrides[max(index - 1, 0) : index], word):
             continue
         explanation = _explanation(word, configuration.overrides[index + 1 :])
+        before = configuration.overrides[:index]
+        if word.fate == "nothing to delete" and any(other.fate == "not told" for other in before):
+            continue  # an unknown word may add the key first
         if explanation is not None:
             message, remedy = explanation
             yield Finding(

@@ -1,7 +1,7 @@
 """Describes data files: columns, number of rows, types of values. Runs under the target's interpreter, with its pyarrow.
 
 It is passed as text, so it needs the standard library and pyarrow only. Of the values in a row it reports the names of
-data sources and nothing else. Called with a token, the name of the column of data sources, and the paths.
+data sources and nothing else. Called with a token, the name of the column of data sources, and the kind and the path of each file.
 """
 
 from __future__ import annotations
@@ -137,9 +137,9 @@ def describe_json(path: str, source: str) -> dict[str, Any]:
     }
 
 
-def describe(path: str, source: str) -> dict[str, Any]:
+def describe(path: str, source: str, kind: str) -> dict[str, Any]:
     """Describe one file, or return why that fails."""
-    reader = describe_json if path.lower().endswith((".json", ".jsonl")) else describe_parquet
+    reader = describe_json if kind in ("json", "jsonl") else describe_parquet
     try:
         return reader(path, source)
     except ImportError as error:
@@ -150,4 +150,5 @@ def describe(path: str, source: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     token, source_column = sys.argv[1:3]
-    print(f"\n{token}{json.dumps([describe(path, source_column) for path in sys.argv[3:]])}")
+    files = zip(sys.argv[3::2], sys.argv[4::2])  # noqa: B905 - Python 3.9 has no `strict`
+    print(f"\n{token}{json.dumps([describe(path, source_column, kind) for kind, path in files])}")

@@ -23,4 +23,6 @@ def configuration(launch: Launch, trees: VerlTrees, machine: Machine) -> Configu
         )
     from verl_doctor.toolkit.collectors.configuration.hydra_job import composed  # noqa: PLC0415 - only for a command that starts verl
 
-    return composed(launch.command, Path(trees.imported.folder), machine, trees.imported.version)
+    return composed(
+        launch.command, Path(trees.imported.folder), machine, trees.imported.version, launch.settings
+    )

@@ -16,6 +16,7 @@ from verl_doctor.toolkit.collectors.configuration.configuration import (
     as_far_as_known,
     as_override,
 )
+from verl_doctor.toolkit.collectors.configuration.hydra_plugins import own_of_hydra
 from verl_doctor.toolkit.collectors.configuration.hydra_program import (
     NotDetermined,
     Options,
@@ -27,7 +28,7 @@ from verl_doctor.toolkit.collectors.configuration.hydra_program import (
     program_file,
     search_path,
 )
-from verl_doctor.toolkit.collectors.launch.launch import Command
+from verl_doctor.toolkit.collectors.launch.launch import Command, Setting
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.sources.hydra.compose import Composed, Sources, compose
@@ -38,15 +39,19 @@ from verl_doctor.toolkit.sources.python.source import read as read_source
 from verl_doctor.toolkit.system.secret import setting_is_secret
 
 
-def composed(command: Command, verl: Path, machine: Machine, version: str) -> Configuration | Unknown:
-    """Compose the configuration of the command's program. `verl` is the folder of the tree, of this version."""
+def composed(
+    command: Command, verl: Path, machine: Machine, version: str, settings: Sequence[Setting] = ()
+) -> Configuration | Unknown:
+    """Compose the configuration of the command's program. `verl` is the folder of the tree, of this version, `settings` the job's variables."""
     try:
-        return _composed(command, verl, machine, version)
+        return _composed(command, verl, machine, version, settings)
     except NotDetermined as reason:
         return Unknown(str(reason))
 
 
-def _composed(command: Command, verl: Path, machine: Machine, version: str) -> Configuration | Unknown:
+def _composed(
+    command: Command, verl: Path, machine: Machine, version: str, settings: Sequence[Setting]
+) -> Configuration | Unknown:
     folders = [machine.cwd, Path(command.path).parent, verl.parent]
     file = program_file(command.module, folders, verl)
     if file is None:
@@ -66,7 +71,8 @@ def _composed(command: Command, verl: Path, machine: Machine, version: str) -> C
             OverrideWord("", str(file), line, "not told", why="the program changes the configuration")
         )
         overrides.append(None)
-    sources = Sources(searched, dict(command.written), _own_of_hydra(verl.parent))
+    own = own_of_hydra(verl.parent, command, machine, settings) if file.is_relative_to(verl) else None
+    sources = Sources(searched, dict(command.written), own)
     of_hydra = {
         word.key: word.value
         for word in read
@@ -97,25 +103,6 @@ def _composed(command: Command, verl: Path, machine: Machine, version: str) -> C
     return replace(
         composition, overrides=tuple(_foreseen(word, composition, verl) for word in composition.overrides)
     )
-
-
-def _own_of_hydra(site: Path) -> Path | None:
-    """Return the folder of the options that Hydra has itself; None if it is not beside verl, or if there are plugins."""
-    own = site / "hydra" / "conf"
-    has_plugins = any(os.path.exists(folder / "hydra_plugins") for folder in (site, *_beside(site)))
-    return own if os.path.isdir(own) and not has_plugins else None
-
-
-def _beside(site: Path) -> list[Path]:
-    """Return the folders that `.pth` files add to this one."""
-    texts = (read_source(file) for file in site.glob("*.pth"))
-    lines = (
-        line.strip()
-        for text in texts
-        if isinstance(text, bytes)
-        for line in text.decode("utf-8", "replace").splitlines()
-    )
-    return [Path(line) for line in lines if line.startswith("/")]
 
 
 def _options(folders: Iterable[Path], missing: str) -> list[str]:

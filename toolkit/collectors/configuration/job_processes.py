@@ -16,7 +16,8 @@ from verl_doctor.toolkit.sources.python.source import dotted, parse, read, walk
 
 _NEEDS_RANKS = b"initialize_global_process_group("
 _COUNTED = ("torchrun", "torch.distributed.run")
-_TORCHRUN = (*_COUNTED, "torch.distributed.launch")
+_OLD = "torch.distributed.launch"  # which takes what torchrun takes, and an option of its own
+_TORCHRUN = (*_COUNTED, _OLD)
 _FLAGS = frozenset({"store_true", "help", "version"})
 
 
@@ -63,6 +64,8 @@ def job_processes(
         return JobProcesses(needs, name)
     path = next((found for entry in interpreter.sys_path if os.path.isfile(found := Path(entry, "torch", "distributed", "run.py"))), None)  # fmt: skip
     takes = dict(_options(path)) if path else {}
+    if path and name == _OLD:
+        takes |= {"use_env": True, **dict(_options(path.with_name("launch.py")))}
     given, unknown, undetermined = _given(words[names.index(name) + 1 :], takes)
     return JobProcesses(needs, name, given, tuple(unknown) if takes else (), tuple(takes), str(path or ""), undetermined)  # fmt: skip
 

@@ -6,9 +6,10 @@ import ast
 import itertools
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from verl_doctor.toolkit.sources.python.bound import lasting, names_bound
 from verl_doctor.toolkit.sources.python.source import dotted, walk
 from verl_doctor.toolkit.sources.python.unbound import unbound
 from verl_doctor.toolkit.sources.shell.set_by_others import is_set_by_others
@@ -19,7 +20,14 @@ _LEAVE = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _YIELDS = (ast.Yield, ast.YieldFrom)
 # Modules that set no variables and make no files when they are imported, besides those of the standard library.
 _NEUTRAL = sys.stdlib_module_names | {"torch", "numpy", "pandas", "transformers", "datasets", "ray", "verl", "vllm", "sympy", "requests", "httpx", "aiohttp", "openai"}  # fmt: skip
-_DYNAMIC = re.compile(r"\b(?:exec|eval|globals|setattr|builtins)\b")
+# Names may be made where no statement binds them.
+_DYNAMIC = re.compile(
+    r"\b(?:exec|eval|globals|locals|vars|setattr|builtins|__builtins__|__dict__|__setattr__|modules|_getframe|ctypes|install)\b"
+)
+# A module that has a package may import from it, and so may one that imports with functions.
+_HAS_PACKAGE = re.compile(
+    r"__package__|__path__|__spec__|__name__[\"'\]\s]*=[^=]|\b(?:importlib|modules|meta_path|path_hooks|runpy|exec)\b"
+)
 _MAY_WRITE = re.compile(r"subprocess|os\.system|download|urlretrieve|copy|[\"'][wax]b?[+\"']|write_")
 # Variables that verl, vLLM, torch or Python's launchers set for workers, besides those that schedulers and Ray set.
 _SET_FOR_WORKERS = re.compile(r"(?:VLLM|NCCL|VERL|WG|HF|TOKENIZERS|OMP|TORCH|TRANSFER|PYTHON)(?:_|$)")
@@ -39,7 +47,7 @@ def breaks(
     the user's own that it imports may set or make it.
     """
     lost = frozenset() if _DYNAMIC.search(text) else unbound(tree, text)
-    own = _bound(tree)
+    own = frozenset(names_bound(tree))
     prepared = any(name not in _NEUTRAL for name in _imported(tree))
     judge = _Judge(
         lost=frozenset(name for name in lost if not name.startswith("__")),
@@ -49,15 +57,15 @@ def breaks(
         is_set=is_set,
         is_there=is_there,
     )
-    functions = [node for node in tree.body if isinstance(node, _FUNCTIONS) and node.name == called]
-    inner = functions[0].body if len(functions) == 1 and not functions[0].decorator_list else []
+    functions = {name: node for name, node in lasting(tree).items() if isinstance(node, _FUNCTIONS) and not node.decorator_list}  # fmt: skip
+    inner = functions[called].body if called in functions else []
     if any(isinstance(node, _YIELDS) for statement in inner for node in walk(statement)):
         inner = []  # calling a generator runs nothing
-    for statement in itertools.takewhile(lambda node: not _may_leave(node), tree.body if called else ()):
+    for statement in itertools.takewhile(lambda node: not _may_leave(node), tree.body if called and not _HAS_PACKAGE.search(text) else ()):  # fmt: skip
         if isinstance(statement, ast.ImportFrom) and statement.level:
             yield f"imports from its own package with a dot (line {statement.lineno}), but verl loads the file alone, without a package"
             return
-    followed = _followed(tree, inner)
+    followed = _followed(functions, inner)
     for when, body in (("when it is imported", tree.body), (f"in {called}", inner), *followed):
         for statement in _reached(body):
             if isinstance(statement, ast.Raise) and statement.exc is not None:
@@ -69,21 +77,21 @@ def breaks(
                     yield f"{error} {when} (line {node.lineno}){reason}"
 
 
-def _followed(tree: ast.Module, body: Sequence[ast.stmt]) -> Iterator[tuple[str, Sequence[ast.stmt]]]:
+def _followed(
+    functions: Mapping[str, ast.FunctionDef | ast.AsyncFunctionDef], body: Sequence[ast.stmt]
+) -> Iterator[tuple[str, Sequence[ast.stmt]]]:
     """Yield the bodies of the file's own functions that the statements of a body certainly call, each once."""
-    functions: dict[str, ast.FunctionDef] = {}
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
-            plain = not node.decorator_list and not any(isinstance(part, _YIELDS) for part in walk(node))
-            functions.pop(node.name, None)
-            if plain and list(_names_bound(tree)).count(node.name) == 1:
-                functions[node.name] = node
+    left = {
+        name: node
+        for name, node in functions.items()
+        if isinstance(node, ast.FunctionDef) and not any(isinstance(part, _YIELDS) for part in walk(node))
+    }
     waiting = [body]
     for reached in waiting:
         for statement in _reached(reached):
             for part in _evaluated(statement):
                 name = dotted(part.func) if isinstance(part, ast.Call) else ""
-                if function := functions.pop(name, None):
+                if function := left.pop(name, None):
                     waiting.append(function.body)
                     yield f"in {name}", function.body
 
@@ -124,23 +132,6 @@ def _imported(tree: ast.Module) -> Iterator[str]:
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield "" if node.level else (node.module or "").partition(".")[0]
-
-
-def _bound(tree: ast.Module) -> frozenset[str]:
-    """Return the names that a module binds itself."""
-    return frozenset(_names_bound(tree))
-
-
-def _names_bound(tree: ast.Module) -> Iterator[str]:
-    """Yield each name as often as a module binds it, anywhere."""
-    for node in walk(tree):
-        match node:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                yield name
-            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
-                yield name
-            case ast.alias(name=name, asname=other):
-                yield other or name.partition(".")[0]
 
 
 def _sets_variables(tree: ast.Module) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.reward_function import module_names
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING
+from verl_doctor.toolkit.sources.python.bound import lasting
 from verl_doctor.toolkit.sources.python.source import dotted, parsed, read, walk
 
 _LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
@@ -21,7 +22,6 @@ _ANSWER = "solution_str"
 _OTHER_ANSWERS = ("", "I do not know.")  # which a pattern that finds something in every answer finds too
 _MANAGERS = frozenset({"naive", "dapo", "gdpo", "limited", "rate_limited"})
 _MANAGER = ("reward.reward_manager.name", "reward_model.reward_manager")
-_MAKES_DATA_SETS = frozenset({"create_sft_dataset", "create_rl_dataset"})
 _MODELS = ("reward.reward_model.enable", "reward_model.enable")
 
 
@@ -34,6 +34,8 @@ def agent_loops(configuration: Configuration, path: Path, folders: Sequence[Path
         yield "is not a list of agent loops; write `- name: ...` with its `_target_:`"
         return
     for entry in document:
+        if _is_filled_in(entry):
+            continue
         if not isinstance(entry, dict) or "name" not in entry:
             yield "has an agent loop without a name"
         elif entry["name"] == configuration.get(_LOOP) and isinstance(target := entry.get("_target_"), str):
@@ -46,17 +48,23 @@ def tools(path: Path, folders: Sequence[Path], verl: Path | None = None) -> Iter
     if document is None:
         return
     listed = document.get("tools") if isinstance(document, dict) else None
+    if _is_filled_in(listed):
+        return
     if not isinstance(listed, list):
         yield "has no list of tools under `tools:`"
         return
     for entry in listed:
+        if _is_filled_in(entry):
+            continue
         if not isinstance(entry, dict) or not isinstance(entry.get("class_name"), str):
             yield "has a tool without class_name"
             continue
         config = entry.get("config")
-        if not isinstance(config, dict) or "type" not in config:
+        if _is_filled_in(config):
+            pass
+        elif not isinstance(config, dict) or "type" not in config:
             yield f"has no config.type for the tool {entry['class_name']}"
-        elif (known := tool_types(verl)) and isinstance(kind := config["type"], str) and kind not in known:
+        elif (known := tool_types(verl)) and isinstance(kind := config["type"], str) and not _is_filled_in(kind) and kind not in known:  # fmt: skip
             yield f"has a tool of type {kind}, but this verl has only {', '.join(known)}"
         yield from _class_missing(entry["class_name"], folders)
         if entry.get("tool_schema") is None and _lacks_schema(entry["class_name"], folders):
@@ -74,36 +82,9 @@ def tool_types(verl: Path | None) -> tuple[str, ...]:
     return ()
 
 
-def constructor(node: ast.ClassDef, program: Path) -> Iterator[str]:
-    """Check the constructor of a data set class against the arguments that verl passes by name."""
-    own = [part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"]
-    passed = _passed_to_data_sets(program)
-    if len(own) != 1 or own[0].decorator_list or node.decorator_list or node.keywords or not passed:
-        return
-    spec = own[0].args
-    named = {argument.arg for argument in (*spec.args, *spec.kwonlyargs)}
-    if spec.kwarg is None and (refused := next((name for name in passed if name not in named), "")):
-        yield f"has a class {node.name} whose constructor does not accept {refused}, which verl passes"
-        return
-    optional = len(spec.args) - len(spec.defaults)
-    needed = [argument.arg for argument in spec.args[1:optional]]
-    needed += [argument.arg for argument, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if default is None]  # fmt: skip
-    if missing := next((name for name in needed if name not in passed), ""):
-        yield f"has a class {node.name} whose constructor requires {missing}, which verl does not pass"
-
-
-def _passed_to_data_sets(program: Path) -> tuple[str, ...]:
-    """Return the names of the arguments with which verl makes a data set; none if they are not certain."""
-    places = (program, program.parent / "ppo/utils.py", program.parent / "main_ppo.py")
-    for place in places:
-        tree = parsed(place) if os.path.isfile(place) else None
-        for node in walk(tree) if tree else ():
-            if isinstance(node, ast.FunctionDef) and node.name in _MAKES_DATA_SETS:
-                calls = [part for part in walk(node) if isinstance(part, ast.Call) and dotted(part.func) == "dataset_cls"]  # fmt: skip
-                names = [word.arg for call in calls for word in call.keywords]
-                sure = len(calls) == 1 and not calls[0].args and None not in names
-                return tuple(name for name in names if name) if sure else ()
-    return ()
+def _is_filled_in(value: object) -> bool:
+    """Return whether OmegaConf fills in a value when the file is loaded."""
+    return isinstance(value, str) and "${" in value
 
 
 def function_tools(tree: ast.Module) -> Iterator[str]:
@@ -136,10 +117,9 @@ def reward(configuration: Configuration, section: str, tree: ast.Module) -> Iter
     name = configuration.get(f"{section}.name")
     if not scores_rows(configuration):
         return
-    functions = [node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name]  # fmt: skip
-    if len(functions) != 1 or functions[0].decorator_list:
+    function = lasting(tree).get(name) if isinstance(name, str) else None
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or function.decorator_list:
         return
-    function = functions[0]
     more = configuration.get(f"{section}.reward_kwargs")
     handed = [*_HANDED, *(more if isinstance(more, Mapping) else ())]
     spec = function.args

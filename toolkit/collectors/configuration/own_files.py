@@ -30,11 +30,13 @@ from verl_doctor.toolkit.collectors.launch.launch import (
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.rule import Phase
+from verl_doctor.toolkit.sources.python.bound import lasting
 from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read
 
 Trouble = Literal["missing", "no Python", "no such name", "no data set", "contents", "no path", "no name"]
 
 _DATASET = "data.custom_cls"
+_OF_A_DATA_SET = frozenset({"__len__", "__getitem__"})  # all that a fine-tuning job uses of a data set
 _RESUME = "trainer.resume_from_path"
 _CHECKPOINTS = "trainer.default_local_dir"
 _TRACKER = "latest_checkpointed_iteration.txt"
@@ -331,18 +333,18 @@ def _data_set(configuration: Configuration, cwd: Path, *, here: bool) -> Iterato
         names = module_names(tree)
         if names is not None and name not in names:
             yield OwnFile(f"{_DATASET}.name", str(path), "no such name", "workers", name)
-        for node in tree.body:
-            if (
-                isinstance(node, ast.ClassDef)
-                and node.name == name
-                and not (node.bases or node.keywords or node.decorator_list)
-            ):
+        node = lasting(tree).get(name)
+        if not isinstance(node, ast.ClassDef):
+            return
+        if not (node.bases or node.keywords or node.decorator_list):
+            methods = {getattr(part, "name", "") for part in node.body}
+            if configuration.has("actor_rollout_ref") or not methods >= _OF_A_DATA_SET:
                 yield OwnFile(f"{_DATASET}.name", str(path), "no data set", "workers", name)
-            elif isinstance(node, ast.ClassDef) and node.name == name:
-                from verl_doctor.toolkit.collectors.configuration import own_contents  # noqa: PLC0415 - only where a job names such a file
+            return
+        from verl_doctor.toolkit.collectors.configuration import own_data_set  # noqa: PLC0415 - only where a job names such a file
 
-                for problem in own_contents.constructor(node, Path(configuration.program)):
-                    yield OwnFile(f"{_DATASET}.path", str(path), "contents", "workers", name, problem)
+        for problem in own_data_set.constructor(tree, name, Path(configuration.program)):
+            yield OwnFile(f"{_DATASET}.path", str(path), "contents", "workers", name, problem)
 
 
 def _path(configuration: Configuration, key: str, cwd: Path, *, here: bool) -> Path | None:

@@ -39,6 +39,7 @@ from verl_doctor.toolkit.system.secret import (
 from verl_doctor.toolkit.target import LARGEST_SCRIPT, Target
 
 _OPTION = re.compile(r"--?[A-Za-z][\w-]*")
+_DEVICE = re.compile(r"[+~]*trainer\.device\b")
 _SBATCH_NODES = re.compile(r"#SBATCH\s+(?:.*\s)?(?:--nodes(?:=|\s+)|-N\s*)(?:\d+-)?(\d+)(?:\s|$)")
 _SBATCH_GPUS = re.compile(
     r"#SBATCH\s+(?:.*\s)?(?:--gpus-per-node(?:=|\s+)(?:\w+:)?|--gres(?:=|\s+)(?:\S*,)?gpu:(?:[\w.-]+:)?)(\d+)(?:[,\s]|$)"
@@ -55,8 +56,18 @@ def read_launch(
     found = _read_launch(target, machine, load, is_here=_has_gpu_driver(machine))
     if isinstance(found, Unknown) or found.command is None or _has_gpu_driver(machine):
         return found
-    on_cpu = any(word.text == "trainer.device=cpu" for word in found.command.words)
-    return _read_launch(target, machine, load, is_here=True) if on_cpu else found
+    return _read_launch(target, machine, load, is_here=True) if _is_on_cpu(found.command) else found
+
+
+def _is_on_cpu(command: Command) -> bool:
+    """Return whether the job certainly trains on the CPU: the last word that may set its device sets that."""
+    setting = [word for word in command.words if word.text is None or _DEVICE.match(word.text)]  # fmt: skip
+    last = setting[-1] if setting else None
+    return (
+        last is not None
+        and not last.conditional
+        and (last.text or "").lstrip("+").replace("'", "").replace('"', "") == "trainer.device=cpu"
+    )
 
 
 def _has_gpu_driver(machine: Machine) -> bool:

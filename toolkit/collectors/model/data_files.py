@@ -31,7 +31,10 @@ _KEYS: tuple[tuple[str, Role], ...] = (("data.train_files", "train"), ("data.val
 _MAGIC = b"PAR1"  # Parquet begins and ends with it
 _TALKS = "verl/utils/dataset/multiturn_sft_dataset.py"
 _MOST = 200  # files of one pattern
+_MOST_INSIDE = 2000  # files of one folder
 _SMALLEST_PARQUET = 12  # bytes: both magics, and the length of the footer between them
+
+_IGNORED = (".", "_")  # which pandas leaves out of a folder
 
 _LEAVES = "hydra.job.chdir=True moves the job to another folder before it reads the file"
 
@@ -40,8 +43,8 @@ _LEAVES = "hydra.job.chdir=True moves the job to another folder before it reads 
 class DataFile:
     """One file. `named_by` is the option or key that names it, `place` the launch file and line, if any.
 
-    `beside` is the table that may have been meant: next to it, or in the named folder. `kind` is the extension. `trouble` is empty if its
-    first and last bytes show no fault. `times` is how often it is listed: so often are its rows read.
+    `beside` is the table that may have been meant: next to it, or in the named folder. `kind` is the extension,
+    or parquet where the job reads every file as that. `trouble` is empty if its first and last bytes show no fault. `times` is how often it is listed: so often are its rows read.
     """
 
     path: str
@@ -73,11 +76,15 @@ def data_files(
         return Absent("the job reads its data in a container or on another machine")
     here = folder_of(launch, machine.cwd)
     folders = (here, *(path.parent for path in target.files))
-    named = [_looked_at(path, "named", "--data", "", 0) for path in target.data]
+    leaves, only_parquet = _leaves_the_folder(configuration), _reads_only_parquet(configuration)
+    named = [
+        _looked_at(file, "named", "--data", "", 0, only_parquet=only_parquet)
+        for path in target.data
+        for file in (_inside(path) if only_parquet else [path])
+    ]
     elsewhere: list[str] = []
     undetermined = ""
     values = launch_values(launch, configuration)
-    leaves, only_parquet = _leaves_the_folder(configuration), _reads_only_parquet(configuration)
     for key, role in _KEYS:
         override = given(values, key)
         if override is None:
@@ -94,7 +101,8 @@ def data_files(
                     _looked_at(
                         file, role, key, override.path, override.line, folders, only_parquet=only_parquet
                     )
-                    for file in _matching(path)
+                    for match in _matching(path)
+                    for file in (_inside(match) if only_parquet and not text.endswith("/") else [match])
                 ]
                 moved = leaves and not Path(machine.expanded(text)).is_absolute()
                 named += (
@@ -139,6 +147,19 @@ def _matching(path: Path) -> list[Path]:
     return [Path(name) for name in sorted(found)] or [path]
 
 
+def _inside(path: Path) -> list[Path]:
+    """Return the tables of a folder as pandas finds them; the path itself if it is a file or has none. Names with a dot or an underscore in front do not count."""
+    if not os.path.isdir(path):
+        return [path]
+    found: list[Path] = []
+    for folder, inner, names in os.walk(path, followlinks=True):
+        inner[:] = sorted(name for name in inner if not name.startswith(_IGNORED))
+        found += [Path(folder, name) for name in sorted(names) if not name.startswith(_IGNORED)]
+        if len(found) > _MOST_INSIDE:
+            break
+    return found[:_MOST_INSIDE] or [path]
+
+
 def _looked_at(
     path: Path,
     role: Role,
@@ -149,8 +170,8 @@ def _looked_at(
     *,
     only_parquet: bool = False,
 ) -> DataFile:
-    kind = path.suffix.lower().lstrip(".")
-    trouble, reason = _trouble(path, "parquet" if only_parquet else kind)
+    kind = "parquet" if only_parquet else path.suffix.lower().lstrip(".")
+    trouble, reason = _trouble(path, kind)
     meant = (
         beside(path, folders)
         if trouble == "missing"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
@@ -86,23 +87,25 @@ def data_tables(
     if not sound:
         return Absent("none of the data files can be opened")
     source = text_of(launch_values(launch, configuration), "data.reward_fn_key") or SOURCE_KEY
-    paths = list(dict.fromkeys(file.path for file in sound))
-    reported = _query(machine, interpreter.executable, source, paths)
+    named = list(dict.fromkeys((file.kind, file.path) for file in sound))
+    reported = _query(machine, interpreter.executable, source, named)
     if isinstance(reported, Unknown):
         return reported
-    by_path = dict(zip(paths, reported, strict=True))
+    by_name = dict(zip(named, reported, strict=True))
     lacking = next((table["lacks"] for table in reported if "lacks" in table), "")
     if lacking:
         return Unknown(f"{interpreter.executable} has no {lacking}, without which verl cannot read the data")
-    return DataTables(tuple(_table(file, by_path[file.path]) for file in sound))
+    return DataTables(tuple(_table(file, by_name[file.kind, file.path]) for file in sound))
 
 
-def _query(machine: Machine, python: str, source: str, paths: list[str]) -> list[dict[str, Any]] | Unknown:
-    result = run_probe(machine, python, data, source, *paths, timeout=_LIMIT)
+def _query(
+    machine: Machine, python: str, source: str, named: list[tuple[str, str]]
+) -> list[dict[str, Any]] | Unknown:
+    result = run_probe(machine, python, data, source, *chain.from_iterable(named), timeout=_LIMIT)
     if isinstance(result, Unknown):
         return result
     output, reported = result
-    if not isinstance(reported, list) or len(reported) != len(paths):
+    if not isinstance(reported, list) or len(reported) != len(named):
         return Unknown(f"the data files could not be described: {ending(output, _LIMIT)}")
     return reported
 

@@ -59,9 +59,7 @@ def see(session: Session, launch: Launch | None = None) -> Seen | str:
         return trees.reason
     jobs = []
     for command in [found.command, *found.others] if found.command else ():
-        configuration = _configuration(
-            command, trees, session, first=command is found.command, known=collection.get(Configuration)
-        )
+        configuration = _configuration(command, trees, session, found, collection.get(Configuration))
         if isinstance(configuration, Unknown):
             return configuration.reason
         if configuration.refused:
@@ -75,13 +73,13 @@ def see(session: Session, launch: Launch | None = None) -> Seen | str:
 
 
 def _configuration(
-    command: Command, trees: VerlTrees, session: Session, *, first: bool, known: Configuration | Unknown
+    command: Command, trees: VerlTrees, session: Session, launch: Launch, known: Configuration | Unknown
 ) -> Configuration | Unknown:
-    return (
-        known
-        if first
-        else composed(command, Path(trees.imported.folder), session.machine, trees.imported.version)
-    )
+    """Return the configuration of a command of the launch; that of its first one is `known`."""
+    verl = trees.imported
+    if command is launch.command:
+        return known
+    return composed(command, Path(verl.folder), session.machine, verl.version, launch.settings)
 
 
 def read_as(session: Session, text: str, path: Path) -> tuple[Session, Launch | Unknown]:

@@ -42,9 +42,14 @@ def excerpt(paths: Iterable[str], wanted: int, folder: str) -> Excerpt:
 def _copy(source: str, place: Path, limit: int) -> tuple[int, bool] | None:
     """Return how many rows were copied, and whether these are all; None if verl has to read the file itself."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    if source.endswith(".parquet"):
+    if source.endswith(".parquet") or _begins_as_parquet(source):
         return _parquet(source, place, limit)
     return _lines(source, place, limit) if source.endswith(".jsonl") else None
+
+
+def _begins_as_parquet(source: str) -> bool:
+    with open(source, "rb") as file:  # noqa: PTH123
+        return file.read(4) == b"PAR1"
 
 
 def _parquet(source: str, place: Path, limit: int) -> tuple[int, bool] | None:

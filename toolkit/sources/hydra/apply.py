@@ -10,9 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from verl_doctor.toolkit.sources.hydra.grammar import Override
-from verl_doctor.toolkit.sources.hydra.lookup import lookup
+from verl_doctor.toolkit.sources.hydra.lookup import MISSING, UNDETERMINED, lookup
 
 Outcome = Literal["applied", "chosen", "no such key", "already there", "nothing to delete", "no such group"]
+
+
+_MANDATORY = "???"  # a key that has no value yet
 
 
 def merge(into: dict[str, Any], other: Mapping[str, Any], root: Mapping[str, Any]) -> None:
@@ -89,7 +92,7 @@ def _parent(tree: dict[str, Any], steps: Sequence[str], *, adds: bool) -> dict[s
 
 
 def _nothing(value: Any) -> bool:
-    return not isinstance(value, (str, int, float, bool, list, dict))
+    return value == _MANDATORY or not isinstance(value, (str, int, float, bool, list, dict))
 
 
 def _within(other: Mapping[str, Any], current: Mapping[str, Any]) -> bool:
@@ -104,12 +107,20 @@ def _within(other: Mapping[str, Any], current: Mapping[str, Any]) -> bool:
 
 
 def _delete(tree: dict[str, Any], steps: Sequence[str], override: Override) -> Outcome:
-    current = lookup(tree, override.key)
-    if current is None or _nothing(current) or (override.value is not None and override.value != current):
+    current, value = lookup(tree, override.key), override.value
+    unsure = isinstance(value, str) and "${" in value  # as of a word that a condition adds
+    if current is None or current is MISSING or current == _MANDATORY:
+        return "nothing to delete"
+    if value is not None and value != current and current is not UNDETERMINED and not unsure:
         return "nothing to delete"
     # Unlike the others, this one goes through interpolations.
     parent = lookup(tree, ".".join(steps[:-1])) if steps[1:] else tree
+    if parent is UNDETERMINED:
+        return "applied"
     if not isinstance(parent, dict) or steps[-1] not in parent:
         return "nothing to delete"
-    del parent[steps[-1]]
+    if unsure:
+        parent[steps[-1]] = value
+    else:
+        del parent[steps[-1]]
     return "applied"

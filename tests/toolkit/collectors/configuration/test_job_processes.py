@@ -50,5 +50,12 @@ def test_unknown_option_is_reported(tmp_path: Path) -> None:
     assert look(tmp_path, "torchrun", "--num_gpus=8", "-m").unknown == ("--num_gpus",)
 
 
+@pytest.mark.parametrize("option", ["--use-env", "--use_env"])
+def test_option_of_the_old_launcher(tmp_path: Path, option: str) -> None:
+    old = look(tmp_path / "old", "-m", "torch.distributed.launch", option, "--nproc_per_node", "2", "-m")
+    assert (old.unknown, old.options) == ((), {"use_env": None, "nproc_per_node": "2"})
+    assert look(tmp_path / "new", "torchrun", option, "-m").unknown == (option,)
+
+
 def test_unknown_value_leaves_the_count_undetermined(tmp_path: Path) -> None:
     assert look(tmp_path, "torchrun", "--nproc_per_node", None, "-m").undetermined

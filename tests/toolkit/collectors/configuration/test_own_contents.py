@@ -24,6 +24,7 @@ FIVE = "def f(data_source, solution_str, ground_truth, extra_info=None, *, scale
         ("- name: mine\n  _target_: loops.Gone\n", "has no Gone"),
         ("name: mine\n_target_: loops.Loop\n", "not a list of agent loops"),
         ("- _target_: loops.Loop\n", "without a name"),
+        ("- ${oc.create:${entry}}\n", ""),
     ],
 )
 def test_agent_loops(tmp_path: Path, text: str, problem: str) -> None:
@@ -43,6 +44,9 @@ def test_agent_loops(tmp_path: Path, text: str, problem: str) -> None:
         ("tools:\n  - class_name: mine.Own\n", "no config.type"),
         ("tools:\n  - config: {type: native}\n", "without class_name"),
         ("- class_name: mine.Own\n", "no list of tools"),
+        ("tools: ${more}\n", ""),
+        ("tools:\n  - ${more.0}\n", ""),
+        ("tools:\n  - class_name: mine.Own\n    config: ${more}\n", ""),
     ],
 )  # fmt: skip
 def test_tools(tmp_path: Path, text: str, problem: str) -> None:
@@ -64,30 +68,11 @@ def test_type_of_a_tool_that_verl_does_not_have(tmp_path: Path) -> None:
         "has a tool of type mcp, but this verl has only native"
     ]
     assert list(own_contents.tools(file, (), tmp_path / "elsewhere")) == []
+    file.write_text("tools:\n  - class_name: a.Tool\n    config: {type: '${oc.env:TOOL_TYPE,native}'}\n")
+    assert list(own_contents.tools(file, (), verl)) == []
+    file.write_text("tools:\n  - class_name: a.Tool\n    config: {type: mcp}\n")
     registry.write_text('class ToolType(Enum):\n    NATIVE = "native"\n    MCP = "mcp"\n')
     assert list(own_contents.tools(file, (), verl)) == []
-
-
-@pytest.mark.parametrize(
-    ("spec", "problem"),
-    [
-        ("self, files, tokenizer, config=None", ""),
-        ("self, files, *args, tokenizer, **more", ""),
-        ("self, data_files, tokenizer", "does not accept files"),
-        ("self, files, tokenizer, extra", "requires extra"),
-        ("self, *, files, tokenizer, extra", "requires extra"),
-    ],
-)
-def test_constructor_of_a_data_set(tmp_path: Path, spec: str, problem: str) -> None:
-    program = tmp_path / "sft_trainer.py"
-    made = "    return dataset_cls(files=paths, tokenizer=tokenizer)\n"
-    program.write_text(f"def create_sft_dataset(paths, tokenizer):\n{made}")
-    node = ast.parse(f"class Rows(Dataset):\n    def __init__({spec}):\n        pass\n").body[0]
-    assert isinstance(node, ast.ClassDef)
-    found = list(own_contents.constructor(node, program))
-    assert [problem in words for words in found] == ([True] if problem else [])
-    program.write_text("def create_sft_dataset(paths, **more):\n    return dataset_cls(paths, **more)\n")
-    assert list(own_contents.constructor(node, program)) == []
 
 
 @pytest.mark.parametrize(
@@ -124,6 +109,7 @@ def test_function_tools(code: str, problem: str) -> None:
         (FIVE, ["+custom_reward_function.reward_kwargs.scale=2"], ""),
         (FIVE, ["+custom_reward_function.reward_kwargs={scale: 2, by: 1}"], "does not accept by"),
         ("def f(**kwargs):\n    print(kwargs)\n", [], "returns nothing"),
+        ("def f(**kwargs):\n    print(kwargs)\nf = scored(f)\n", [], ""),
         ("def f(**kwargs):\n    return {'acc': 1.0}\n", [], "a dictionary without score"),
         ("def f(**kwargs):\n    return 1.0, {'exact': True}\n", [], "returns a tuple"),
         (

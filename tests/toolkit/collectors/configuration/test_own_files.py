@@ -56,6 +56,23 @@ def test_problems_of_user_files_are_reported(tmp_path: Path, words: list[str], t
     assert [file.trouble for file in found.files] == troubles
 
 
+@pytest.mark.parametrize(
+    ("code", "troubles"),
+    [
+        ("class Rows:\n    pass\n", ["no data set"]),
+        ("class Rows:\n    def __len__(self): ...\n    def __getitem__(self, place): ...\n", []),
+        ("class Rows:\n    pass\nRows = made(Rows)\n", []),
+    ],
+)
+def test_fine_tuning_job_uses_any_class_with_rows(tmp_path: Path, code: str, troubles: list[str]) -> None:
+    (tmp_path / "mine.py").write_text(code)
+    words = ["+data.custom_cls.path=mine.py", "+data.custom_cls.name=Rows"]
+    machine = Machine(environ={}, cwd=tmp_path)
+    found = own_files.collect(configured(*words, tree={"data": {}})[0], JOB, machine, UNREAD, UNREAD)
+    assert isinstance(found, OwnFiles)
+    assert [file.trouble for file in found.files] == troubles
+
+
 def test_fine_tuning_job_needs_a_checkpoint_to_resume_from(tmp_path: Path) -> None:
     tree = {"trainer": {"resume_mode": "auto", "resume_from_path": None}}
     for word, troubles in (

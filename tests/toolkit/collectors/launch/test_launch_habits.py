@@ -107,6 +107,12 @@ def test_script_that_ends_because_something_is_missing(tmp_path: Path, script: s
 def test_program_that_this_machine_lacks_may_be_where_the_job_runs(tmp_path: Path) -> None:
     assert not read(tmp_path, GUARD).stopped
     assert read(tmp_path, f"{GUARD} trainer.device=cpu").stopped
+    assert read(tmp_path, f"{GUARD} trainer.device=cuda ++trainer.device=cpu").stopped
+    assert not read(tmp_path, f"{GUARD} trainer.device=cpu trainer.device=cuda").stopped
+    assert not read(tmp_path, f"{GUARD} trainer.device=cpu '~trainer.device'").stopped
+    assert not read(tmp_path, f"{GUARD} trainer.device=cpu $MORE").stopped
+    assert read(tmp_path, f"{GUARD} trainer.device=cpu a=1").stopped
+    assert not read(tmp_path, f"{GUARD} trainer.device=cpu trainer.device=$DEVICE").stopped
 
 
 def test_variable_of_a_refused_division_stays_empty(tmp_path: Path) -> None:

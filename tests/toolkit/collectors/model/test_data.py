@@ -119,6 +119,53 @@ def test_fine_tuning_that_reads_every_file_as_parquet(
     assert [file.trouble for file in found.files] == [trouble]
 
 
+def of_fine_tuning(folder: Path, *words: str) -> DataFiles:
+    """Return the files of a job whose data set reads every file as Parquet."""
+    dataset = folder / "verl/utils/dataset/multiturn_sft_dataset.py"
+    dataset.parent.mkdir(parents=True)
+    dataset.write_text("pd.read_parquet(file)")
+    composed = configured(tree={"data": {"train_files": "", "custom_cls": {"path": None}}})[0]
+    composed = replace(composed, program=str(folder / "verl/trainer/sft_trainer.py"))
+    found = data_files.collect(
+        Machine({}, folder), TARGET, launched(*words, module="verl.trainer.sft_trainer"), composed
+    )
+    assert isinstance(found, DataFiles)
+    return found
+
+
+def test_fine_tuning_reads_the_tables_of_a_folder(tmp_path: Path) -> None:
+    for name in ("b.parquet", "a.json", "split=1/c.parquet", "_SUCCESS", ".a.crc", "_old/d.parquet"):
+        (tmp_path / "rows" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "rows" / name).write_bytes(PARQUET)
+    (tmp_path / "none").mkdir()
+    found = of_fine_tuning(tmp_path, "data.train_files=rows", "data.val_files=none")
+    assert [(Path(file.path).name, file.role, file.kind, file.trouble) for file in found.files] == [
+        ("a.json", "train", "parquet", ""),
+        ("b.parquet", "train", "parquet", ""),
+        ("c.parquet", "train", "parquet", ""),
+        ("none", "val", "parquet", "folder"),
+    ]
+    assert look(tmp_path, launched("data.train_files=rows")) == {"rows": ("train", "folder")}
+
+
+def test_verl_refuses_a_folder_with_a_slash_at_its_end(tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows/a.parquet").write_bytes(PARQUET)
+    assert [file.trouble for file in of_fine_tuning(tmp_path, "data.train_files=rows/").files] == ["folder"]
+
+
+def test_reader_of_a_table_is_chosen_by_its_kind() -> None:
+    seen: list[Sequence[str]] = []
+
+    def run(argv: Sequence[str], environ: Mapping[str, str], timeout: float) -> Output:
+        seen.append(argv)
+        return responding([{"error": "no"}, {"error": "no"}])(argv, environ, timeout)
+
+    files = (replace(GOOD, path="/data/a.json"), replace(GOOD, path="/data/a.json", kind="json"))
+    data_tables.collect(Machine({}, runner=run), DataFiles(files), interpreter(), NO_LAUNCH, NOT_COMPOSED)
+    assert list(seen[0][-4:]) == ["parquet", "/data/a.json", "json", "/data/a.json"]
+
+
 def test_glob_pattern_is_expanded(tmp_path: Path) -> None:
     for name in ("a-0.parquet", "a-1.parquet", "b.parquet"):
         (tmp_path / name).write_bytes(PARQUET)
@@ -181,19 +228,21 @@ def test_json_description_contains_no_values(tmp_path: Path) -> None:
     row = {"data_source": "gsm8k", "prompt": [{"role": "user", "content": "my secret"}], "n": 1, "x": None}
     path = tmp_path / "rows.jsonl"
     path.write_text(f"{json.dumps(row)}\n\n{json.dumps({**row, 'x': 2.5})}\n", "utf-8")
-    found = data_probe.describe(str(path), "data_source")
+    found = data_probe.describe(str(path), "data_source", "jsonl")
     assert (found["rows"], found["sources"]) == (2, ["gsm8k"])
     assert dict(found["columns"]) == {
         "data_source": "string", "prompt": "list<struct<role: string, content: string>>", "n": "int64", "x": "double"
     }  # fmt: skip
     assert "my secret" not in json.dumps(found)
     (tmp_path / "rows.json").write_text(json.dumps([row] * 3), "utf-8")
-    assert data_probe.describe(str(tmp_path / "rows.json"), "data_source")["rows"] == 3
+    assert data_probe.describe(str(tmp_path / "rows.json"), "data_source", "json")["rows"] == 3
 
 
 def test_broken_json_is_reported(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("{\n", "utf-8")
-    assert data_probe.describe(str(tmp_path / "rows.jsonl"), "x")["error"].startswith("JSONDecodeError")
+    assert data_probe.describe(str(tmp_path / "rows.jsonl"), "x", "jsonl")["error"].startswith(
+        "JSONDecodeError"
+    )
 
 
 SCORES = """

@@ -1,0 +1,88 @@
+"""Where the options of Hydra's own groups come from: Hydra, or a plug-in, which any folder of the job's path may hold."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from verl_doctor.toolkit.collectors.launch.launch import Command, Setting
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.sources.python.source import read
+
+_PLUGINS = "hydra_plugins"
+_EXTERNAL = "VERL_USE_EXTERNAL_MODULES"  # modules that verl imports, which may register options
+_IMPORTED = re.compile(r"import[ \t]+(\w+)")
+_SYSTEM_TOO = re.compile(rb"include-system-site-packages\s*=\s*true", re.IGNORECASE)
+
+
+def own_of_hydra(
+    site: Path, command: Command, machine: Machine, settings: Sequence[Setting] = ()
+) -> Path | None:
+    """Return the folder of the options that Hydra has itself; None if it is not beside verl in `site`, or if there may be plug-ins."""
+    own = site / "hydra" / "conf"
+    given = [setting for setting in settings if setting.name in ("PYTHONPATH", _EXTERNAL)]
+    if not os.path.isdir(own) or any(setting.name == _EXTERNAL for setting in given) or machine.environ.get(_EXTERNAL):  # fmt: skip
+        return None
+    texts = [
+        machine.environ.get("PYTHONPATH", ""),
+        *(setting.value for setting in given if not setting.removed),
+    ]
+    if any(text is None or "$" in text for text in texts):
+        return None
+    start = Path(command.folder or machine.cwd)
+    path = [start / entry for text in texts for entry in (text or "").split(os.pathsep)]
+    start_folders = (
+        machine.cwd,
+        start,
+        start / Path(command.path).parent,
+        start / Path(command.module).parent,
+    )
+    sites = (site, _of_user(site, machine))
+    added = [_added_by(folder) for folder in sites]
+    if any(folders is None for folders in added) or _sees_system(site):
+        return None
+    searched = (*sites, *start_folders, *path, *(folder for folders in added for folder in folders or ()))
+    return None if any(os.path.lexists(folder / _PLUGINS) for folder in searched) else own
+
+
+def _of_user(site: Path, machine: Machine) -> Path:
+    """Return the packages that the user has installed outside the environment."""
+    base = machine.environ.get("PYTHONUSERBASE") or Path(machine.environ.get("HOME", "/"), ".local")
+    return Path(base, "lib", site.parent.name, "site-packages")
+
+
+def _sees_system(site: Path) -> bool:
+    """Return whether the environment also has the packages of the system."""
+    text = read(site.parent.parent.parent / "pyvenv.cfg")
+    return isinstance(text, bytes) and _SYSTEM_TOO.search(text) is not None
+
+
+def _added_by(site: Path) -> list[Path] | None:
+    """Return the folders that `.pth` files add to the path; None if one of them runs what may bring plug-ins, as editable installs do."""
+    found: list[Path] = []
+    for line in _lines(site):
+        if not line.startswith(("import ", "import\t")):
+            found.append(site / line)
+        elif _PLUGINS in line or any(_may_bring(site, name) for name in _IMPORTED.findall(line)):
+            return None
+    return found
+
+
+def _lines(site: Path) -> Iterator[str]:
+    for file in sorted(site.glob("*.pth")):
+        text = read(file)
+        for line in text.decode("utf-8", "replace").splitlines() if isinstance(text, bytes) else ():
+            if line.strip() and not line.startswith("#"):
+                yield line.rstrip()
+
+
+def _may_bring(site: Path, module: str) -> bool:
+    """Return whether a module that a `.pth` file imports may bring plug-ins: its source names them, or is not there."""
+    if module in sys.stdlib_module_names:
+        return False
+    places = (site / f"{module}.py", site / module / "__init__.py")
+    text = next((read(place) for place in places if os.path.isfile(place)), None)
+    return not isinstance(text, bytes) or _PLUGINS.encode() in text
