@@ -98,17 +98,17 @@ IN_THE_DOCTOR = "import sys\nhere = not sys.argv[0].endswith('plugin_import.py')
         ("import os; os.kill(os.getpid(), 9)", "the process was ended by signal 9"),
         (
             "import threading, time\nthreading.Thread(target=time.sleep, args=(999,), name='mine').start()",
-            "leaves behind what goes on: the thread mine",
+            "leaves something running: the thread mine",
         ),
-        ("import os, time\nos.fork() or time.sleep(5)", "leaves behind what goes on: a process"),
-        ("import signal\nsignal.setitimer(signal.ITIMER_REAL, 9)", "leaves behind what goes on: an alarm"),
+        ("import os, time\nos.fork() or time.sleep(5)", "leaves something running: a process"),
+        ("import signal\nsignal.setitimer(signal.ITIMER_REAL, 9)", "leaves something running: an alarm"),
         (
             "import os, pathlib\nseen = pathlib.Path(__file__ + '.seen')\nseen.exists() and os._exit(0)\nseen.touch()",
-            "a plugin wanted to end the doctor with status 0",
+            "a plugin tried to end the doctor with status 0",
         ),
         (
             "import _thread, time\n_thread.start_new_thread(time.sleep, (999,))",
-            "leaves behind what goes on: a thread without a name",
+            "leaves something running: a thread without a name",
         ),
         (
             "import builtins\nbuiltins.len = lambda _: 0",
@@ -124,7 +124,7 @@ IN_THE_DOCTOR = "import sys\nhere = not sys.argv[0].endswith('plugin_import.py')
             "import json\njson.JSONEncoder.encode = lambda *_: '{}'",
             "replaces what Python itself uses to write JSON",
         ),
-        (f"{IN_THE_DOCTOR}\nif here: __import__('posix')._exit(0)", "wanted to end the doctor with status 0"),
+        (f"{IN_THE_DOCTOR}\nif here: __import__('posix')._exit(0)", "tried to end the doctor with status 0"),
         ("import sys\nsys.modules.clear()", "replaces what verl-doctor itself uses"),
         ("import sys\nsys.meta_path.clear()", "replaces what verl-doctor itself uses: finder"),
         (
@@ -132,7 +132,7 @@ IN_THE_DOCTOR = "import sys\nhere = not sys.argv[0].endswith('plugin_import.py')
             "itself uses: builtins.len",
         ),
         (f"{IN_THE_DOCTOR}\nif here: del sys.modules['json']\npart = 3", "itself uses: module json"),
-        (f"{IN_THE_DOCTOR}\nif here: __import__('os').execv('/bin/true', ['true'])", "by another program"),
+        (f"{IN_THE_DOCTOR}\nif here: __import__('os').execv('/bin/true', ['true'])", "with another program"),
         (
             "import os\nfor number in range(256):\n    try: os.close(number)\n    except OSError: pass",
             "its import ends the process",

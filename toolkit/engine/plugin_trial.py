@@ -87,7 +87,7 @@ def _tried(entry_point: EntryPoint, limit: float) -> ImportedWell | Unknown:
     except (ValueError, KeyError, TypeError):
         return Unknown("its import replaces what Python itself uses to write JSON")
     if left:
-        return Unknown(f"its import leaves behind what goes on: {listed(left, 3)}")
+        return Unknown(f"its import leaves something running: {listed(left, 3)}")
     if replaced:
         return Unknown(why_replaced(replaced))
     return ImportedWell(entry_point.value)

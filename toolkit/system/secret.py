@@ -77,7 +77,7 @@ _BEFORE_A_VALUE = re.compile(
     |(?:-e|--env|setenv|configure\s+set)\s+(?P<variable>\w+)\s+(?!-)
     |(?:env|export)\s+(?P<exported>\w+)\s+(?=\S*\d)(?=\S{{8}})
     |<(?P<element>[\w.:-]+)(?:\s[^<>\n]*)?>(?=[^<\s])
-    |--?(?P<option>[A-Za-z][\w-]*)(?:\s*\\\n)?\s+(?!-|(?:to|or|and|is|if|in|as|for|with|when|was|must|option|argument)\b)
+    |--?(?P<option>[A-Za-z][\w-]*)(?:\s*\\\n)?\s+(?!-|(?:to|or|and|is|if|in|as|for|with|when|was|must|option|argument)(?![\w-]))
     |(?P<name>(?:(?:api|access|secret|private)[ ])?(?!\d)[\w.-]+)\\*["']?\]?{_COLOUR}(?:\s*(?:=(?!=)|[:\uff1d\uff1a])\s*|[ ]is[ ]+(?=\S*\d)(?=\S{{16}})){_COLOUR}
     )""",
     re.VERBOSE | re.IGNORECASE,
@@ -105,8 +105,8 @@ _USER_OPTION = re.compile(
     |\banaconda\s+(?:-t|--token)\s+
     |\bpass(?:in|out)?\s+pass:
     |\bPassword\ for\ '[^'\n]{1,200}':\s*
-    |\b(?:machine\s+\S+|default)\s+(?:(?:login|account)\s+\S+\s+)+password\s+
-    |\bmachine\s+\S+\.\S+\s+password\s+
+    |\b(?:machine\s+\S{1,253}|default)\s+(?:(?:login|account)\s+\S{1,253}\s+){1,4}password\s+
+    |\bmachine\s+(?=\S{0,253}\.)\S{1,253}\s+password\s+(?=\S{0,400}[\d!#-&*+=?@^~])(?=\S{6,400}(?:[ \t]*(?:$|\n)|\s+(?:machine|default|macdef|login|account)\b))
     )(?P<value>"[^"\n]*"|'[^'\n]*'|[^\s"']+)""",
     re.VERBOSE,
 )
@@ -116,7 +116,7 @@ _PIPED = re.compile(
     r"(?=\s*\|\s*[^\n|]*(?:--password-stdin|--with-token|\bsudo\s+-\w*S|--stdin\b|-stdin\b))"
 )
 _HERE_STRING = re.compile(
-    r"((?:--password-stdin|--with-token|\bsudo\s+-\w*S)[^\n|<]*<<<\s*)(?:\"[^\"\n]*\"|'[^'\n]*'|\S+)"
+    r"((?:--password-stdin|--with-token|\bsudo\s+-\w{0,20}S)[^\n|<]{0,200}<<<\s*)(?:\"[^\"\n]*\"|'[^'\n]*'|\S+)"
 )
 # Prose: bad password 'hunter2'.
 _QUOTED_IN_PROSE = re.compile(
@@ -140,13 +140,17 @@ _NO_VALUE = re.compile(
     r"[\w.]*(?:Error|Exception)\s*:|(?i:keys?)\s*:|[a-z-]+-api:\s(?!\s*\S*\d)|PASS:|(?:OLD)?PWD=(?=[/~])"
 )
 # The key of anything except an address (?key=abc): sorted(names, key=lambda...). With digits it may be a secret.
-_KEY_OF_ANYTHING = re.compile(r"(?<![?&])keys?\\*[\"']?\s*[=:](?!\s*b?\\*[\"']?[^\s\"',]*\d)", re.IGNORECASE)
+_KEY_OF_ANYTHING = re.compile(
+    r"(?<![?&])keys?\\*[\"']?\s*[=:](?!\s*b?\\*[\"']?[^\s\"',]{0,200}\d)", re.IGNORECASE
+)
 # Words of prose: in one pass: a gigabyte; may hold a secret: HF_ENDPOINT.
 _PROSE = re.compile(
     r"(?<=\w )(?:(?i:pass|pin|auth):\s+(?![^\s]*\d)|secrets?:\s+[A-Z]+(?:_[A-Z0-9]+)+(?=,|;|\s|$))"
 )
 # A line of a file, or a port: cookies.py:33, auth:80.
-_NUMBERED = re.compile(r"(?!\S*(?:pass|pwd))[^\s:]+:\d{1,5}(?!\w)", re.IGNORECASE)
+_NUMBERED = re.compile(
+    r"(?=[^\s:]{1,200}:\d{1,5}(?!\w))(?!\S{0,200}(?:pass|pwd))[^\s:]{1,200}:\d{1,5}", re.IGNORECASE
+)
 # A reference to a variable is not a secret: HF_TOKEN=$HF_TOKEN.
 _VARIABLE = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Z_][A-Z0-9_]*(?::?[-=?+])?\}?)")
 _LOOKS_LIKE_A_PATH = re.compile(r"[/\\~]|^\.|\.\w{1,6}$|^\$")
@@ -160,7 +164,7 @@ BLANKED = "://***@"
 _SCHEME = r"\b(?:https?|s?ftps?|ssh|git|rediss?|postgres(?:ql)?|mysql|mongodb|amqps?|s3|gs|wss?)(?:\+\w+)?"
 _USER_IN_URL = re.compile(
     rf"(:[/\\]{{2,}}|{_SCHEME}:[/\\])"
-    r"(?:[^\s/\\?#\"'<>]*@|[^\s/\\?#\"'<>@:]*:(?!\d{1,5}[/?#])[^\s\"'<>@,]*@(?=[\w\[]))"
+    r"(?:[^\s/\\?#\"'<>]*@|[^\s/\\?#\"'<>@:]*:(?!\d{1,5}[/?#])[^\s\"'<>@,]{0,400}@(?=[\w\[]))"
 )
 
 
@@ -313,7 +317,9 @@ def _values_blanked(text: str) -> str:
             continue
         if _is_prose(before):
             continue
-        start, end = _value_at(text, before.end(), name, in_element=before.lastgroup == "element")
+        # A path is recognised by its beginning; a word full of such names would be read to its end for each.
+        stop = len(text) if any(map(suggests_secret, names)) else before.end() + 1000
+        start, end = _value_at(text, before.end(), stop, name, in_element=before.lastgroup == "element")
         value = text[start:end]
         if _VARIABLE.fullmatch(value) or _COLUMN.fullmatch(f"{name}={value}"):
             continue
@@ -331,14 +337,14 @@ def _is_prose(before: re.Match[str]) -> bool:
     )
 
 
-def _value_at(text: str, place: int, name: str, *, in_element: bool) -> tuple[int, int]:
-    """Return the span of the value that begins there, without its quotes."""
-    if in_element and (content := _CONTENT.match(text, place)):
+def _value_at(text: str, place: int, stop: int, name: str, *, in_element: bool) -> tuple[int, int]:
+    """Return the span of the value that begins there and ends before `stop`, without its quotes."""
+    if in_element and (content := _CONTENT.match(text, place, stop)):
         return content.span()
-    if quoted := _QUOTED.match(text, place) or _IN_A_CALL.match(text, place):
+    if quoted := _QUOTED.match(text, place, stop) or _IN_A_CALL.match(text, place, stop):
         return quoted.span("value")
     form = (
         _OF_HEADER if _HEADER.fullmatch(name) else _IN_BRACKETS if text[place : place + 1] in "[({" else _BARE
     )
-    found = form.match(text, place)
+    found = form.match(text, place, stop)
     return found.span() if found else (place, place)

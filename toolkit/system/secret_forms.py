@@ -6,12 +6,16 @@ import re
 from collections.abc import Callable, Iterator
 
 # What is probably a secret where only prose or a list is around it: letters and digits, and no name of a variable.
+# Every repeat is bounded that may begin at many places of one line: otherwise 60 kB of the same word would take minutes.
+_SIGN = r"[\w+=~@!#%^&*-]"
 _LIKELY = (
-    r"(?!(?:[A-Z][A-Z0-9]*|[a-z][a-z0-9]*)(?:[_-][A-Za-z0-9]+)+(?![\w+=~@!#%^&*-]))"
-    r"(?=[\w+=~@!#%^&*-]*\d)(?=[\w+=~@!#%^&*-]*[A-Za-z])[\w+=~@!#%^&*-]{12,}(?![\w/:(\[]|\.\w)"
+    rf"(?!(?:[A-Z][A-Z0-9]{{0,60}}|[a-z][a-z0-9]{{0,60}})(?:[_-][A-Za-z0-9]{{1,60}}){{1,20}}(?!{_SIGN}))"
+    rf"(?={_SIGN}{{0,400}}\d)(?={_SIGN}{{0,400}}[A-Za-z])(?:{_SIGN}{{401,}}|{_SIGN}{{12,400}}(?![\w/:(\[]|\.\w))"
 )
+# Not what words and numbers make up: model-00001, 128k_tokens, reward_fn_key2, nccl-2.21.
+_PART = r"(?:[A-Z]?[a-z]{1,40}|[A-Z]{1,40})?(?:\d{1,20}[A-Za-z]{0,2})?"
+_UNLIKE_A_NAME = rf"(?!(?:{_PART}[-_.:/+@=]){{0,20}}{_PART}[-_.,;:!?]{{0,3}}(?:[\s\"'`)\]}}]|\Z))"
 _HINT = r"(?i:key|token|secret|pass|pw|cred|auth|psk|pin|sas|jwt|cookie)"
-# A name is not endless: a word of 60 kB full of hints would take minutes.
 _NAME = rf"(?<![\w.-])(?P<name>[\w.-]{{0,120}}{_HINT}[\w.-]{{0,120}})"
 _WORD = r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'|]+)"
 _CURL = r"\bcurl\b[^\n]{0,200}?\s"
@@ -24,20 +28,20 @@ _FORMS = tuple(
         (rf"{_NAME}[\"']?\s*(?:=>|->|[|\u2502\u2503]|<<<|\s+to\s)\s*[\"']?", _LIKELY),
         (rf"(?<![\w.-])(?P<name>(?=[\w.-]{{0,120}}[_.-])[\w.-]{{0,120}}{_HINT}\w{{0,120}})\s+[\"']?", _LIKELY),
         # <add key="Password" value="..."/>, <entry key="password">...</entry>
-        (r"<\w+\s[^<>\n]*?\b(?:key|name)=[\"'](?P<name>[\w.:-]+)[\"'](?:[^<>\n]*?\bvalue=[\"']|[^<>\n]*>)", r"[^\"'<>\n]+"),
+        (r"<\w+\s[^<>\n]{0,400}?\b(?:key|name)=[\"'](?P<name>[\w.:-]{1,200})[\"'](?:[^<>\n]{0,400}?\bvalue=[\"']|[^<>\n]{0,400}>)", r"[^\"'<>\n]+"),
         (r"(?<![\w.-])-{0,2}(?:\w+_)?(?P<pair>ak|sk|AK|SK)[\"']?\s*[=: ]\s*[\"']?", _LIKELY),
         (r"(?<!\w)login\(\s*[\"'](?P<call>)", r"[^\"'\n]{8,}(?=[\"'])"),
-        (r"(?m:^)\s*(?P<line>password|passwd)\s+", r"(?=\S*[\d!-/:-@])\S{6,}(?=\s*(?m:$))"),
+        (r"(?m:^)[ \t]*(?P<line>password|passwd)\s+", r"(?=\S*[\d!-/:-@])\S{6,}(?=\s*(?m:$))"),
         (
             r"(?i:\b(?P<prose>(?:api|access|secret|private)[ _-]?key|apikey|token|password|passwd|passphrase|secret)\s+(?:(?:provided|given|used)\s*:?\s+)?)[\"'`]?",
             _LIKELY,
         ),
         # API_KEY=$(echo ...), API_KEY=$(cat <<EOF, api_key = ("...")
-        (rf"{_NAME}\s*=\s*[\"']?(?:\$\(|`)\s*(?:(?:echo|printf)\s+|cat\s*<<-?\s*\S+\n)", r"[^)`\n]+"),
+        (rf"{_NAME}\s*=\s*[\"']?(?:\$\(|`)\s*(?:(?:echo|printf)\s+|cat\s*<<-?\s*\S{{1,80}}\n)", r"[^)`\n]+"),
         (rf"{_NAME}\s*=\s*\(\s*[bfru]?[\"'](?=[^\"'\n]*[\"']\s*\))", r"[^\"'\n]+"),
         # password: &anchor ..., password: !!str ..., a value that begins or goes on behind a backslash, <![CDATA[...]]>, quotes as entities
         (rf"{_NAME}[\"']?:[ \t]+(?:[&!][\w!.-]*[ \t]+)+[\"']?", r"[^\s\"'#]+"),
-        (rf"{_NAME}=[\"']?[^\s\"'\\]*\\\n", r"[^\s\"'\\]+"),
+        (rf"{_NAME}=[\"']?[^\s\"'\\]{{0,400}}\\\n", r"[^\s\"'\\]+"),
         (r"<(?P<name>[\w.:-]+)(?:\s[^<>\n]*)?><!\[CDATA\[", r"[^\]\n]+"),
         (rf"{_NAME}=&(?:quot|apos|#3[49]);", r"[^&\s]+"),
         (r"::add-mask::", r"\S+"),
@@ -53,29 +57,37 @@ _FORMS = tuple(
         (r"\bmount\b[^\n]{0,200}?\buser(?:name)?=[\w.\\-]+%", r"[^\s,\"']+"),
         (r"\bxfreerdp\b[^\n]{0,200}?\s/p:", _WORD),
         (r"\b(?:echo|printf)\s+(?:-n\s+)?(?!-)", rf"{_WORD}(?=\s*\|\s*[^\n|]*(?:\b(?:chpasswd|kinit|vncpasswd)\b|-pass\s+stdin\b))"),
-        (r"\b(?:wandb|swanlab|hf|huggingface-cli)\b[^\n|<]{0,80}?\blogin\b[^\n|<]*<<<\s*", _WORD),
-        (r"\b(?:chpasswd|kinit|vncpasswd|passwd\s+--stdin)[^\n|<]*<<<\s*", _WORD),
+        (r"\b(?:wandb|swanlab|hf|huggingface-cli)\b[^\n|<]{0,80}?\blogin\b[^\n|<]{0,200}<<<\s*", _WORD),
+        (r"\b(?:chpasswd|kinit|vncpasswd|passwd\s+--stdin)[^\n|<]{0,200}<<<\s*", _WORD),
         # user:password and key: of curl -sLu and httpie, password files of PostgreSQL and browsers, headers with several parts
-        (rf"{_CURL}(?:-[A-Za-z]+[uU]|--user)[\s=]*[\"']?[\w.+@\\-]+:", r"[^\s\"':]+"),
-        (rf"{_CURL}(?:-[A-Za-z]*u|--user)[\s=]*[\"']?", r"(?=[^\s:]*\d)[^\s:\"']{12,}(?=:[\"']?(?:\s|\Z))|[^\s:\"']{20,}(?=:[\"']?(?:\s|\Z))"),
-        (r"\bhttps?\s+(?:[^\n]{0,200}?\s)?(?:-a|--auth)[\s=]+[\"']?[\w.@-]+:", r"[^\s\"']+"),
-        (r"(?m:^)[ \t]*[\w.*/-]+:(?:\*|\d{4,5}):(?!\d+:)[^\s:/]+:(?!\d+:)[^\s:/]+:", r"(?=\S*[\d!-.:-@])\S{6,}(?=\s*(?m:$))"),
-        (r"(?m:^)\S+\t(?:TRUE|FALSE)\t[^\t\n]*\t(?:TRUE|FALSE)\t\d+\t[^\t\n]+\t", r"[^\t\n]+"),
+        (rf"{_CURL}(?:-[A-Za-z]{{1,20}}[uU]|--user)[\s=]*[\"']?[\w.+@\\-]{{1,200}}:(?!//)", r"[^\s\"':]+"),
+        (rf"{_CURL}(?:-[A-Za-z]{{0,20}}u|--user)[\s=]*[\"']?", r"(?=[^\s:]{0,400}\d)[^\s:\"']{12,400}(?=:[\"']?(?:\s|\Z))|[^\s:\"']{20,400}(?=:[\"']?(?:\s|\Z))"),
+        (r"\bhttps?\s+(?:[^\n]{0,200}?\s)?(?:-a|--auth)[\s=]+[\"']?(?!\d+\.[\d.]+:\d)[\w.@-]+:", r"[^\s\"']+"),
+        # Other ports than those of PostgreSQL are in any log: node-1:8000:worker:rank0:abc-123-def.
+        (
+            r"(?m:^)[ \t]*(?:[\w./-]+:(?:5432|6432)|\*:(?:\*|5432|6432)|(?:localhost|[\w-]+(?:\.[\w-]+)+):\*):(?!\d+:)[^\s:/]+:(?!\d+:)[^\s:/]+:",
+            rf"{_UNLIKE_A_NAME}(?=\S*[\d!-.:-@])\S{{6,}}(?=\s*(?m:$))",
+        ),
+        (
+            r"(?m:^)(?:#HttpOnly_)?(?:localhost|\.?[\w-]+(?:\.[\w-]+)+)\t(?:TRUE|FALSE)\t/[^\t\n]*\t(?:TRUE|FALSE)\t(?:0|\d{9,})\t[^\t\n]+\t",
+            r"[^\t\n]+",
+        ),
         (r"(?i:authorization)[\"']?:\s*(?i:digest)\s+", r"(?:[\w-]+=\\*(?:\"[^\"\n]*\"|[^\s,]+)[,\s]*)+"),
         # {"value": ..., "name": "HF_TOKEN"}
         (
-            r"\bvalue[\"']?[ \t]*:[ \t]*[\"']?",
-            r"[^\s\"',]{6,}(?=[\"']?,?\s*[\"']?name[\"']?[ \t]*:[ \t]*[\"']?(?P<name>[\w.-]+))",
+            r"(?<![\w.:=-])value[\"']?[ \t]*:[ \t]*[\"']?",
+            rf"{_UNLIKE_A_NAME}[^\s\"',]{{6,400}}(?=[\"']?,?\s{{0,80}}[\"']?name[\"']?[ \t]*:[ \t]*[\"']?(?P<name>[\w.-]{{1,200}}))",
         ),
         # Programs that store a secret.
         (r"\b(?:gh|glab)\s+secret\s+set\b[^\n]{0,200}?\s(?:-b|--body|-v|--value)[\s=]+", _WORD),
-        (r"\bkaggle\s+config\s+set\b(?=[^\n]*\skey\b)[^\n]{0,80}?\s(?:-v|--value)[\s=]+", _WORD),
+        (r"\bkaggle\s+config\s+set\b(?=[^\n]{0,200}\skey\b)[^\n]{0,80}?\s(?:-v|--value)[\s=]+", _WORD),
         (r"\bpoetry\s+config\s+(?:--local\s+)?(?:http-basic\.\S+\s+\S+|pypi-token\.\S+)\s+", _WORD),
-        (rf"\brclone\s+config\s+(?:create|update)\b[^\n]{{0,200}}?\s(?P<name>[\w-]*{_HINT}[\w-]*)[\s=]+", _WORD),
-        (r"\b(?:npm|pnpm|yarn)\s+config\s+set\s+\S*:_(?:auth\w*|password)[\s=]+", _WORD),
-        (r"\bnmcli\b[^\n]{0,200}?\s(?:password|\S+\.psk)\s+", _WORD),
-        (r"\bsqlplus\s+(?:-\w+\s+)*[\w.-]+/", r"[^\s@\"']+"),
-        (r"(?i:\b(?:(?:api|access|secret|private)[ _-]?key|apikey|token|password)\s+(?:provided|given|used)\s*:)\s+[\"'`]?", r"(?=\S*\d)(?=\S*[A-Za-z])[^\s\"'`]{6,}"),
+        (rf"\brclone\s+config\s+(?:create|update)\b[^\n]{{0,200}}?\s(?P<name>[\w-]{{0,60}}{_HINT}[\w-]{{0,60}})[\s=]+(?![\"']?https?://)", _WORD),
+        (r"\b(?:npm|pnpm|yarn)\s+config\s+set\s+\S{0,400}:_(?:auth\w{0,20}|password)[\s=]+", _WORD),
+        (r"\bnmcli\b[^\n]{0,200}?\s(?:password|\S{1,80}\.psk)\s+", _WORD),
+        (r"\bsqlplus\s+(?:-\w{1,20}\s+){0,6}[\w.-]{1,80}/", r"[^\s@\"']+"),
+        (r"(?i:\b(?:(?:api|access|secret|private)[ _-]?key|apikey|token|password)\s+(?:provided|given|used)\s*:)\s+[\"'`]?", rf"{_UNLIKE_A_NAME}(?=\S*\d)(?=\S*[A-Za-z])[^\s\"'`]{{6,}}"),
+        (r"\bmodal\s+token\s+set\b(?:[^\n]|\\\n){0,200}?\s--token-id[\s=]+", _WORD),
         (r"(?i:\b(?P<key>key)\s+\([^()]*key\)=\()", r"[^()\n]+"),
     )
 )  # fmt: skip

@@ -36,7 +36,7 @@ SHAPES: tuple[Shape, ...] = (
     # Models and training
     Shape("Hugging Face user token", ("hf_",), rf"hf_{_WORD}{{30,}}"),  # gitleaks
     Shape("Hugging Face organisation token", ("api_org_",), rf"api_org_{_WORD}{{30,}}"),  # gitleaks
-    Shape("key of OpenAI, Anthropic, OpenRouter, DeepSeek and others", ("sk-",), rf"(?<![/.-])sk-(?={_URL64}*\d){_URL64}{{12,}}"),  # github
+    Shape("key of OpenAI, Anthropic, OpenRouter, DeepSeek and others", ("sk-",), rf"(?<![/.-])sk-(?={_URL64}{{0,200}}\d){_URL64}{{12,}}"),  # github
     Shape("Weights & Biases API key", ("wandb_v",), rf"wandb_v\d+_{_URL64}{{20,}}"),  # issuer
     Shape("Groq API key", ("gsk_",), rf"gsk_{_WORD}{{20,}}"),  # github
     Shape("xAI API key", ("xai-",), rf"xai-{_WORD}{{20,}}"),  # github
@@ -51,7 +51,7 @@ SHAPES: tuple[Shape, ...] = (
     Shape("ModelScope token", ("ms-",), rf"ms-{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}"),  # issuer
     Shape("Prefect API key", ("pnu_", "pnb_"), rf"pn[ub]_{_WORD}{{20,}}"),  # gitleaks
     Shape("Infracost API key", ("ico-",), rf"ico-(?=\w*\d){_WORD}{{32}}"),  # gitleaks
-    Shape("Tavily API key", ("tvly-",), rf"tvly-(?:dev-|prod-)?(?={_URL64}*\d){_URL64}{{20,}}"),  # issuer
+    Shape("Tavily API key", ("tvly-",), rf"tvly-(?:dev-|prod-)?(?={_URL64}{{0,200}}\d){_URL64}{{20,}}"),  # issuer
     Shape("E2B API key", ("e2b_",), rf"e2b_{_HEX}{{40,}}"),  # issuer
     Shape("RunPod API key", ("rpa_",), rf"rpa_{_WORD}{{30,}}"),  # issuer
     Shape("Kaggle API token", ("KGAT_",), rf"KGAT_{_HEX}{{32}}"),  # issuer
@@ -65,7 +65,7 @@ SHAPES: tuple[Shape, ...] = (
     Shape("GitLab runner registration token", ("GR1348941",), rf"GR1348941{_URL64}{{12,}}"),  # gitlab
     Shape("Bitbucket app password", ("ATBB",), rf"ATBB{_WORD}{{20,}}"),  # github
     Shape("Atlassian API token", ("ATATT3", "ATCTT3"), rf"AT[AC]TT3{_URL64}{{20,}}=?{_WORD}*"),  # gitleaks
-    Shape("PyPI token", ("pypi-",), rf"pypi-(?={_URL64}*\d){_URL64}{{16,}}"),  # github
+    Shape("PyPI token", ("pypi-",), rf"pypi-(?={_URL64}{{0,200}}\d){_URL64}{{16,}}"),  # github
     Shape("npm token", ("npm_",), rf"npm_{_WORD}{{30,}}"),  # github
     Shape("RubyGems API key", ("rubygems_",), rf"rubygems_{_HEX}{{20,}}"),  # github
     Shape("NuGet API key", ("oy2",), r"oy2[a-z0-9]{43}"),  # github
@@ -115,7 +115,7 @@ SHAPES: tuple[Shape, ...] = (
     Shape("1Password service account token", ("ops_eyJ",), rf"ops_eyJ{_URL64}{{20,}}={{0,2}}"),  # gitleaks
     Shape("Okta API token", ("SSWS ",), rf"SSWS\s+{_URL64}{{20,}}"),  # issuer
     Shape("LaunchDarkly key", ("api-", "sdk-", "mob-"), rf"(?:api|sdk|mob)-{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}"),  # github
-    Shape("JSON web token", ("eyJ",), r"eyJ[\w-]{8,}(?:\.[\w-]{4,}){1,4}"),  # rfc
+    Shape("JSON web token", ("eyJ",), r"eyJ[\w-]{8,2000}(?:\.[\w-]{4,}){1,4}"),  # rfc
     Shape("Neptune API token, or another one in base64 of JSON", ("eyJhcGlf",), r"eyJhcGlf[A-Za-z0-9+/_-]{20,}={0,2}"),  # issuer
     # Monitoring
     Shape("Grafana token", ("glsa_", "glc_"), r"gl(?:sa|c)_[\w+/-]{20,}={0,2}"),  # github
@@ -158,7 +158,7 @@ SHAPES: tuple[Shape, ...] = (
 _BEFORE = r"(?<![A-Za-z0-9_])"
 _PEM = re.compile(
     r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
-    r"(?:(?s:.*?)-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|[^\n]*(?:\n[ \t]*[A-Za-z0-9+/=]{40,76}[ \t\r]*(?=\n|\Z))*)"
+    r"(?:(?s:(?:(?!-----BEGIN ).)*?)-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|[^\n]*(?:\n[ \t]*[A-Za-z0-9+/=]{40,76}[ \t\r]*(?=\n|\Z))*)"
     r"|Private-Lines:[ \t]*\d+[ \t\r]*(?:\n[ \t]*[A-Za-z0-9+/=]+)+"  # of PuTTY
 )
 # A line of a key's body, for logs that show it without the key's first line.

@@ -6,6 +6,7 @@ import base64
 import random
 import string
 import tarfile
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -77,6 +78,7 @@ OPTIONS = (
     *("sshpass -p {t} ssh u@h", "wandb login {t}", "docker login -u u -p {t} r.io", "aws configure set aws_secret_access_key {t}"),
     *("gh secret set X --body {t}", "kaggle config set -n key -v {t}", "poetry config http-basic.r u {t}", "sqlplus u/{t}@db"),
     *("poetry config pypi-token.r {t}", "rclone config create r s3 secret_access_key {t}", "nmcli dev wifi connect x password {t}"),
+    *("modal token set --token-id ak-{t} --token-secret as-{t}", "modal token set --token-secret=as-{t} --token-id=ak-{t}"),
     *("npm config set //r/:_authToken {t}", "kubectl config set-credentials u --token={t}", "smbclient //h/s -U joe%{t}"),
     *("kubectl create secret generic s --from-literal=k={t}", "ray start --redis-password={t} --head", "vault login {t}"),
     *("https://x/?access_token={t}&a=1", "https://x/z?sig={t}", "amqp://u:{t}@h/", "redis://:{t}@h:6379/0", "ssh://u:{t}@h:22/r"),
@@ -133,6 +135,111 @@ def test_token_without_a_prefix_is_masked_in_its_context(form: str) -> None:
 )
 def test_similar_text_is_kept(text: str) -> None:
     assert without_secrets(text) == text
+
+
+# What verl, vLLM, Ray and the tools around them print, with words, numbers and separators as in what is masked.
+ORDINARY = r"""
+{"value": "model-00001", "name": "checkpoint_key"}
+{"value": "global_step_100", "name": "resume_token"}
+- value: "actor-rollout-2", name: "reward_fn_key"
+token provided: 128k_tokens
+token used: 4096k
+Access key provided: reward_fn_key2
+machine gpu01.cluster password prompt shown
+machine gpu01.cluster password expires2 on Monday
+curl -sSLu https://example.com/file
+curl -sSLU https://example.com/file-2 -o /tmp/file-2
+rclone config update remote token_url https://idp.example.com/oauth2/v1
+rclone config create remote s3 auth_url https://idp.example.com:5000/v3
+is_train	TRUE	/data	FALSE	3	qwen2	0.53
+row.1	TRUE	/data	FALSE	12	qwen2	0.53
+node-1:8000:worker:rank0:abc-123-def
+172.17.0.2:29500:master:port:nccl-2.21
+db-1:5432:verl:trainer:checkpoint-step-100
+INFO:2024:verl:trainer:checkpoint-step-100
+(TaskRunner pid=12345) step:12 - global_seqlen/min:8192 - actor/entropy:0.31 - critic/score/mean:0.52
+(WorkerDict pid=2211, ip=10.0.0.7) Before rollout offload, memory allocated (GB): 3.21, memory reserved (GB): 14.50
+(main_task pid=8123) validation generation end, test_gen_batch meta info: {'eos_token_id': 151645, 'do_sample': False}
+INFO 11-29 10:12:33 [gpu_model_runner.py:1843] Model loading took 14.2488 GiB and 3.210394 seconds
+INFO 11-29 10:12:33 [kv_cache_utils.py:829] GPU KV cache size: 1,234,567 tokens
+INFO 11-29 10:12:33 [loggers.py:118] Engine 000: Avg prompt throughput: 512.3 tokens/s, Running: 16 reqs, GPU KV cache usage: 34.5%
+WARNING 11-29 10:12:33 [tokenizer.py:251] Using a slow tokenizer. This might cause a significant slowdown.
+INFO 11-29 10:12:33 [parallel_state.py:1065] rank 3 in world size 8 is assigned as DP rank 0, PP rank 0, TP rank 3
+INFO 11-29 10:12:33 [config.py:1770] Chunked prefill is enabled with max_num_batched_tokens=8192.
+INFO:     10.0.0.7:51234 - "POST /v1/chat/completions HTTP/1.1" 200 OK
+2026-11-29 10:12:33,123	INFO worker.py:1879 -- Started a local Ray instance. View the dashboard at http://127.0.0.1:8265
+2026-11-29 10:12:33,123	INFO scripts.py:895 -- Local node IP: 10.0.0.7
+[2026-11-29 10:12:33,123 I 4211 4211] (raylet) node_manager.cc:1912: 3 workers started, port 10002:10032
+(raylet) [2026-11-29 10:12:33,123 E 4211] (raylet) file_system_monitor.cc:116: /tmp/ray/session_2026-11-29 is over 95% full
+(autoscaler +12s) Tip: use `ray status` to view detailed cluster status. Resources: {'GPU': 8.0, 'node:10.0.0.7': 1.0}
+ray::WorkerDict.actor_rollout_generate_sequences() (pid=2211, ip=10.0.0.7, actor_id=3f1a, repr=<verl.WorkerDict object at 0x7f12>)
+torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 7/8 clients joined.
+[rank3]:[E1129 10:12:33.123 ProcessGroupNCCL.cpp:616] [Rank 3] Watchdog caught collective operation timeout: OpType=ALLREDUCE
+gpu01:4211:4399 [3] NCCL INFO comm 0x55d0 rank 3 nranks 8 cudaDev 3 nvmlDev 3 busId 9a000 commId 0x1f2e - Init COMPLETE
+gpu01:4211:4399 [3] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB bond0:10.0.0.7<0>
+Training Progress:  12%|1         | 12/100 [10:12<1:14:33, 51.2s/it]
+wandb: Tracking run with wandb version 0.19.8
+wandb: Run data is saved locally in /data/wandb/run-20261129_101233-abc12345
+Loading safetensors checkpoint shards:  25% Completed | 1/4 [00:01<00:04,  1.35s/it]
+dataset len: 7473, filter dataset len: 7471, prompt_key: prompt, max_prompt_length: 1024
+actor_rollout_ref.rollout.multi_turn.tool_config_path=/data/tools/gsm8k_tool_config.yaml
+trainer.resume_mode=auto trainer.default_local_dir=/ckpt/gsm8k-qwen2.5-7b trainer.nnodes=2
+{'name': 'critic/score', 'value': 'mean-0.52', 'step': 12}
+Checkpoint tracker file does not exist: /ckpt/latest_checkpointed_iteration.txt
+Saved model to /ckpt/global_step_100/actor/model_world_size_8_rank_3.pt
+local_global_step_folder: /ckpt/global_step_100
+Special tokens have been added in the vocabulary, make sure the associated word embeddings are fine-tuned or trained.
+Token indices sequence length is longer than the specified maximum sequence length for this model (2050 > 2048).
+ValueError: Please set at least one of 'actor.ppo_micro_batch_size' or 'actor.ppo_micro_batch_size_per_gpu'
+tail -f /tmp/ray/session_latest/logs/worker-3f1a-01000000-4211.out
+http 200 -a 10.0.0.7:8000 health
+10.0.0.7:6379:gcs:server:ready-2
+vllm:num_requests_running{engine="0",model_name="Qwen2.5-7B"} 16.0
+modal token set up for the workspace verl-2
+""".strip().split("\n")
+
+
+def test_ordinary_lines_are_kept() -> None:
+    assert len(ORDINARY) >= 55
+    assert [line for line in ORDINARY if without_secrets(line) != line] == []
+    assert without_secrets("\n".join(ORDINARY)) == "\n".join(ORDINARY)
+
+
+# Whatever begins a pattern: repeated, it may begin it everywhere.
+BEGINNINGS = (
+    *("value", "name", "key", "machine", "machine a.", "default login", "password", "token", "api_key", "HF_TOKEN", "KEY_FILE", "ak"),
+    *("curl", "curl -u", "curl -b", "http", "https://", "://a:b", "a:b@", "mount", "echo", "printf", "cat <<", "key=$(cat<<", "kinit"),
+    *("sqlplus", "sqlplus -", "nmcli", "rclone config update", "npm config set", "modal token set", "kaggle config set", "wandb login"),
+    *("--password-stdin", "sudo -S", "docker login", "openssl", "<a key", "<![CDATA[", "Authorization", "Set-Cookie", "a:5432", "::add-mask::"),
+    *("eyJaaaaaaaaa", "pypi-", "sk-a", "-----BEGIN PRIVATE KEY-----", "kind: Secret", "%22token", "Bearer", "login(", "KEY_FILE=/a", "export"),
+)  # fmt: skip
+SEPARATORS = ("", ":", "=", " ", ".", "'")
+# Each of these took quadratic time.
+ONCE_SLOW = (
+    *("value:", "machine a.", "sudo -S ", "sqlplus -", "key=$(cat<<", "token=", "ak=", "KEY_FILE=/a,"),
+    *("-----BEGIN PRIVATE KEY-----\n", "wandb login "),
+)
+
+
+def _grows_too_fast(part: str) -> bool:
+    """Return whether 40 kB take far more than four times as long as 10 kB, three times in a row."""
+
+    def seconds(length: int) -> float:
+        begun = time.process_time()
+        without_secrets(part * (length // len(part)) + " @")
+        return time.process_time() - begun
+
+    return all(seconds(40_000) >= 9 * max(seconds(10_000), 0.01) for _ in range(3))
+
+
+def test_no_text_takes_quadratic_time() -> None:
+    assert [part for part in ONCE_SLOW if _grows_too_fast(part)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("beginning", BEGINNINGS)
+def test_what_begins_a_pattern_may_be_repeated(beginning: str) -> None:
+    assert [beginning + sign for sign in SEPARATORS if _grows_too_fast(beginning + sign)] == []
 
 
 def _real_logs() -> Iterator[tuple[str, str]]:
