@@ -27,7 +27,7 @@ from released_names import bounds
 
 FILE = Path(__file__).parent.parent.parent / "toolkit" / "data" / "members_by_release.json"
 PACKAGES = (
-    "accelerate", "deepspeed", "flash_attn", "huggingface_hub", "peft", "sglang", "tensordict", "transformers", "trl", "verl", "vllm",
+    "accelerate", "deepspeed", "flash_attn", "huggingface_hub", "peft", "sglang", "transformers", "trl", "verl",
 )  # fmt: skip
 # Files whose names are private to a package; the configurations of models also have what their config.json holds.
 _LEFT_OUT = re.compile(
@@ -53,6 +53,8 @@ class Class:
 
     bases: set[str] = field(default_factory=set)
     members: set[str] = field(default_factory=set)
+    others: set[str] = field(default_factory=set)
+    """What its methods store in other objects, of whatever class: some may be its own under another name."""
     is_open: bool = False
 
 
@@ -113,15 +115,30 @@ def _add_class(release: Release, node: ast.ClassDef) -> None:
                 release.calls[node.name] |= _parameters(part)
             elif not part.name.startswith("_"):
                 release.calls[f"{node.name}.{part.name}"] |= _parameters(part)
-            found.members |= {
-                child.attr
-                for child in ast.walk(part)
-                if isinstance(child, ast.Attribute) and isinstance(child.ctx, ast.Store)
-            }
+            own, other = _stored(part)
+            found.members |= own
+            found.others |= other
         elif isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
             found.members.add(part.target.id)
         elif isinstance(part, ast.Assign):
             found.members |= {target.id for target in part.targets if isinstance(target, ast.Name)}
+
+
+def _stored(method: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[set[str], set[str]]:
+    """Return the attributes that a method stores in its object or its class, and those that it stores in other objects."""
+    is_static = any(
+        isinstance(decorator, ast.Name) and decorator.id == "staticmethod"
+        for decorator in method.decorator_list
+    )
+    first = (*method.args.posonlyargs, *method.args.args)[:1]
+    owner = first[0].arg if first and not is_static else ""
+    own: set[str] = set()
+    other: set[str] = set()
+    for child in ast.walk(method):
+        if isinstance(child, ast.Attribute) and isinstance(child.ctx, ast.Store):
+            is_own = isinstance(child.value, ast.Name) and child.value.id == owner
+            (own if is_own else other).add(child.attr)
+    return own, other
 
 
 def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str | None]:
@@ -162,6 +179,11 @@ def table_of(releases: Mapping[Version, Release], package: str) -> Mapping[str, 
                 member in releases[version].classes[name].members for version in having
             ):
                 continue  # it is the base's
+            if any(
+                member in releases[version].classes[name].others and member not in members
+                for version, (members, _) in zip(having, found, strict=True)
+            ):
+                continue  # a release that may have it too
             limits = bounds(having, [member in members for members, _ in found], package)
             if (
                 limits
@@ -199,6 +221,8 @@ def main(archives: Path, packages: Sequence[str] = PACKAGES) -> None:
             for path in archives.glob(f"{package}-*")
         }
         tables[package] = table_of(releases, package)
+        if not tables[package]:
+            raise SystemExit(f"{package}: nothing differs between {len(releases)} releases in {archives}")
         print(package, len(releases), sum(map(len, tables[package].values())), file=sys.stderr)
     blocks = (
         f"{json.dumps(package)}: {{\n"

@@ -66,7 +66,7 @@ def releases_in(lines: Sequence[Line], remedies: Iterable[str]) -> frozenset[str
     found: set[str] = set()
     for remedy in remedies:
         for package in {package for package, bounds in _proposed(remedy) if bounds}:
-            found.update(f"{package}=={version}" for version in [*versions_in(package, lines)][:1])
+            found.update(f"{package}=={version}" for version in versions_in(package, lines))
         if _ENVIRONMENT.search(remedy):
             found.update(
                 f"python=={shown[1]}" for line in lines if (shown := _PYTHON.search(line.text)) is not None
@@ -95,9 +95,11 @@ def _is_installed(words: str, traits: AbstractSet[str]) -> bool:
     """Return whether advice proposes a release or a Python that the log shows as installed."""
     if found := _ENVIRONMENT.search(words):
         return any(f"python=={version}" in traits for version in re.findall(r"3\.\d+", found["versions"]))
-    releases = dict(trait.split("==") for trait in traits if "==" in trait)
+    releases = [trait.split("==") for trait in traits if "==" in trait]
     return any(
-        is_within(releases.get(package, ""), bounds.rstrip(",")) for package, bounds in _proposed(words)
+        name == package and is_within(release, bounds.rstrip(","))
+        for package, bounds in _proposed(words)
+        for name, release in releases
     )
 
 

@@ -55,13 +55,13 @@ def has_fault(fault: Fault, version: str) -> bool:
         return True
 
 
-def instead_of(fault: Fault, installed: str) -> str:
-    """Return what to install instead of a release with a fault; `installed` is its version, "" if it is unknown."""
-    requirement = f"{distribution(fault.package)}{fault.without}"
+def instead_of(fault: Fault, installed: str, install: str = "") -> str:
+    """Return what to install instead of a release with a fault; `installed` is its version, "" if it is unknown, `install` how, if not with pip."""
+    install = install or f"pip install '{distribution(fault.package)}{fault.without}'"
     known = (
-        f"{fault.package} {installed} has this fault, {fault.without} has not: pip install '{requirement}'"
+        f"{fault.package} {installed} has this fault, {fault.without} does not: {install}"
         if installed
-        else f"unless the installed {fault.package} is {fault.without} (pip show {distribution(fault.package)}), pip install '{requirement}', which does not have this fault"
+        else f"unless the installed {fault.package} is {fault.without} (pip show {distribution(fault.package)}), {install}, which does not have this fault"
     )
     return f"{known}, with the job's Python, on every node{f'; or {fault.instead}' if fault.instead else ''}"
 

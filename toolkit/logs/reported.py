@@ -8,6 +8,8 @@ from dataclasses import replace
 
 from verl_doctor.toolkit.logs.blame import (
     blamed_complaint,
+    is_of_the_job,
+    own_frames,
 )
 from verl_doctor.toolkit.logs.excerpt import GOES_ON, has_word
 from verl_doctor.toolkit.logs.failed import failure_in
@@ -127,6 +129,12 @@ def error_of(raised: Raised, lines: Sequence[Line], source: str) -> LoggedError:
         # What follows an exception may belong to another process.
         signature = which(f"{raised.type}: {raised.message.partition(chr(10))[0]}", cause.frame)
     if signature is not None and signature.of_worker and not (cause.process or cause.frame):
+        signature = None
+    if (
+        signature is not None
+        and signature.of_package
+        and any(map(is_of_the_job, own_frames(raised.frames)[-1:]))
+    ):
         signature = None
     return LoggedError(source, cause.number, cause.process, cause.words, cause.lines, signature)
 

@@ -91,7 +91,7 @@ class Signature:
     be `raised` counts only as the message of an exception: programs also complain about optional parts.
     `warning` counts lines that a logger marks as warnings too, `whole` requires a pattern to match the whole line, `named`
     marks a general remedy, which follows what the exception itself names (`otherwise` is its first step if the exception names
-    none), and `of_worker` counts only lines of a Ray worker or an engine's process, not of the script's program. `confirm` are the rules that would confirm the fault, if
+    none), `of_package` a fault of the package that raises it, which the same exception in a file of the job is not, and `of_worker` counts only lines of a Ray worker or an engine's process, not of the script's program. `confirm` are the rules that would confirm the fault, if
     other than the rule with its code; `deep` means that they do so only in `check --deep`. `sources` are the threads
     in which the remedy helped ("owner/name#1"). `quotes` is how many lines after its own it shows. `at` are the
     remedies by stage of the job (`stage`). A consequence's remedy states where to look for the cause.
@@ -114,6 +114,7 @@ class Signature:
     named: bool = False
     otherwise: str = ""
     of_worker: bool = False
+    of_package: bool = False
     within: tuple[str, ...] = ()
     quotes: int = 0
     sources: tuple[str, ...] = ()

@@ -50,7 +50,7 @@ def test_release_decides_whether_it_has_a_fault() -> None:
     assert not has_fault(fault, "0.9.0")
     assert has_fault(fault, "unreadable")
     assert instead_of(fault, "0.8.5").startswith(
-        "vllm 0.8.5 has this fault, >=0.9 has not: pip install 'vllm>=0.9'"
+        "vllm 0.8.5 has this fault, >=0.9 does not: pip install 'vllm>=0.9'"
     )
     assert instead_of(fault, "").startswith(
         "unless the installed vllm is >=0.9 (pip show vllm), pip install 'vllm>=0.9'"

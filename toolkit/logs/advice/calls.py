@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from verl_doctor.toolkit.logs.advice.installed import dated
-from verl_doctor.toolkit.logs.advice.places import Place
+from verl_doctor.toolkit.logs.advice.places import Place, is_named_by
 from verl_doctor.toolkit.logs.blame import own_frames
 from verl_doctor.toolkit.logs.lines import Line
 from verl_doctor.toolkit.logs.packages import distribution, is_served, owner_of
@@ -69,7 +69,13 @@ def refused(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
         return f"a class of the job or of another package no longer fits {function} of this {dated(owner, lines)}: install the {owner} that it was made for"
     of = f" of {dated(owner, lines)}" if owner else ""
     if place.package == "" and place.words:
-        other = f", or install a {owner} that accepts it" if owner else ""
+        is_its = owner and is_named_by(owner, cls, raised.frames, lines)
+        other = (
+            f", or{'' if is_its else f', if it is that of {owner} and none of the job,'} install a {owner} that accepts it"
+            if owner
+            else ""
+        )
+        of = of if is_its else ""
         fault = (
             f"does not accept {keyword}" if keyword else "is called with arguments that it does not accept"
         )

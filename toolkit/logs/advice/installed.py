@@ -10,22 +10,32 @@ from packaging.version import InvalidVersion
 
 from verl_doctor.toolkit.logs.lines import Line
 
+# What pip and uv print of the releases that they have installed.
+_INSTALLS = re.compile(r"Successfully installed |^ *\+ [\w.-]+==")
+
 
 def this_release(package: str, lines: Sequence[Line]) -> str:
     """Return the release of a package that the log names, in parentheses; "" if it names none."""
-    version = next(versions_in(package, lines), "") if package else ""
+    version = release_of(package, lines) if package else ""
     return f" (this is {version})" if version else ""
 
 
 def dated(package: str, lines: Sequence[Line]) -> str:
-    """Return a package with the release that the log names."""
-    version = next(versions_in(package, lines), "")
+    """Return a package with the release that the log names, the one installed last."""
+    version = release_of(package, lines)
     return f"{package} {version}" if version else package
 
 
 def has_release(package: str, bounds: str, lines: Sequence[Line]) -> bool:
-    """Return whether the log names a release of a package within these bounds (">=4.51"): to propose them changes nothing."""
-    return is_within(next(versions_in(package, lines), ""), bounds)
+    """Return whether the log names a release of a package within these bounds (">=4.51"): to propose them may change nothing."""
+    return any(is_within(version, bounds) for version in versions_in(package, lines))
+
+
+def release_of(package: str, lines: Sequence[Line]) -> str:
+    """Return the release of a package that the log shows as installed last, otherwise the first that it names; "" for none."""
+    installed = [line for line in lines if _INSTALLS.search(line.text)]
+    last = [*versions_in(package, installed)][-1:]
+    return last[0] if last else next(versions_in(package, lines), "")
 
 
 def is_within(version: str, bounds: str) -> bool:

@@ -1,4 +1,4 @@
-"""Advice on members of classes and parameters of functions that only some releases of their package have."""
+"""Advice on a member of a class, or a parameter of a function, that the installed release of its package lacks and others have."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from verl_doctor.toolkit.logs.advice.calls import CALL
 from verl_doctor.toolkit.logs.advice.installed import dated, has_release
-from verl_doctor.toolkit.logs.advice.places import Place
+from verl_doctor.toolkit.logs.advice.places import Place, installing, is_named_by
 from verl_doctor.toolkit.logs.blame import package_of
 from verl_doctor.toolkit.logs.lines import Line
-from verl_doctor.toolkit.logs.packages import distribution, extended, owner_of
+from verl_doctor.toolkit.logs.packages import extended, owner_of
 from verl_doctor.toolkit.logs.python_errors import Raised
 from verl_doctor.toolkit.logs.releases import before, members_of, parameters_of
 
@@ -32,10 +32,10 @@ def of_release(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
 
 
 def _member(cls: str, name: str, raised: Raised, place: Place, lines: Sequence[Line]) -> str:
-    package, limits = _nearest(members_of(cls, name), cls, raised)
+    package, limits = _nearest(members_of(cls, name), cls, raised, lines)
     base = cls
     if not package and (base := extended(cls)):
-        package, limits = _nearest(members_of(base, name), base, raised)
+        package, limits = _nearest(members_of(base, name), base, raised, lines)
     if not package:
         return ""
     if base == cls and place.package == package:
@@ -45,7 +45,9 @@ def _member(cls: str, name: str, raised: Raised, place: Place, lines: Sequence[L
         # The package's own code expects what a constructor of the package sets, and the class replaces that.
         other = before(limits)
         return (
-            _install(package, other, lines, f"{has}, and {cls} was written for a {package} before that")
+            _install(
+                package, other, raised, lines, f"{has}, and {cls} was written for a {package} before that"
+            )
             if other
             else ""
         )
@@ -53,6 +55,7 @@ def _member(cls: str, name: str, raised: Raised, place: Place, lines: Sequence[L
     return _install(
         package,
         limits,
+        raised,
         lines,
         f"{has}, and {user} uses it",
         place.package,
@@ -66,13 +69,15 @@ def _parameter(
     name = function.removesuffix(".__init__")
     user = place.words or "the caller"
     if keyword:
-        package, limits = _nearest(parameters_of(name, keyword), name, raised)
+        package, limits = _nearest(parameters_of(name, keyword), name, raised, lines)
         why = f"{name} of {package} takes {keyword} in {package}{limits} only, and {user} passes it"
         other = f"the release of {place.package} for the installed one"
     else:
         omitted = _OMITTED.search(what)
         package, since = (
-            _nearest(parameters_of(name, omitted[1]), name, raised) if omitted is not None else ("", "")
+            _nearest(parameters_of(name, omitted[1]), name, raised, lines)
+            if omitted is not None
+            else ("", "")
         )
         limits = before(since)
         why = f"{name} of {package} takes {omitted[1] if omitted else ''} from {package}{since} on, and {user} does not pass it"
@@ -83,22 +88,31 @@ def _parameter(
         return _install(
             package,
             limits,
+            raised,
             lines,
             f"{why.partition(', and ')[0]}, and {package} itself calls it like that: files of two states are mixed, or this release has the fault",
         )
-    return _install(package, limits, lines, why, place.package, other)
+    return _install(package, limits, raised, lines, why, place.package, other)
 
 
-def _nearest(found: Mapping[str, str], name: str, raised: Raised) -> tuple[str, str]:
+def _nearest(found: Mapping[str, str], name: str, raised: Raised, lines: Sequence[Line]) -> tuple[str, str]:
     """Return the package that an exception is about, with its bounds: the owner of the name, or the only one in the traceback."""
     cls = name.partition(".")[0]
     at = {package_of(frame) for frame in raised.frames}
     near = [package for package in found if owner_of(cls) == package or (not owner_of(cls) and package in at)]
-    return (near[0], found[near[0]]) if len(near) == 1 else ("", "")
+    if len(near) != 1 or not is_named_by(near[0], cls, raised.frames, lines):
+        return "", ""
+    return near[0], found[near[0]]
 
 
 def _install(
-    package: str, limits: str, lines: Sequence[Line], why: str, user: str = "", other: str = ""
+    package: str,
+    limits: str,
+    raised: Raised,
+    lines: Sequence[Line],
+    why: str,
+    user: str = "",
+    other: str = "",
 ) -> str:
     """Return the advice, unless the log names a release that has what is missing."""
     if has_release(package, limits, lines):
@@ -106,4 +120,4 @@ def _install(
     instead = f", or {other}" if user and user != package else ""
     installed = dated(package, lines)
     known = f" (the log names {installed})" if installed != package else ""
-    return f"{why}{known}: pip install '{distribution(package)}{limits}' with the job's Python, on every node{instead}"
+    return f"{why}{known}: {installing(package, limits, raised.frames)} with the job's Python, on every node{instead}"

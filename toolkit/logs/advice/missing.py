@@ -127,7 +127,7 @@ def module(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     if dot and is_known(top):
         return (
             f"the installed {dated(top, lines)} has no module {module}, which {place.words or 'its importer'} imports: install the release of {top} that "
-            f"{place.words or 'it'} was made for{since('', module, lines)}, or another release of {place.package or 'the importer'}"
+            f"{place.words or 'it'} was made for{since('', module, lines, raised.frames)}, or another release of {place.package or 'the importer'}"
         )
     if place.package == "" and not is_known(top):
         return (

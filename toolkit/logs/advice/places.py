@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from verl_doctor.toolkit.logs.blame import is_of_the_job, own_frames, package_of
+from verl_doctor.toolkit.logs.lines import Line
+from verl_doctor.toolkit.logs.packages import distribution
 from verl_doctor.toolkit.logs.python_errors import Frame
 
 # Exceptions that report something outside the program: a file, a network, a limit, a signal, a process.
@@ -70,6 +72,36 @@ def place_of(frames: Sequence[Frame]) -> Place:
         if package_of(frame) not in {package, "accelerate", *PASSING}
     )
     return Place(package, package or at, next(callers, ""), deepest.code, at)
+
+
+def installing(package: str, limits: str, frames: Sequence[Frame] = ()) -> str:
+    """Return how to get a release of a package within bounds: with pip, or in its source tree, if that is what runs."""
+    tree = next(
+        (
+            found[1]
+            for frame in frames
+            if package_of(frame) == package
+            and (found := re.match(rf"(?!.*-packages/)(/.*)/{package}/", frame.path))
+        ),
+        "",
+    )
+    if tree:
+        return f"check out a release {limits} of {package} in {tree}, from which it runs (git -C {tree} fetch --tags, git checkout vX.Y.Z)"
+    return f"pip install '{distribution(package)}{limits}'"
+
+
+def is_named_by(package: str, name: str, frames: Sequence[Frame], lines: Sequence[Line]) -> bool:
+    """Return whether a traceback shows that a class or a function is that of a package, and not one of the job with the same name.
+
+    Code of another package uses the packages that it requires. A file of the job may define the same name: then a line must import it.
+    """
+    own = own_frames(frames)
+    if not own or not is_of_the_job(own[-1]):
+        return True
+    imports = re.compile(rf"\bfrom {package}\b.* import .*\b{name}\b|\b{package}(?:\.\w+)*\.{name}\b")
+    return any(imports.search(frame.code) for frame in frames) or any(
+        imports.search(line.text) for line in lines
+    )
 
 
 def shown_at(frame: Frame) -> str:

@@ -6,9 +6,17 @@ import re
 from collections.abc import Sequence
 
 from verl_doctor.toolkit.logs.advice.inputs import KEY
-from verl_doctor.toolkit.logs.advice.installed import dated, versions_in
+from verl_doctor.toolkit.logs.advice.installed import dated, release_of, versions_in
 from verl_doctor.toolkit.logs.advice.members import NO_MEMBER
-from verl_doctor.toolkit.logs.advice.places import NONE, OUTSIDE, PASSING, Place, is_telling, is_wordless
+from verl_doctor.toolkit.logs.advice.places import (
+    NONE,
+    OUTSIDE,
+    PASSING,
+    Place,
+    installing,
+    is_telling,
+    is_wordless,
+)
 from verl_doctor.toolkit.logs.asserted import in_words
 from verl_doctor.toolkit.logs.blame import KNOWN, is_of_the_job, own_frames, package_of
 from verl_doctor.toolkit.logs.lines import Line
@@ -41,8 +49,10 @@ def known_fault(raised: Raised, lines: Sequence[Line]) -> str:
     fault = fault_of(raised)
     if fault is None:
         return ""
-    installed = next(versions_in(fault.package, lines), "")
-    return instead_of(fault, installed) if not installed or has_fault(fault, installed) else ""
+    if any(not has_fault(fault, version) for version in versions_in(fault.package, lines)):
+        return ""
+    how = installing(fault.package, fault.without, raised.frames)
+    return instead_of(fault, release_of(fault.package, lines), how)
 
 
 def of_recipe(raised: Raised) -> str:
@@ -92,7 +102,7 @@ def repaired(raised: Raised, lines: Sequence[Line]) -> str:
     nearest = [frame for frame in reversed(own[-_CALLERS:]) if package_of(frame) == "verl"]
     if not nearest or raised.name in OUTSIDE:
         return ""
-    installed = next(versions_in("verl", lines), "")
+    installed = release_of("verl", lines)
     found = next(((frame, known) for frame in nearest if (known := list(repairs_of(frame, installed)))), None)
     if found is None:
         return ""
@@ -100,7 +110,7 @@ def repaired(raised: Raised, lines: Sequence[Line]) -> str:
     shown = "; ".join(
         f"{repair.release} (verl-project/verl#{repair.number})" for repair in known[:_MOST_REPAIRS]
     )
-    return f"releases of verl repaired {frame.function}, which failed here, in {shown}: if this is that fault, pip install 'verl>={known[0].release}', or take the change into the tree that runs"
+    return f"releases of verl repaired {frame.function}, which failed here, in {shown}: if this is that fault, {installing('verl', f'>={known[0].release}', (frame,))}, or take the change into the tree that runs"
 
 
 def unexplained(raised: Raised, place: Place, lines: Sequence[Line]) -> str:

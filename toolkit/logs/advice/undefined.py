@@ -7,15 +7,15 @@ import sys
 from collections.abc import Sequence
 
 from verl_doctor.toolkit.logs.advice.calls import served_package
-from verl_doctor.toolkit.logs.advice.installed import dated, has_release
+from verl_doctor.toolkit.logs.advice.installed import dated, has_release, is_within, release_of
 from verl_doctor.toolkit.logs.advice.members import NO_MEMBER
-from verl_doctor.toolkit.logs.advice.places import Place
+from verl_doctor.toolkit.logs.advice.places import Place, installing, is_named_by
 from verl_doctor.toolkit.logs.advice.settings import ROLLOUT
 from verl_doctor.toolkit.logs.advice.subclasses import of_subclass, of_wrapper
 from verl_doctor.toolkit.logs.blame import REMOTE_CODE, package_of
 from verl_doctor.toolkit.logs.lines import Line
 from verl_doctor.toolkit.logs.packages import bounds, distribution, owner_of
-from verl_doctor.toolkit.logs.python_errors import Raised
+from verl_doctor.toolkit.logs.python_errors import Frame, Raised
 from verl_doctor.toolkit.logs.releases import bounds_of, bounds_of_part, members_of, owners_of
 
 _NO_NAME = re.compile(
@@ -40,6 +40,8 @@ _PYTHON_OF = {
 _MODEL_TYPE = re.compile(r"model type [`'\"](\w+)[`'\"]? but Transformers does not")
 _BARE_TYPE = re.compile(r"['\"]([a-z]\w*)['\"]")
 _PYTHON = re.compile(r"/python(3\.\d+)/")
+# Folders and archives of an interpreter's own modules.
+_OF_PYTHON = re.compile(r"/python3[\d.t]*/|/pypy[\d.]*/|/lib-python/|/lib_pypy/|\.zip/")
 _UNDEFINED = re.compile(r"name '(\w+)' is not defined")
 _NEVER_SET = re.compile(
     r"local variable '(\w+)' referenced before assignment|cannot access local variable '(\w+)' where it is not associated"
@@ -62,11 +64,11 @@ def name(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     """Return advice on a name that a module does not define."""
     if unknown := _LOOKED_UP.search(raised.message):
         # Classes for video of models that had none before came in later releases than the models.
-        limits = bounds(unknown[1], "transformers") if "Video" not in unknown[1] else ""
+        limits = _bounds_of_class(unknown[1], "transformers") if "Video" not in unknown[1] else ""
         install = (
             f"pip install 'transformers{limits}'"
             if limits and not has_release("transformers", limits, lines)
-            else "install another release (the transformers_version in the model's config.json, or the one before an upgrade), no development version from git"
+            else "install another release (the transformers_version in the model's config.json, or the one before an upgrade), not a development version"
         )
         return f"the installed {dated('transformers', lines)} has no {unknown[1]}, which a configuration file of the model or of the processor names: {install}"
     if (found := _NO_NAME.search(raised.message)) is None:
@@ -77,7 +79,7 @@ def name(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
         return f"{module} imports itself through other modules, or a file called {top}.py hides the package: look at {path or 'the traceback'}"
     importer = place.words or "the importer"
     if top in sys.stdlib_module_names:
-        if path and ("/site-packages/" in path or not _PYTHON.search(path)):
+        if path and ("/site-packages/" in path or not _OF_PYTHON.search(path)):
             do = "uninstall the package that brought" if "/site-packages/" in path else "rename"
             return f"{do} {path}: it hides Python's own module {top}, which {importer} imports"
         return _of_standard_library(module, name, importer, place, path or "")
@@ -93,11 +95,11 @@ def name(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     of_package = f" (pip show {place.package})" if place.package else ""
     return (
         f"the installed {dated(top, lines)} has no {name}, which {importer} imports from {module}: they are of different releases. Install the {top} that "
-        f"{importer} was made for{of_package}{since(name, module, lines)}, or the {place.package or 'code'} for this {top}"
+        f"{importer} was made for{of_package}{since(name, module, lines, raised.frames)}, or the {place.package or 'code'} for this {top}"
     )
 
 
-def since(name: str, module: str, lines: Sequence[Line]) -> str:
+def since(name: str, module: str, lines: Sequence[Line], frames: Sequence[Frame] = ()) -> str:
     """Return the command that installs a release of a package whose module has a name, after a comma; "" if it is not known, or the log names such a release.
 
     An empty name stands for the module itself.
@@ -105,11 +107,17 @@ def since(name: str, module: str, lines: Sequence[Line]) -> str:
     package = module.partition(".")[0]
     limits = bounds_of(module, name)
     if not limits and name:
-        limits = members_of(name, "").get(package, "") or bounds(name, package)
+        limits = members_of(name, "").get(package, "") or _bounds_of_class(name, package)
     if name and limits == (bounds_of(module) or "?"):
         limits = ""  # the installed release has the module, which came with the name
     is_proposed = limits and not has_release(package, limits, lines)
-    return f", pip install '{distribution(package)}{limits}'" if is_proposed else ""
+    return f", {installing(package, limits, frames)}" if is_proposed else ""
+
+
+def _bounds_of_class(name: str, package: str) -> str:
+    """Return the bounds of the releases that have a class; "" if none is known by exactly this name, which may be misspelt."""
+    exact = bounds_of(package, name) or members_of(name, "").get(package, "")
+    return exact and (bounds(name, package) or exact)
 
 
 def model_type(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
@@ -122,7 +130,7 @@ def model_type(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     limits = bounds_of(f"transformers.models.{found[1]}") or bounds_of_part(
         f"transformers.models.{found[1]}."
     )
-    if has_release("transformers", limits, lines):
+    if is_within(release_of("transformers", lines), limits):
         return (
             f"the log names {dated('transformers', lines)}, and {limits} has the model type {found[1]}: the process that failed imports another transformers, or files of two "
             "releases: pip install --force-reinstall transformers in that release, with the Python and on the node of this process"
@@ -178,8 +186,10 @@ def attribute(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
             )
         user = place.words if place.package != top else "another package"
         release = (
-            f"install the {distribution(top)} that {place.package} was made for (pip show {place.package}, its installation guide){since(name, module, lines)}, or the {place.package} for this one"
+            f"install the {distribution(top)} that {place.package} was made for (pip show {place.package}, its installation guide){since(name, module, lines, raised.frames)}, or the {place.package} for this one"
             if place.package not in {"", top, REMOTE_CODE}
+            else f"correct {place.words}"
+            if place.words and not place.package
             else f"install another release (pip show {top})"
         )
         return (
@@ -194,7 +204,7 @@ def attribute(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
         )
     if found := NO_MEMBER.search(raised.message):
         cls, name = found[1] or found[3] or found[5], found[2] or found[4] or found[6]
-        if confused := _of_another_model(cls, raised) or _no_processor(cls, name, lines):
+        if confused := _of_another_model(cls, raised) or _no_processor(cls, name, raised.frames, lines):
             return confused
         engine = next(
             (package for package in ("sglang", "vllm", "megatron") if name.startswith(f"{package}_")), ""
@@ -210,6 +220,8 @@ def attribute(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
         served = served_package(raised.frames, place.package) if owner else ""
         if served and not any(package_of(frame) == owner for frame in raised.frames):
             owner = served  # several packages have a class of this name
+        if owner and place.words and not is_named_by(owner, cls, raised.frames, lines):
+            return f"{cls} has no {name}: correct {place.words}, or, if the class is that of {owner} and none of the job, install the {owner} that the code was written for"
         if owner and place.words and place.package != owner:
             return (
                 f"{cls} of the installed {dated(owner, lines)} has no {name}, which {place.words} uses: install the {owner} that it was made for "
@@ -245,7 +257,7 @@ def _of_another_model(cls: str, raised: Raised) -> str:
     return ""
 
 
-def _no_processor(cls: str, name: str, lines: Sequence[Line]) -> str:
+def _no_processor(cls: str, name: str, frames: Sequence[Frame], lines: Sequence[Line]) -> str:
     """Return advice on a tokenizer that is used as a processor, which transformers did not find."""
     if not cls.endswith(("Tokenizer", "TokenizerFast", "TokenizersBackend")) or name not in {
         "tokenizer",
@@ -255,8 +267,16 @@ def _no_processor(cls: str, name: str, lines: Sequence[Line]) -> str:
         "image_token",
     }:
         return ""
+    returned = (
+        f"AutoProcessor returned a tokenizer ({cls}), because"
+        if any(
+            "AutoProcessor" in text
+            for text in (*(frame.code for frame in frames), *(line.text for line in lines))
+        )
+        else f"a tokenizer ({cls}) is used as a processor; if AutoProcessor.from_pretrained returned it,"
+    )
     return (
-        f"AutoProcessor returned a tokenizer ({cls}), because this {dated('transformers', lines)} does not have the model's processor, or the model's folder lacks preprocessor_config.json: "
+        f"{returned} this {dated('transformers', lines)} does not have the model's processor, or the model's folder lacks preprocessor_config.json: "
         "install a newer transformers (its model card names the first release: transformers>=4.49 for Qwen2.5-VL, >=4.57 for Qwen3-VL), or download the folder again"
     )
 

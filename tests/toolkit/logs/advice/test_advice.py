@@ -604,7 +604,7 @@ def test_release_that_does_not_have_a_fault_is_not_replaced() -> None:
         for version in ("4.54.1", "4.56.2")
     )
     assert older.startswith(
-        "transformers 4.54.1 has this fault, >=4.55 has not: pip install 'transformers>=4.55'"
+        "transformers 4.54.1 has this fault, >=4.55 does not: pip install 'transformers>=4.55'"
     )
     assert "has this fault" not in newer
     assert "transformers>=4.55" not in newer
