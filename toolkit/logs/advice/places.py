@@ -86,7 +86,8 @@ def installing(package: str, limits: str, frames: Sequence[Frame] = ()) -> str:
         "",
     )
     if tree:
-        return f"check out a release {limits} of {package} in {tree}, from which it runs (git -C {tree} fetch --tags, git checkout vX.Y.Z)"
+        where = "the folder that the job uploads" if "/_ray_pkg_" in tree else tree
+        return f"check out a release {limits} of {package} in the source tree from which it runs (git checkout vX.Y.Z in {where})"
     return f"pip install '{distribution(package)}{limits}'"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from io import BytesIO
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from verl_doctor.toolkit.logs.diagnosis import read
 from verl_doctor.toolkit.logs.document import remedy_of
 from verl_doctor.toolkit.logs.excerpt import excerpt
+from verl_doctor.toolkit.logs.releases import _members
 
 PACKAGES = "/venv/lib/python3.11/site-packages"
 
@@ -27,7 +29,7 @@ def remedy(error: str, *places: tuple[str, str], before: str = "") -> str:
     [
         (
             "AttributeError: 'GRPOConfig' object has no attribute 'num_iterations'. Did you mean: 'num_generations'?",
-            [("/job/my_trainer.py", "self.n = args.num_iterations")],
+            [("/w/LLaMA-Factory/src/llamafactory/train/grpo.py", "self.n = args.num_iterations")],
             "pip install 'trl>=0.16'",
         ),
         (
@@ -121,3 +123,91 @@ def test_plugin_and_engine_of_different_releases() -> None:
         ),
     )
     assert "releases of vllm_ascend and vllm must be equal" in told
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "TypeError: LoraConfig.__init__() got an unexpected keyword argument 'use_dora'",
+        "AttributeError: 'LoraConfig' object has no attribute 'use_dora'",
+    ],
+)
+def test_class_of_the_job_is_that_of_a_package_only_where_it_is_imported(error: str) -> None:
+    place = ("/home/me/proj/train.py", "config = LoraConfig(use_dora=True).use_dora")
+    own = remedy(error, place)
+    assert "train.py:12" in own
+    assert "none of the job" in own
+    assert "pip install" not in own
+    assert "peft>=0.9" in remedy(error, place, before="from peft import LoraConfig\n")
+
+
+def test_objects_of_a_package_have_no_members_that_only_others_store_in_them() -> None:
+    error = "AttributeError: 'Accelerator' object has no attribute 'optimizer'"
+    assert "accelerate<" not in remedy(error, ("/job/train.py", "accelerator.optimizer.step()"))
+    assert "optimizer" not in members_of_class("accelerate", "Accelerator")
+
+
+def members_of_class(package: str, cls: str) -> Mapping[str, str]:
+    return _members()[package].get(cls, {})
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        ("AttributeError: module 'numpy' has no attribute 'float'.", "x = np.float(1)"),
+        ("AttributeError: module 'numpy' has no attribute 'product'", "x = np.product(y)"),
+        ("ImportError: cannot import name 'Mapping' from 'collections' (/usr/lib/python3.10/collections/__init__.py)", "from collections import Mapping"),
+        ("AttributeError: 'FieldInfo' object has no attribute 'required'", "x = field.required"),
+    ],
+)  # fmt: skip
+def test_removed_name_in_a_file_of_the_job_is_corrected_there(error: str, code: str) -> None:
+    own = remedy(error, ("/home/me/proj/reward.py", code))
+    assert "correct /home/me/proj/reward.py:12" in own
+    assert "in the traceback" not in own
+    assert "install another release" not in own.partition("; ")[0]
+    assert "in the traceback" in remedy(error, (f"{PACKAGES}/somepkg/a.py", code))
+
+
+def test_tokenizer_that_nothing_shows_as_a_processor_is_only_supposed() -> None:
+    error = "AttributeError: Qwen2TokenizerFast has no attribute tokenizer"
+    place = (f"{PACKAGES}/vllm/inputs/registry.py", "tokenizer = processor.tokenizer")
+    assert "if AutoProcessor.from_pretrained returned it" in remedy(error, place)
+    shown = ("/job/load.py", "processor = AutoProcessor.from_pretrained(path)")
+    assert "AutoProcessor returned a tokenizer" in remedy(error, shown, place)
+
+
+@pytest.mark.parametrize("installs", ["Successfully installed trl-0.19.0", " + trl==0.19.0"])
+def test_release_installed_last_counts(installs: str) -> None:
+    error = "AttributeError: 'GRPOConfig' object has no attribute 'num_iterations'"
+    place = ("/w/LLaMA-Factory/src/llamafactory/train/grpo.py", "self.n = args.num_iterations")
+    assert "trl>=0.16" not in remedy(error, place, before=f"trl==0.15.0\n{installs}\n")
+    older = installs.replace("0.19.0", "0.14.0")
+    assert "the log names trl 0.14.0" in remedy(error, place, before=f"trl==0.15.0\n{older}\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "is_shadow"),
+    [
+        ("/usr/lib/pypy3.10/enum.py", False),
+        ("/opt/python310.zip/enum.pyc", False),
+        ("/usr/lib/python3.10/enum.py", False),
+        ("/home/me/proj/enum.py", True),
+    ],
+)
+def test_only_a_file_of_the_job_hides_a_module_of_python(path: str, is_shadow: bool) -> None:
+    error = f"ImportError: cannot import name 'StrEnum' from 'enum' ({path})"
+    told = remedy(error, (f"{PACKAGES}/somepkg/a.py", "from enum import StrEnum"))
+    assert ("it hides Python's own module" in told) is is_shadow
+    assert ("3.11" in told) is not is_shadow
+
+
+def test_misspelt_class_of_transformers_has_no_release() -> None:
+    told = {
+        name: remedy(
+            f"ValueError: Could not find {name} neither in <module 'transformers.models.qwen2_vl' from '/x/__init__.py'> nor in <module 'transformers' from '/x/__init__.py'>!",
+            (f"{PACKAGES}/transformers/models/auto/image_processing_auto.py", "raise ValueError("),
+        )
+        for name in ("Qwen2VLImageProcessor", "Qwen2VLImageProcesor")
+    }
+    assert "transformers>=4.45" in told["Qwen2VLImageProcessor"]
+    assert "pip install" not in told["Qwen2VLImageProcesor"]
