@@ -189,7 +189,7 @@ def test_release_installed_last_counts(installs: str) -> None:
     ("path", "is_shadow"),
     [
         ("/usr/lib/pypy3.10/enum.py", False),
-        ("/opt/python310.zip/enum.pyc", False),
+        ("/usr/lib/python310.zip/enum.pyc", False),
         ("/usr/lib/python3.10/enum.py", False),
         ("/home/me/proj/enum.py", True),
     ],
