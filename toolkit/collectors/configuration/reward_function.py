@@ -80,7 +80,7 @@ def reward_function(
 def _is_above(path: str, launch: Launch, here: Path) -> bool:
     """Return whether a folder above this one, or above a script, has the file: the job may be started there."""
     starts = {here, *(Path(script).parent for script, kind in launch.files if kind != "command line")}
-    return any((folder / path).exists() for start in starts for folder in (start, *start.parents))
+    return any(os.path.exists(folder / path) for start in starts for folder in (start, *start.parents))
 
 
 def _tree(file: Path, written: Mapping[str, str | None]) -> ast.Module | None:
