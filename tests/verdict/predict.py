@@ -112,13 +112,16 @@ def files_read_once() -> Iterator[None]:
     query = data_tables._query
     described: dict[object, Any] = {}
 
-    def described_once(machine: Machine, python: str, source: str, paths: list[str]) -> Any:
+    def described_once(machine: Machine, python: str, source: str, named: list[tuple[str, str]]) -> Any:
         if any(machine.cwd.glob("*.py")):  # Python may import them in place of a library
-            return query(machine, python, source, paths)
-        seen = [(status.st_ino, status.st_size, status.st_mtime_ns) for status in map(os.stat, paths)]
-        key = (python, source, *paths, *seen)
+            return query(machine, python, source, named)
+        seen = [
+            (status.st_ino, status.st_size, status.st_mtime_ns)
+            for status in (os.stat(path) for _, path in named)
+        ]
+        key = (python, source, *named, *seen)
         if key not in described:
-            answer = query(machine, python, source, paths)
+            answer = query(machine, python, source, named)
             if isinstance(answer, Unknown):
                 return answer
             described[key] = answer
