@@ -117,7 +117,7 @@ def files_read_once() -> Iterator[None]:
             return query(machine, python, source, named)
         seen = [
             (status.st_ino, status.st_size, status.st_mtime_ns)
-            for status in (os.stat(path) for _, path in named)
+            for status in (Path(path).stat() for _, path in named)
         ]
         key = (python, source, *named, *seen)
         if key not in described:
