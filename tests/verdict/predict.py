@@ -12,7 +12,6 @@ import argparse
 import ast
 import contextlib
 import functools
-import os
 import sys
 import tempfile
 import time
