@@ -103,7 +103,7 @@ def checkpoint_folder_unusable(
         )
     nowhere = configuration.override_of(_KEY)
     saves = configuration.number(_EVERY)
-    if nowhere is not None and nowhere.value is None and saves is not None and saves > 0:
+    if nowhere is not None and configuration.get(_KEY) is None and saves is not None and saves > 0:
         yield Finding(
             f"{_KEY} is null, but the job saves after every {saves} steps"
             if saves > 1

@@ -87,7 +87,7 @@ def _without_files(configuration: Configuration) -> Iterator[Finding]:
         return
     for key in (_TRAIN, _VALIDATION) if configuration.has("actor_rollout_ref") else (_TRAIN,):
         word, value = configuration.override_of(key), configuration.get(key)
-        if word is None or word.conditional or value not in ([], None):
+        if word is None or value not in ([], None):
             continue
         is_list = value == []
         yield Finding(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from functools import partial
 
 from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import Healed, healed, settings
@@ -88,44 +89,32 @@ def _judged(
     subject = Subject("tracker", tracker.name)
     read_from = _KEY if where else "verl's default"
     certain = bool(tracker.refuses)
+    stopped = partial(
+        Finding, location=where, severity="error", stops=(EVERY_JOB,), phase="start", subject=subject
+    )
     if not tracker.installed:
-        yield Finding(
+        yield stopped(
             f"the job reports to {tracker.name}, which is not installed",
             Evidence(f"{_KEY} names {tracker.name}", tracker.name, read_from),
-            location=where,
             remedy=f"pip install {tracker.name}, or {console}",
-            severity="error",
-            stops=(EVERY_JOB,),
-            phase="start",
-            subject=subject,
             **alone,
         )
     elif tracker.mode and tracker.modes and tracker.mode not in tracker.modes:
         near = next(iter(difflib.get_close_matches(tracker.mode.lower(), tracker.modes, 1)), "")
-        yield Finding(
+        yield stopped(
             f"{tracker.name} refuses {tracker.mode_variable}={tracker.mode}"
             + (f"; did you mean {near}?" if near else ""),
             Evidence(f"{tracker.mode_variable}={tracker.mode}", ", ".join(tracker.modes), tracker.modes_from),
-            location=where,
             remedy=f"set {tracker.mode_variable}={near or 'offline'}, or {console}",
-            severity="error",
-            stops=(EVERY_JOB,),
-            phase="start",
-            subject=subject,
         )
     elif tracker.mode not in _ONLINE:
         return
     elif tracker.to_fill_in:
         variable = tracker.looked_at[0]
-        yield Finding(
+        yield stopped(
             f"{variable} is still {tracker.to_fill_in}, which {tracker.name} refuses as a key",
             Evidence(f"{variable}={tracker.to_fill_in}", "a key of the account"),
-            location=where,
             remedy=f"set {variable} to your key, or {tracker.mode_variable}=offline, or {console}",
-            severity="error",
-            stops=(EVERY_JOB,),
-            phase="start",
-            subject=subject,
         )
     elif not tracker.key_from and not _has_key(environment, tracker.looked_at[0]):
         yield Finding(

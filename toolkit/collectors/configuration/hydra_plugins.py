@@ -1,4 +1,4 @@
-"""Where the options of Hydra's own groups come from: Hydra, or a plug-in, which any folder of the job's path may hold."""
+"""Where the options of Hydra's own groups come from: Hydra, or a plugin, which any folder of the job's path may hold."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SYSTEM_TOO = re.compile(rb"include-system-site-packages\s*=\s*true", re.IGNOREC
 def own_of_hydra(
     site: Path, command: Command, machine: Machine, settings: Sequence[Setting] = ()
 ) -> Path | None:
-    """Return the folder of the options that Hydra has itself; None if it is not beside verl in `site`, or if there may be plug-ins."""
+    """Return the folder of the options that Hydra has itself; None if it is not beside verl in `site`, or if there may be plugins."""
     own = site / "hydra" / "conf"
     given = [setting for setting in settings if setting.name in ("PYTHONPATH", _EXTERNAL)]
     if not os.path.isdir(own) or any(setting.name == _EXTERNAL for setting in given) or machine.environ.get(_EXTERNAL):  # fmt: skip
@@ -61,7 +61,7 @@ def _sees_system(site: Path) -> bool:
 
 
 def _added_by(site: Path) -> list[Path] | None:
-    """Return the folders that `.pth` files add to the path; None if one of them runs what may bring plug-ins, as editable installs do."""
+    """Return the folders that `.pth` files add to the path; None if one of them runs what may bring plugins, as editable installs do."""
     found: list[Path] = []
     for line in _lines(site):
         if not line.startswith(("import ", "import\t")):
@@ -80,7 +80,7 @@ def _lines(site: Path) -> Iterator[str]:
 
 
 def _may_bring(site: Path, module: str) -> bool:
-    """Return whether a module that a `.pth` file imports may bring plug-ins: its source names them, or is not there."""
+    """Return whether a module that a `.pth` file imports may bring plugins: its source names them, or is not there."""
     if module in sys.stdlib_module_names:
         return False
     places = (site / f"{module}.py", site / module / "__init__.py")

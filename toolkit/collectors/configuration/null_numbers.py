@@ -24,8 +24,9 @@ def null_numbers(configuration: Configuration, verl: Path) -> Iterator[tuple[str
     if not configuration.program.endswith("/trainer/main_ppo.py"):
         return
     for key, folder, use, switch in _USES:
-        word = configuration.override_of(key)
-        if word is None or word.value is not None or (switch and configuration.get(switch) is not True):
+        if configuration.override_of(key) is None or configuration.get(key) is not None:
+            continue
+        if switch and configuration.get(switch) is not True:
             continue
         form = re.compile(use, re.MULTILINE)
         for path in sorted((verl / folder).rglob("*.py")):

@@ -53,10 +53,11 @@ def read_launch(
 
     `load` returns the text of a file, None if it is not text; it may supply a file that is not written yet.
     """
-    found = _read_launch(target, machine, load, is_here=_has_gpu_driver(machine))
-    if isinstance(found, Unknown) or found.command is None or _has_gpu_driver(machine):
+    is_here = _has_gpu_driver(machine)
+    found = _read_launch(target, machine, load, is_here=is_here)
+    if is_here or isinstance(found, Unknown) or found.command is None or not _is_on_cpu(found.command):
         return found
-    return _read_launch(target, machine, load, is_here=True) if _is_on_cpu(found.command) else found
+    return _read_launch(target, machine, load, is_here=True)
 
 
 def _is_on_cpu(command: Command) -> bool:
@@ -78,8 +79,7 @@ def _has_gpu_driver(machine: Machine) -> bool:
 def _read_launch(
     target: Target, machine: Machine, load: Callable[[str], str | None], *, is_here: bool
 ) -> Launch | Unknown:
-    reader = _reader(target, machine, load)
-    reader.is_here = is_here
+    reader = _reader(target, machine, load, is_here=is_here)
     files: list[tuple[str, Kind]] = []
     settings: list[Setting] = []
     errors: list[ScriptError | None] = []
@@ -130,9 +130,16 @@ def _read_launch(
     )
 
 
-def _reader(target: Target, machine: Machine, load: Callable[[str], str | None]) -> LaunchReader:
+def _reader(
+    target: Target, machine: Machine, load: Callable[[str], str | None], *, is_here: bool
+) -> LaunchReader:
     reader = LaunchReader(
-        load, machine.environ, str(machine.cwd), is_there=os.path.exists, bin=str(target.python.parent)
+        load,
+        machine.environ,
+        str(machine.cwd),
+        is_there=os.path.exists,
+        bin=str(target.python.parent),
+        is_here=is_here,
     )
     reader.is_of_windows = lambda path: _has_carriage_returns(path, machine, everywhere=True)
     return reader
@@ -147,8 +154,7 @@ def _hollow(
     is_here: bool,
 ) -> Iterator[Word]:
     """Yield the words that become known once unset variables are empty, as bash treats them."""
-    reader = _reader(target, machine, load)
-    reader.is_here = is_here
+    reader = _reader(target, machine, load, is_here=is_here)
     reader.is_empty = lambda name: not is_set_by_others(name)
     scripts = [path for path in target.files if _kind(path) == "shell script"]
     for path in scripts:

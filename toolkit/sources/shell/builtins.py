@@ -178,12 +178,7 @@ def _source(walk: Walk, node: Simple, argv: list[Argument]) -> None:
             walk.sourcing.pop()
             return
     path = os.path.normpath(Path(walk.state.cwd, name))
-    gone = (
-        "/" in name
-        and walk.presence.is_there is not None
-        and walk.state.cwd
-        and not walk.presence.is_there(path)
-    )
+    gone = "/" in name and walk.state.cwd != "" and walk.presence.is_gone(path)
     # The environment of the job is where it is checked; other files may belong to the machine on which it runs.
     is_own = name.endswith("/bin/activate") or not walk.presence.is_of_machine(name)
     if gone and is_own and not walk.files.may_have_made(path):
@@ -203,12 +198,7 @@ def _cd(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     state.cwd = os.path.normpath(Path(before, str(target))) if known else ""
     state.variables["OLDPWD"] = before or None
     folder = state.cwd
-    if (
-        folder
-        and walk.presence.is_there is not None
-        and not walk.presence.is_there(folder)
-        and not walk.files.may_have_made(folder)
-    ):
+    if folder and walk.presence.is_gone(folder) and not walk.files.may_have_made(folder):
         walk.missing(node.line, f"cd: {target}: No such file or directory")
         state.cwd, state.status = before, False
 

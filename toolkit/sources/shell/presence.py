@@ -20,108 +20,37 @@ _FUNCTIONS = frozenset({"module", "ml", "spack", "conda", "mamba", "micromamba",
 # Those that scripts do not have unless the shell that starts them exports them, or a program has the name.
 _NOT_EXPORTED = frozenset({"module", "ml", "spack", "conda", "mamba", "micromamba"})
 # What bash has itself (`compgen -bk`), besides the commands that are followed.
-_OF_BASH = frozenset(
-    [
-        ".",
-        ":",
-        "[",
-        "alias",
-        "bg",
-        "bind",
-        "break",
-        "builtin",
-        "caller",
-        "cd",
-        "command",
-        "compgen",
-        "complete",
-        "compopt",
-        "continue",
-        "declare",
-        "dirs",
-        "disown",
-        "echo",
-        "enable",
-        "eval",
-        "exec",
-        "exit",
-        "export",
-        "false",
-        "fc",
-        "fg",
-        "getopts",
-        "hash",
-        "help",
-        "history",
-        "jobs",
-        "kill",
-        "let",
-        "local",
-        "logout",
-        "mapfile",
-        "popd",
-        "printf",
-        "pushd",
-        "pwd",
-        "read",
-        "readarray",
-        "readonly",
-        "return",
-        "set",
-        "shift",
-        "shopt",
-        "source",
-        "suspend",
-        "test",
-        "times",
-        "trap",
-        "true",
-        "type",
-        "typeset",
-        "ulimit",
-        "umask",
-        "unalias",
-        "unset",
-        "wait",
-        "if",
-        "then",
-        "else",
-        "elif",
-        "fi",
-        "case",
-        "esac",
-        "for",
-        "select",
-        "while",
-        "until",
-        "do",
-        "done",
-        "in",
-        "function",
-        "time",
-        "{",
-        "}",
-        "!",
-        "[[",
-        "]]",
-        "coproc",
-    ]
-)
+_OF_BASH = frozenset({
+    ".", ":", "[", "alias", "bg", "bind", "break", "builtin", "caller", "cd", "command", "compgen", "complete", "compopt", "continue",
+    "declare", "dirs", "disown", "echo", "enable", "eval", "exec", "exit", "export", "false", "fc", "fg", "getopts", "hash", "help",
+    "history", "jobs", "kill", "let", "local", "logout", "mapfile", "popd", "printf", "pushd", "pwd", "read", "readarray", "readonly",
+    "return", "set", "shift", "shopt", "source", "suspend", "test", "times", "trap", "true", "type", "typeset", "ulimit", "umask",
+    "unalias", "unset", "wait", "if", "then", "else", "elif", "fi", "case", "esac", "for", "select", "while", "until", "do", "done", "in",
+    "function", "time", "{", "}", "!", "[[", "]]", "coproc",
+})  # fmt: skip
 # Programs that change no files but those that their output goes to.
 _CHANGES_NONE = frozenset({
-    "ls", "date", "hostname", "nvidia-smi", "whoami", "id", "uname", "nproc", "lscpu", "free", "df", "du", "which", "command", "dirname",
+    "ls", "date", "hostname", "nvidia-smi", "whoami", "id", "uname", "nproc", "lscpu", "free", "df", "du", "which", "dirname",
     "basename", "realpath", "readlink", "seq", "sleep", "cat", "head", "tail", "wc", "grep", "ps", "printenv", "mkdir",
 })  # fmt: skip
+# And those that bring no other program.
+_BRINGS_NONE = _CHANGES_NONE | {
+    "chmod",
+    "cut",
+    "expr",
+    "kill",
+    "pkill",
+    "rm",
+    "rmdir",
+    "sort",
+    "tee",
+    "touch",
+    "tr",
+}
 _CHANGES = re.compile(r"\b(?:rm|rmdir|mv|cp|ln|touch|find|tar|unzip|rsync|git|python\S*|(?:ba|z|da)?sh)\b|>")
 # Python's `glob` reads these as bash does; all else depends on bash's options.
 _PLAIN_PATTERN = re.compile(r"(?:[^\[\]*?()!^\\]|\*(?!\*)|\?|\[[\w,-]+\])+")
 _OF_PATTERNS = ("nullglob", "failglob", "dotglob", "nocaseglob", "extglob", "globstar", "noglob")
-# Programs that bring no other program.
-_BRINGS_NONE = frozenset({
-    "ls", "mkdir", "rmdir", "rm", "touch", "chmod", "cat", "head", "tail", "wc", "grep", "cut", "tr", "sort", "tee", "seq", "expr", "date",
-    "sleep", "hostname", "whoami", "id", "uname", "df", "du", "free", "nproc", "lscpu", "nvidia-smi", "kill", "pkill", "ps", "which",
-    "printenv", "dirname", "basename", "realpath", "readlink",
-})  # fmt: skip
 _BRINGS = re.compile(
     r"\b(?:(?:ba|z|da)?sh|curl|wget|tar|unzip|apt\S*|yum|dnf|zypper|apk|pip\w*|uvx?|make|ln|cp|mv|install|git|python\S*|PATH)\b"
 )
@@ -140,7 +69,8 @@ class Presence:
     """What is there for certain, and what is not. `is_there` is None if the script runs on another machine: nothing is certain then.
 
     `is_login`: bash has read the user's profile. `is_batch`: a batch system starts the script. `is_here`: the job runs on this
-    machine. `bin` is the folder of the job's interpreter. `absent` is what the last test looked for and what does not exist, as a sentence. `unread` is what could not be followed.
+    machine. `bin` is the folder of the job's interpreter. `absent` states what the last test looked for and what does not exist.
+    `unread` is what could not be followed.
     """
 
     scope: Scope
@@ -226,7 +156,7 @@ class Presence:
         if self.may_be_exported(name) or self.may_have_brought(name):
             return ""
         folders = self._search_path()
-        known = any(folders) and not any(self.is_there(f"{folder}/{name}") for folder in folders)
+        known = any(folders) and not self._is_in(folders, name)
         return f"{name}: command not found" if known else ""
 
     def may_have_called_functions(self) -> bool:
@@ -236,11 +166,7 @@ class Presence:
         def is_program(name: str | None) -> bool:
             if name is None or name in _FUNCTIONS:
                 return False
-            return (
-                "/" in name
-                or self.is_there is None
-                or any(map(self.is_there, (f"{folder}/{name}" for folder in folders)))
-            )
+            return "/" in name or self.is_there is None or self._is_in(folders, name)
 
         return self.is_login or not all(is_program(name) for name in _programs(self.files.calls))
 
@@ -252,8 +178,7 @@ class Presence:
             return False
         if self.may_be_exported(name) or self.may_have_called_functions() or self.may_have_brought(name):
             return False
-        folders = (self.bin, *self._search_path())
-        return self.bin != "" and not any(self.is_there(f"{folder}/{name}") for folder in folders)
+        return self.bin != "" and not self._is_in((self.bin, *self._search_path()), name)
 
     def may_be_exported(self, name: str) -> bool:
         """Return whether the shell that starts the script may give it a function of this name."""
@@ -298,6 +223,9 @@ class Presence:
 
     def _calls(self, before: Call | None = None) -> list[Call]:
         return list(itertools.takewhile(lambda call: call is not before, self.files.calls))
+
+    def _is_in(self, folders: Iterable[str], name: str) -> bool:
+        return self.is_there is not None and any(self.is_there(f"{folder}/{name}") for folder in folders)
 
     def _search_path(self) -> list[str]:
         return self.scope.state.environ.get("PATH", "").split(os.pathsep)

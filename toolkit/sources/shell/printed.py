@@ -57,11 +57,7 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
             if len(moved) != 2 or moved[0] != "cd" or moved[1] is None or not cwd:
                 return None
             cwd = os.path.normpath(Path(cwd, moved[1]))
-            if (
-                walk.presence.is_there is not None
-                and not walk.presence.is_there(cwd)
-                and not walk.files.may_have_made(cwd)
-            ):
+            if walk.presence.is_gone(cwd) and not walk.files.may_have_made(cwd):
                 return None
             nodes = (rest[0][1],)
         if len(nodes) != 1 or not isinstance(nodes[0], Simple) or nodes[0].assignments:
@@ -121,7 +117,7 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
             walk.state.cwd and not walk.presence.is_of_machine(name) and walk.presence.has_no(name)
             for name in names
         )
-        return "" if names and walk.presence.is_there is not None and all(lacking) else None
+        return "" if names and all(lacking) else None
 
     return answer
 

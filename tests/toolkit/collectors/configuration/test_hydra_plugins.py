@@ -1,4 +1,4 @@
-"""Where plug-ins for Hydra may be: only where none can be, Hydra's own options are all."""
+"""Where plugins for Hydra may be: only where none can be, Hydra's own options are all."""
 
 from __future__ import annotations
 

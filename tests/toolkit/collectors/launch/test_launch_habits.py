@@ -31,6 +31,12 @@ def read(folder: Path, script: str, *, has_gpus: bool = False, bin_folder: str =
     return found
 
 
+def two_tables(folder: Path) -> None:
+    (folder / "data").mkdir()
+    for name in ("a", "b"):
+        (folder / "data" / f"{name}.parquet").touch()
+
+
 def words_of(found: Launch) -> list[str | None]:
     assert found.command
     return [word.text for word in found.command.words]
@@ -59,9 +65,7 @@ def by_bash(folder: Path, script: str) -> list[str]:
     ],
 )
 def test_words_equal_those_of_bash(tmp_path: Path, script: str) -> None:
-    (tmp_path / "data").mkdir()
-    for name in ("a", "b"):
-        (tmp_path / "data" / f"{name}.parquet").touch()
+    two_tables(tmp_path)
     assert words_of(read(tmp_path, script)) == by_bash(tmp_path, script)
 
 
@@ -212,6 +216,7 @@ def test_output_that_depends_on_more_is_unknown(tmp_path: Path, value: str) -> N
     "head",
     [
         "rm -f data/b.parquet\nfor f in data/*.parquet",
+        "command rm -f data/b.parquet\nfor f in data/*.parquet",
         "find data -name 'b*' -delete\nfor f in data/*.parquet",
         "for f in data/[^_]*.parquet",
         "shopt -s nullglob\nfor f in none/*.parquet",
@@ -220,9 +225,7 @@ def test_output_that_depends_on_more_is_unknown(tmp_path: Path, value: str) -> N
     ],
 )
 def test_files_of_a_loop_that_may_be_others_are_unknown(tmp_path: Path, head: str) -> None:
-    (tmp_path / "data").mkdir()
-    for name in ("a", "b"):
-        (tmp_path / "data" / f"{name}.parquet").touch()
+    two_tables(tmp_path)
     script = f'F=""\n{head}; do F+="$f,"; done\n{START} "a=[$F]" b=1'
     assert words_of(read(tmp_path, script))[0] is None
 

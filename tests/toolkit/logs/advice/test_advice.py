@@ -5,21 +5,11 @@ from __future__ import annotations
 from io import BytesIO
 
 import pytest
+from support.logs.raised import PACKAGES, remedy
 
 from verl_doctor.toolkit.logs.diagnosis import read
 from verl_doctor.toolkit.logs.document import remedy_of
 from verl_doctor.toolkit.logs.excerpt import excerpt
-
-PACKAGES = "/venv/lib/python3.11/site-packages"
-
-
-def remedy(error: str, *places: str, before: str = "") -> str:
-    """Remedy for an exception raised at these places, the deepest last."""
-    frames = "".join(f'  File "{place}", line 12, in run\n    call()\n' for place in places)
-    log = f"{before}Traceback (most recent call last):\n{frames}{error}\n"
-    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
-    assert first is not None
-    return remedy_of(first)
 
 
 @pytest.mark.parametrize(

@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from io import BytesIO
 
 import pytest
+from support.logs.raised import PACKAGES, remedy
 
-from verl_doctor.toolkit.logs.diagnosis import read
-from verl_doctor.toolkit.logs.document import remedy_of
-from verl_doctor.toolkit.logs.excerpt import excerpt
 from verl_doctor.toolkit.logs.releases import _members
-
-PACKAGES = "/venv/lib/python3.11/site-packages"
-
-
-def remedy(error: str, *places: tuple[str, str], before: str = "") -> str:
-    """The remedy for an exception raised at these places, the deepest last, each with its line."""
-    frames = "".join(f'  File "{path}", line 12, in run\n    {code}\n' for path, code in places)
-    log = f"{before}Traceback (most recent call last):\n{frames}{error}\n"
-    first = read(excerpt(BytesIO(log.encode()).read).lines, "run.log").first
-    assert first is not None
-    return remedy_of(first)
 
 
 @pytest.mark.parametrize(
