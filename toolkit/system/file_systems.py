@@ -46,10 +46,8 @@ _SHARED_FUSE = re.compile(
 _OF_THE_KERNEL = frozenset(
     ["proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "devpts", "bpf", "fusectl"]
 )
-_MQUEUE, _OVERLAY = (
-    0x19800202,
-    0x794C7630,
-)  # MQUEUE_MAGIC and OVERLAYFS_SUPER_MAGIC, the first word of statfs(2)
+# The first word of statfs(2): MQUEUE_MAGIC and OVERLAYFS_SUPER_MAGIC.
+_MQUEUE, _OVERLAY = 0x19800202, 0x794C7630
 _ROOM = 512  # bytes, more than any statfs structure has
 _IN_MEMORY = frozenset(["tmpfs", "ramfs", "devtmpfs"])
 Obstacle = Literal[

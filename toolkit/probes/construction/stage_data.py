@@ -18,10 +18,8 @@ def data_sets(job: Job) -> None:
     if not job.has("data"):
         raise NotNeededError("the job has no data")
     parts = {key: _shortened(job, key) for key in ("data.train_files", "data.val_files") if job.value(key)}
-    for (
-        key,
-        part,
-    ) in parts.items():  # a single file stays a text: data set classes of the user's own may take only that
+    for key, part in parts.items():
+        # A single file stays a text: data set classes of the user's own may take only that.
         job.set(key, part.paths[0] if isinstance(job.value(key), str) else part.paths)
     job.notes["partial"] = [key for key, part in parts.items() if not part.whole]
     for key, value in (
