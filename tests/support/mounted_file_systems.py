@@ -16,6 +16,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from support.places import ROOT
+
 from verl_doctor.toolkit.commands.demo.demo import build
 
 PLACE = Path("/mnt")
@@ -31,8 +33,14 @@ def sh(*words: object) -> str:
 def mount(kind: str) -> Path:
     """Mount a file system of this kind. Exits if there is none."""
     sh("mount", "--make-rprivate", "/")
-    for folder in ("/tmp", "/dev/shm"):
-        sh("mount", "-t", "tmpfs", "-o", "mode=1777,size=1g", "none", folder)
+    for folder in (Path("/tmp"), Path("/dev/shm")):
+        sh("mount", "-t", "tmpfs", "-o", "mode=1777,size=1g", "none", PLACE)
+        for kept in (ROOT, Path(sys.prefix), Path(sys.base_prefix)):  # what runs here may lie below /tmp
+            if kept.is_relative_to(folder):
+                here = PLACE / kept.relative_to(folder)
+                here.mkdir(parents=True, exist_ok=True)
+                sh("mount", "--bind", kept, here)
+        sh("mount", "--move", PLACE, folder)
     if kind in ("blocks", "inodes"):
         room = "size=24m" if kind == "blocks" else "size=64m,nr_inodes=2500"
         sh("mount", "-t", "tmpfs", "-o", f"mode=755,{room}", "none", PLACE)

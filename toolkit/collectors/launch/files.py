@@ -72,8 +72,11 @@ def _is_on_cpu(command: Command) -> bool:
 
 
 def _has_gpu_driver(machine: Machine) -> bool:
-    """Return whether this machine has a driver for NVIDIA GPUs: where it has none, the job may run on another machine."""
-    return os.path.exists(machine.at("/proc/driver/nvidia/version"))
+    """Return whether programs here can reach a driver for NVIDIA GPUs: where they cannot, the job may run on another machine.
+
+    The device is a file whose record can be compared later, which /proc/driver/nvidia is not.
+    """
+    return os.path.exists(machine.at("/dev/nvidiactl"))
 
 
 def _read_launch(

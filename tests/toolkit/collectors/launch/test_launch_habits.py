@@ -15,7 +15,7 @@ from verl_doctor.toolkit.target import Target
 
 SYSTEM = "/usr/bin:/bin"
 START = "python3 -m verl.trainer.main_ppo"
-GPU = "/proc/driver/nvidia/version"
+GPU = "/dev/nvidiactl"
 
 
 def read(folder: Path, script: str, *, has_gpus: bool = False, bin_folder: str = "/env/bin") -> Launch:
