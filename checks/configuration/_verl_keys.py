@@ -223,4 +223,4 @@ def _keys(tree: Mapping[str, Any], above: str) -> Iterator[str]:
 
 
 def _text(name: str) -> str:
-    return (importlib.resources.files("verl_doctor.checks") / "data" / name).read_text("utf-8")
+    return (importlib.resources.files("verl_doctor.toolkit") / "data" / name).read_text("utf-8")

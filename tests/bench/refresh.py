@@ -2,7 +2,7 @@
 
     python tests/bench/refresh.py
 
-The sources come from the package index that pip is configured for. Written are `checks/data/verl_keys.json`, the history of verl's
+The sources come from the package index that pip is configured for. Written are `toolkit/data/verl_keys.json`, the history of verl's
 keys, and `docs/compatibility.json`, the table of all pairs. `bench_day_zero.py` measures what the doctor knew before.
 """
 
@@ -19,7 +19,7 @@ from verl_doctor.toolkit.commands.matrix.request import Callbacks, Request, stud
 from verl_doctor.toolkit.machine import Machine
 
 ROOT = Path(__file__).parents[2]
-_KEYS = ROOT / "checks/data/verl_keys.json"
+_KEYS = ROOT / "toolkit/data/verl_keys.json"
 
 
 def main() -> int:

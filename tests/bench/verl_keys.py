@@ -1,4 +1,4 @@
-"""In which release of verl each configuration key came and went: `checks/data/verl_keys.json`, which `refresh.py` writes.
+"""In which release of verl each configuration key came and went: `toolkit/data/verl_keys.json`, which `refresh.py` writes.
 
 A test makes the table anew from the wheels and compares.
 """
@@ -14,7 +14,7 @@ from packaging.version import Version
 from verl_doctor.toolkit.sources.hydra.compose import Sources, compose
 
 PRIMARY = ("ppo_trainer", "ppo_megatron_trainer")
-OLDEST = Version("0.3.0.post1")
+OLDEST = Version("0.2.0.post2")
 """The release with which the table begins."""
 
 

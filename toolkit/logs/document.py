@@ -375,6 +375,8 @@ def remedy_of(error: LoggedError) -> str:
         own = ""
     if known and error.signature is not None and error.signature.kind == "job" and not error.signature.named:
         advice = ""  # the signature has what resolved this very complaint
+    if advice and error.settings and error.signature is not None and not error.signature.named:
+        known = ""  # the advice is on the very setting
     return "; ".join(
         filter(
             None,

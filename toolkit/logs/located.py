@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
+from verl_doctor.toolkit.logs.advice import keys
 from verl_doctor.toolkit.logs.advice.advice import advised
 from verl_doctor.toolkit.logs.advice.compiled import CRASH, crashed, kernel
 from verl_doctor.toolkit.logs.advice.release_faults import known_fault
@@ -30,6 +32,8 @@ from verl_doctor.toolkit.logs.python_errors import Raised, bare_errors
 from verl_doctor.toolkit.logs.stage import stage_of
 from verl_doctor.toolkit.logs.survived import SURE, Steps
 from verl_doctor.toolkit.text import clipped
+
+_OVERRIDES = re.compile(r"Could not override '|Error merging override")
 
 
 class Located:
@@ -86,7 +90,10 @@ class Located:
             return placed
         code = found[0].frames[-1].code if found is not None and found[0].frames else ""
         message = found[0].message if found is not None else error.words
-        return replace(placed, settings=settings_in(message, code, self._lines))
+        settings = settings_in(message, code, self._lines)
+        if settings and error.signature.code == keys.UNKNOWN and _OVERRIDES.search(message):
+            placed = replace(placed, advice=keys.unknown(settings[0]))
+        return replace(placed, settings=settings)
 
     def judged(self, error: LoggedError, *, finished: bool) -> LoggedError:
         """Return an error outside the environment, with its phase and where the fault lies."""

@@ -64,8 +64,9 @@ def test_history() -> None:
 
 
 def test_later_removal_does_not_explain_a_missing_key() -> None:
-    assert history("critic.model.fsdp_config.grad_offload", "0.4.1") == History()
-    assert history("critic.model.fsdp_config.grad_offload", "0.8.0").went == "0.8.0"
+    assert history("critic.model.fsdp_config.wrap_policy", "0.4.1") == History()
+    assert history("critic.model.fsdp_config.wrap_policy", "0.8.0").went == "0.8.0"
+    assert history("critic.model.fsdp_config.grad_offload", "0.4.1").went == "0.3.0.post0"
 
 
 def test_typo_is_distinguished_from_another_name() -> None:

@@ -1,0 +1,69 @@
+"""Advice on a key that verl's configuration lacks: the releases that have it, and its name in the others."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from packaging.version import Version
+
+UNKNOWN = "CFG101"
+"""The code of such a key."""
+# Sections whose keys verl passes on without having them in its own configuration.
+_FREE = (".engine_kwargs.", ".override_config.", ".override_transformer_config.", ".override_ddp_config.")
+
+
+def unknown(key: str) -> str:
+    """Return which releases of verl have a key that the one that runs lacks, and what to set instead; "" if its history does not show it."""
+    if any(section in key for section in _FREE):
+        return f"verl leaves this section to the user: write +{key}="
+    came, went = _last("added", key), _last("removed", key)
+    other = next((older for older, newer in _renames() if newer == key), "")
+    if went and (not came or Version(came) < Version(went)):
+        new, notes = _new_name(key)
+        instead = f"set {new} instead{notes}" if new else "leave it out"
+        return f"verl has {key} no longer from {_plain(went)} on: {instead}, or run the verl for which the script was written"
+    if came:
+        instead = f"use {other} with the one that runs" if other else "leave it out"
+        return f"verl has {key} from {_plain(came)} on: pip install 'verl>={_plain(came)}', or {instead}"
+    return ""
+
+
+def _new_name(key: str) -> tuple[str, str]:
+    """Return what a key is called in the last release, after several renames if need be, and what else is different."""
+    name, notes = key, []
+    for entry in _table("verl_key_renames.json")["renamed"]:
+        if "tree" not in entry and (name == entry["old"] or name.startswith(f"{entry['old']}.")):
+            name = entry["new"] + name.removeprefix(entry["old"])
+            notes += [entry["note"]] if "note" in entry else []
+    return ("", "") if name == key else (name, f" ({'; '.join(notes)})" if notes else "")
+
+
+def _renames() -> Iterator[tuple[str, str]]:
+    return (
+        (entry["old"], entry["new"])
+        for entry in _table("verl_key_renames.json")["renamed"]
+        if "tree" not in entry
+    )
+
+
+def _last(change: str, key: str) -> str:
+    """Return the last release that added, or removed, a key or a section above it; "" for none."""
+    found = ""
+    for release, keys in _table("verl_keys.json")[change].items():
+        if any(key == other or key.startswith(f"{other}.") for other in keys):
+            found = release
+    return found
+
+
+def _plain(release: str) -> str:
+    """Return a release without what was published again of it."""
+    return release.partition(".post")[0]
+
+
+@cache
+def _table(name: str) -> Any:
+    return json.loads((importlib.resources.files("verl_doctor.toolkit") / "data" / name).read_text("utf-8"))
