@@ -128,7 +128,8 @@ _DEMANDS = re.compile(
     r"not (?:a )?valid|not divisible|expected|incompatible|mutually exclusive|at least|greater than|less than|smaller than"
 )
 _OF_RELEASE = re.compile(
-    r"\brequires? (?:[A-Za-z][\w-]* version )?`?[A-Za-z][\w-]*`? ?[<>=~!]=? ?v?\d+\.\d|\b[A-Za-z][\w-]* ?[<>=~!]=? ?v?\d+\.\d[\w.]* is required"
+    r"\brequires? (?:[A-Za-z][\w-]* version )?`?[A-Za-z][\w-]*`? ?[<>=~!]=? ?v?\d+\.\d|\b[A-Za-z][\w-]* ?[<>=~!]=? ?v?\d+\.\d[\w.]* is required|"
+    r"\b(?:up|down)grade `?[A-Za-z][\w-]*`? to (?:at least |version )?v?\d+\.\d"
 )
 _ARGUMENT = re.compile(
     r"`(?:--)?([a-z]\w*(?:_\w+|=\S+)?)(?:=[^`]*)?`|(?<!\w)(--[a-z][\w-]+)|(?<![\w./'-])([a-z][a-z0-9]*(?:_[a-z0-9]+)+)(?![\w(./])"

@@ -45,7 +45,7 @@ def choose(
         causes = [*strong[:1], *weak[:1], *hints[:1]]
         return (causes[0], None) if causes else (None, began or fatal)
     if fatal.is_strong:
-        return fatal, None
+        return next((error for error in strong if _is_behind(error, fatal)), fatal), None
     if fatal.kind == "weak":
         before = [error for error in strong if error.number <= fatal.number + LATE]
         if _INNER in fatal.words:  # it refers to another exception for the details
@@ -81,6 +81,15 @@ def _leads_to(hint: LoggedError, fault: LoggedError) -> bool:
     if hint.signature is None or fault.signature is None or hint.number > fault.number:
         return False
     return not {fault.signature.code, fault.kind}.isdisjoint(hint.signature.leads_to)
+
+
+def _is_behind(cause: LoggedError, fault: LoggedError) -> bool:
+    """Return whether a cause results in a fault wherever it is reported: what is in a script was there before."""
+    return (
+        cause.signature is not None
+        and fault.signature is not None
+        and fault.signature.code in cause.signature.leads_to
+    )
 
 
 def _leads_to_failure(note: LoggedError, failure: LoggedError) -> bool:

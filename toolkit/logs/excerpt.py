@@ -28,7 +28,7 @@ WORDS = (
     "Watchdog caught", "out of memory", "low on ", "memory pressure", "oom_kill", "% full, available space",
     "Sleep mode freed", " received at time=", "not registered within", "fate shares", "marked", "NVRM: Xid", "Unknown vLLM environment", "KeyboardInterrupt",
     "checkpoint shards", " took ", "core engine proc", "Final validation metrics", "ray init kwargs",
-    "ptxas fatal   : ", "UserWarning: CUDA initialization: ", "Waiting for register center actor ", "which is incompatible", "access fault", "step creation ", "xceed", "Pressure]", "cache memory: -", "times out", "profiled value", "exit code", "PREEMPT", "Preempted by", "Eviction", "node scale down", "death signal", ":nan", "': nan", "HCCP", "Assertion `", "ermission denied", "untime env agent", ": fatal: ", "list too long", "Ray dependencies", "NVIDIA Driver was not", "NET/Socket : Using", "NVSHMEM API called", "UNREACHABLE executed",
+    "ptxas fatal   : ", "UserWarning: CUDA initialization: ", "Waiting for register center actor ", "which is incompatible", "access fault", "step creation ", "xceed", "Pressure]", "cache memory: -", "times out", "profiled value", "exit code", "PREEMPT", "Preempted by", "Eviction", "node scale down", "death signal", ":nan", "': nan", "HCCP", "Assertion `", "ermission denied", "untime env agent", ": fatal: ", "list too long", "Ray dependencies", "NVIDIA Driver was not", "NET/Socket : Using", "NVSHMEM API called", "UNREACHABLE executed", ": invalid option", "numeric argument required", "not a valid identifier",
 )  # fmt: skip
 """Search words: nearly every complaint contains at least one, and so do the beginning and the end of a run.
 

@@ -87,7 +87,7 @@ class Signature:
     what is proven, `remedy` what to do. `patterns` are alternatives; `unless` are texts that rule it out. With `frames`, one
     of these texts must occur in the last place of the traceback, and none of `unless_frames` may. Where that place is known,
     it must contain one of the texts of `within`. A hint or a note `leads_to` the faults with these codes: logged before one
-    of them, it is the first cause; "ended" stands for a run that was stopped after waiting long enough. A signature that must
+    of them, it is the first cause, and so is a cause that `leads_to` them, wherever it was logged; "ended" stands for a run that was stopped after waiting long enough. A signature that must
     be `raised` counts only as the message of an exception: programs also complain about optional parts.
     `warning` counts lines that a logger marks as warnings too, `whole` requires a pattern to match the whole line, `named`
     marks a general remedy, which follows what the exception itself names (`otherwise` is its first step if the exception names
@@ -226,8 +226,8 @@ def _signature(
         raise TypeError("what is named has a code, and nothing else has")
     if unknown := set(more.get("at", ())) - set(STAGES):
         raise TypeError(f"no stage: {', '.join(sorted(unknown))}")
-    if leads_to and kind not in {"hint", "note"}:
-        raise TypeError("only a hint or a note leads to something else")
+    if leads_to and kind not in {"hint", "note", "cause"}:
+        raise TypeError("only a cause, a hint or a note leads to something else")
     return Signature(
         code=code,
         kind=kind,  # type: ignore[arg-type]

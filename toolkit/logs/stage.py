@@ -45,7 +45,7 @@ _FUNCTIONS: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(
         ("update_actor", "update_critic", "update_policy", "_update_actor", "train_mini_batch", "train_batch", "optimizer_step", "_optimizer_step",
-         "training_step", "backward", "_engine_run_backward"),
+         "training_step", "backward", "_engine_run_backward", "train_actor", "train_critic"),
         "update",
     ),
     **dict.fromkeys(("save_checkpoint", "_save_checkpoint", "load_checkpoint", "_save_model", "save_hf_model"), "checkpoint"),

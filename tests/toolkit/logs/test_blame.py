@@ -173,6 +173,7 @@ def test_exception_without_a_traceback_is_still_the_cause() -> None:
         ("ValueError: The rank must be positive", f"{SITE}/peft/tuners/lora/layer.py update_layer", "configuration"),
         ("RuntimeError: the rank must be positive", f"{SITE}/trl/trainer/a.py __init__", "program"),
         ("ValueError: the shapes are strange", f"{SITE}/transformers/models/a.py forward", "program"),
+        ("ValueError: even with `lazily=True`, users must upgrade torch to at least v2.6", f"{SITE}/transformers/a.py check_it", "program"),
     ],
 )  # fmt: skip
 def test_argument_check_of_a_library_is_a_configuration_fault(error: str, place: str, fault: Fault) -> None:

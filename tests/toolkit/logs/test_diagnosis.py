@@ -33,6 +33,27 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return words
 
 
+HYDRA = (
+    'Traceback (most recent call last):\n  File "/venv/lib/python3.11/site-packages/hydra/core/parser.py", line 96, in parse_overrides\n'
+    "hydra.errors.OverrideParseException: LexerNoViableAltException: \n"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "code"),
+    [
+        (f"run.sh: line 2: set: -\r: invalid option\n{HYDRA}run.sh: line 4: trainer.nnodes=1: command not found\n", "CFG107"),
+        (f"{HYDRA}run.sh: line 9: $'\\r': command not found\n", "CFG107"),
+        (f"{HYDRA}run.sh: line 4: trainer.nnodes=1: command not found\n", "CFG103"),
+    ],
+)  # fmt: skip
+def test_line_ends_of_a_script_are_behind_what_its_words_cause(log: str, code: str) -> None:
+    first = read(list(log_lines(log)), "run.log").first
+    assert first is not None
+    assert first.signature is not None
+    assert first.signature.code == code
+
+
 def first_cause(log: str) -> str:
     """The named cause, or else the text of the error."""
     reading = read(list(log_lines(log)), "run.log")

@@ -538,7 +538,7 @@ def test_fake_archive_is_skipped_or_read(tmp_path: Path, begin: bytes) -> None:
         '[[signature]]\ntitle = "x"\ncode = "A101"',
         '[[signature]]\ntitle = "x"\ncode = "A101"\npatterns = ["{>3}"]',
         '[[signature]]\ntitle = "x"\ncode = "A101"\npatterns = ["a {>3} b {>3}"]',
-        '[[signature]]\ntitle = "x"\ncode = "A101"\npatterns = ["y"]\nleads_to = ["A102"]',
+        '[[signature]]\ntitle = "x"\ncode = "A101"\nkind = "weak"\npatterns = ["y"]\nleads_to = ["A102"]',
     ],
 )
 def test_invalid_signature_is_named(text: str) -> None:

@@ -15,6 +15,7 @@ from verl_doctor.toolkit.logs.python_errors import Frame, Raised
 
 # A message may be a single long word: a pattern with three repetitions that can all begin anywhere in it would take hours.
 _SYMBOL = re.compile(r": undefined symbol: (\S+)")
+_OF_LIBRARY = re.compile(r", version (lib\w+\.so\.\d+)")  # the library that should have the symbol
 _LIBRARY = re.compile(r"(?<![\w.+-])(\w[\w.+-]*\.so[\w.]*): cannot open shared object file")
 _OF_CRASHED = "enforce_eager=True, disable_custom_all_reduce=True"  # of vLLM as a whole
 CRASH = "LOG117"
@@ -33,6 +34,12 @@ def unlinked(raised: Raised) -> str:
         installed = PACKAGE.search(path)
         package = installed[1] if installed else path.rpartition("/")[2].partition(".")[0]
         named = distribution(re.sub(r"_\d?_?cuda$|_2$", "", package)) if package else "the package"
+        library = _OF_LIBRARY.match(raised.message, found.end() - found[1].endswith(","))
+        if library is not None and (wheel := cuda_wheel(library[1])):
+            return (
+                f"{package} was built with a newer {library[1]} than the one that is loaded: pip install -U {wheel} with the job's Python, on every node, and take CUDA's folders of the system out of "
+                f"LD_LIBRARY_PATH, whose library would be loaded first; or install the {named} that was built for the CUDA of the installed torch"
+            )
         if re.search(r"c10|torch|aten|_ZN2at", found[1]):
             return f"{package} was built for another torch: reinstall {named} for the installed torch (pip install --force-reinstall --no-cache-dir --no-build-isolation {named}), or rebuild it"
         return ""

@@ -131,6 +131,11 @@ def unexplained(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     advice = [_fact(raised, place)]
     if repairs := repaired(raised, lines):
         advice.append(repairs)
+    elif other := _adapted(raised, place):
+        advice.append(
+            f"{place.at} is the part of {package} for {other}, and this {other} is of another release than the one for which it was written: install the {other} that this {package} names "
+            f"(its release notes, pip show {package}), the one before if it came with an upgrade of {other}, or a newer {package}"
+        )
     elif place.caller and ":" not in place.caller:
         shown = "verl-doctor matrix" if place.caller == "verl" else f"pip check, pip show {place.caller}"
         advice.append(
@@ -144,6 +149,20 @@ def unexplained(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     else:
         advice.append("if it began with an upgrade, return to the releases before it")
     return "; ".join([*advice, f"search the tracker of {package} for these words"])
+
+
+def _adapted(raised: Raised, place: Place) -> str:
+    """Return the package that called a part of another one that is named after it, as modelopt/plugins/transformer_engine.py is; "" for none."""
+    path = own_frames(raised.frames)[-1].path if own_frames(raised.frames) else ""
+    inside = re.split(r"[/.]", path.rpartition(f"/{place.package}/")[2])[:-1]
+    return next(
+        (
+            package_of(frame)
+            for frame in reversed(raised.frames)
+            if package_of(frame) in {*inside} - {"", place.package, *PASSING}
+        ),
+        "",
+    )
 
 
 def _fact(raised: Raised, place: Place) -> str:

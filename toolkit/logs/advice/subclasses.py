@@ -35,7 +35,10 @@ def of_subclass(cls: str, name: str, place: Place) -> str:
         return ""
     if owner not in {place.package, place.caller} and base != "Trainer":
         return ""
-    library = place.package if ":" in place.caller else place.caller
+    # The code of trl that reads an attribute of a trainer is that of the class which is extended, whatever calls it.
+    library = (
+        place.package if ":" in place.caller or (place.package == "trl" and owner != "trl") else place.caller
+    )
     return (
         f"{cls} extends a class of {library}, which sets or expects {name} in other releases: {cls} was written for another {library}. Install the {library} that its project names "
         f"(README, requirements{'' if place.package in {'', library} else f', pip show {place.package}'}), or set {name} in the constructor of {cls}"

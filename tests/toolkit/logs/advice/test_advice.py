@@ -543,6 +543,12 @@ def test_setting_that_is_no_number_is_named(error: str, given: str, expected: st
             "MyGRPOTrainer extends a class of trl, which sets or expects rounds in other releases",
         ),
         (
+            "AttributeError: 'OwnVLLMTrainer' object has no attribute '_tiles'",
+            "self._tiles",
+            ["/job/a.py", f"{PACKAGES}/transformers/trainer.py", f"{PACKAGES}/trl/trainer/grpo_trainer.py"],
+            "OwnVLLMTrainer was written for another trl",
+        ),
+        (
             "AttributeError: 'TrainingArguments' object has no attribute 'packing'",
             "args.packing",
             ["/job/a.py", f"{PACKAGES}/trl/trainer/sft_trainer.py"],
@@ -632,6 +638,34 @@ def test_release_that_does_not_have_a_fault_is_not_replaced() -> None:
             "TypeError: got an unexpected keyword argument 'devices'",
             ["/w/verl/workers/rollout/replica.py", f"{PACKAGES}/ray/_common/signature.py"],
             "the actor or remote function that verl calls does not accept devices",
+        ),
+        (
+            f"OSError: {PACKAGES}/transformer_engine/libte.so: undefined symbol: cublasLtTileGroups, version libcublasLt.so.13",
+            ["/w/train.py"],
+            "transformer_engine was built with a newer libcublasLt.so.13 than the one that is loaded: pip install -U nvidia-cublas with",
+        ),
+        (
+            f"OSError: {PACKAGES}/sampler/core.so: undefined symbol: cublasLtTileGroups, version libcublasLt.so.12",
+            ["/w/train.py"],
+            "pip install -U nvidia-cublas-cu12 with",
+        ),
+        (
+            "TypeError: object of type 'bool' has no len()",
+            [
+                f"{PACKAGES}/transformer_engine/linear.py",
+                f"{PACKAGES}/modelopt/plugins/transformer_engine.py",
+            ],
+            "transformer_engine.py:12 is the part of modelopt for transformer_engine, and this transformer_engine is of another release",
+        ),
+        (
+            "TypeError: object of type 'bool' has no len()",
+            [f"{PACKAGES}/transformer_engine/linear.py", f"{PACKAGES}/modelopt/plugins/linear.py"],
+            "check whether transformer_engine and modelopt fit",
+        ),
+        (
+            "ValueError: Please upgrade torch to at least v2.6 in order to load `lazily=True`.",
+            [f"{PACKAGES}/transformers/utils/check_utils.py"],
+            "upgrade torch to at least v2.6",
         ),
     ],
 )
