@@ -12,6 +12,9 @@ _OF_VOCABULARY = re.compile(r"embed|lm_head|wte|output_layer|word_embeddings|sco
 _SIZES = re.compile(
     r"(?:size of tensor a|expanded size of the tensor) \((\d+)\) must match the (?:size of tensor b|existing size) \((\d+)\)"
 )
+_OF_LAYER = re.compile(
+    r"Input tensor \(shape=\((?:\d+, )*(\d+),?\)\) and weight tensor \(shape=\((?:\d+, )*(\d+),?\)\) are not compatible"
+)
 _LOADS = re.compile(r"load|weight_loader|state_dict|copy_")
 
 
@@ -22,6 +25,11 @@ def mismatched(message: str, function: str) -> str:
     """
     if found := _MISMATCH.search(message):
         return _of_parameter(found[1], _shape(found[2]), _shape(found[3]))
+    if (found := _OF_LAYER.search(message)) and (parts := _factor([int(found[1])], [int(found[2])])):
+        return (
+            f"the weight of the layer has {parts} times the size of its input ({found[2]} and {found[1]}): one is divided among {parts} ranks of tensor parallelism, the other is not. Set "
+            "tensor_model_parallel_size=1 for this model, with more expert or pipeline parallelism instead, or install a newer release of the package that builds its layers (the trainer, megatron-core)"
+        )
     if _LOADS.search(function) and (found := _SIZES.search(message)):
         return _of_slice(int(found[1]), int(found[2]))
     return ""

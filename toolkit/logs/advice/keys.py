@@ -23,8 +23,8 @@ def unknown(key: str) -> str:
     came, went = _last("added", key), _last("removed", key)
     other = next((older for older, newer in _renames() if newer == key), "")
     if went and (not came or Version(came) < Version(went)):
-        new, notes = _new_name(key)
-        instead = f"set {new} instead{notes}" if new else "leave it out"
+        new = _new_names(key)
+        instead = f"set {new}" if new else "leave it out"
         return f"verl has {key} no longer from {_plain(went)} on: {instead}, or run the verl for which the script was written"
     if came:
         instead = f"use {other} with the one that runs" if other else "leave it out"
@@ -32,14 +32,17 @@ def unknown(key: str) -> str:
     return ""
 
 
-def _new_name(key: str) -> tuple[str, str]:
-    """Return what a key is called in the last release, after several renames if need be, and what else is different."""
-    name, notes = key, []
+def _new_names(key: str) -> str:
+    """Return what a key is called instead, in each release that renamed it again, and what else is different; "" if it was not renamed."""
+    name = key
+    names: list[str] = []
+    notes: list[str] = []
     for entry in _table("verl_key_renames.json")["renamed"]:
         if "tree" not in entry and (name == entry["old"] or name.startswith(f"{entry['old']}.")):
             name = entry["new"] + name.removeprefix(entry["old"])
+            names.append(f"from {entry['release']} on {name}" if names else f"{name} instead")
             notes += [entry["note"]] if "note" in entry else []
-    return ("", "") if name == key else (name, f" ({'; '.join(notes)})" if notes else "")
+    return ", ".join(names) + (f" ({'; '.join(notes)})" if notes else "")
 
 
 def _renames() -> Iterator[tuple[str, str]]:

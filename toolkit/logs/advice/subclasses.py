@@ -13,12 +13,21 @@ _WRAPPER = re.compile(
     r"DistributedDataParallel|FullyShardedDataParallel|DataParallel|DeepSpeedEngine|OptimizedModule|PeftModel\w*|AutoModelFor\w+WithValueHead|DDP|FSDPModule"
 )
 
+_OF_UNSLOTH = frozenset(
+    {"save_pretrained_merged", "save_pretrained_gguf", "push_to_hub_merged", "push_to_hub_gguf"}
+)
+
 
 def of_wrapper(cls: str, name: str, place: Place) -> str:
     """Return advice on an attribute of a model that is looked up on what wraps the model."""
     if _WRAPPER.fullmatch(cls) is None:
         return ""
     user = place.words or "the caller"
+    if name in _OF_UNSLOTH:
+        return (
+            f"{name} is a method of models that unsloth loaded (FastLanguageModel.from_pretrained), and this one was loaded otherwise: call model.merge_and_unload().save_pretrained(FOLDER) and "
+            "tokenizer.save_pretrained(FOLDER), or save_pretrained alone for the adapter"
+        )
     return (
         f"{cls} wraps the model, and {user} looks for {name} on the wrapper: use the model inside it (model.module, accelerator.unwrap_model, get_base_model, pretrained_model), or pass {user} the plain model, such as "
         "AutoModelForCausalLM, if it wraps it by itself or needs no value head"

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from verl_doctor.toolkit.logs.advice.calls import served_package
 from verl_doctor.toolkit.logs.advice.installed import dated, has_release, is_within, release_of
 from verl_doctor.toolkit.logs.advice.members import NO_MEMBER
-from verl_doctor.toolkit.logs.advice.places import Place, installing, is_named_by
+from verl_doctor.toolkit.logs.advice.places import Place, installing, is_named_by, shown_at
 from verl_doctor.toolkit.logs.advice.settings import ROLLOUT
 from verl_doctor.toolkit.logs.advice.subclasses import of_subclass, of_wrapper
-from verl_doctor.toolkit.logs.blame import REMOTE_CODE, package_of
+from verl_doctor.toolkit.logs.blame import REMOTE_CODE, is_of_the_job, package_of
 from verl_doctor.toolkit.logs.lines import Line
 from verl_doctor.toolkit.logs.packages import bounds, distribution, owner_of
 from verl_doctor.toolkit.logs.python_errors import Frame, Raised
@@ -37,6 +37,24 @@ _PYTHON_OF = {
     **dict.fromkeys(("typing.override", "itertools.batched", "typing.TypeAliasType"), "3.12"),
     **dict.fromkeys(("itertools.pairwise", "types.NoneType", "types.UnionType", "types.EllipsisType"), "3.10"),
 }  # fmt: skip
+# Methods of strings that no tokenizer, model or tensor has.
+_OF_TEXT = frozenset(
+    {
+        "lower",
+        "upper",
+        "strip",
+        "lstrip",
+        "rstrip",
+        "split",
+        "rsplit",
+        "splitlines",
+        "startswith",
+        "endswith",
+        "rpartition",
+        "casefold",
+    }
+)
+_OF_ENGINES = frozenset({"slime", "miles"})  # trainers that make their arguments from those of an engine
 _MODEL_TYPE = re.compile(r"model type [`'\"](\w+)[`'\"]? but Transformers does not")
 _BARE_TYPE = re.compile(r"['\"]([a-z]\w*)['\"]")
 _PYTHON = re.compile(r"/python(3\.\d+)/")
@@ -209,11 +227,15 @@ def attribute(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
         engine = next(
             (package for package in ("sglang", "vllm", "megatron") if name.startswith(f"{package}_")), ""
         )
+        if cls == "Namespace" and place.package and place.package not in _OF_ENGINES and not place.caller:
+            return _of_entry_point(name, place, raised)
         if cls == "Namespace" and engine and place.package not in {"", engine}:
             return (
                 f"{place.words} makes its arguments from those of {engine}, and the installed {dated(engine, lines)} has no {name.removeprefix(f'{engine}_')}: they are of different releases. "
                 f"Install the {engine} that {place.words} names (its Dockerfile or image of a fixed tag, not latest), or a newer {place.words}"
             )
+        if name in _OF_TEXT and cls[:1].isupper() and cls != "NoneType" and place.package:
+            return _of_text(cls, place, raised)
         if (wrapped := of_wrapper(cls, name, place)) or (other := of_subclass(cls, name, place)):
             return wrapped or other
         owner = owner_of(cls)
@@ -228,6 +250,22 @@ def attribute(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
                 f"(pip show {place.package or owner}), or a newer {place.package or 'release of the code'}"
             )
     return ""
+
+
+def _of_text(cls: str, place: Place, raised: Raised) -> str:
+    """Return advice on an object that was passed where a package expects a text."""
+    job = next((shown_at(frame) for frame in reversed(raised.frames) if is_of_the_job(frame)), "")
+    where = f" ({job} passes it)" if job else ""
+    return f"{place.at} of {place.package} expects a text and was given a {cls}{where}: pass the path or the name instead of the object, for a tokenizer or a model that of its folder"
+
+
+def _of_entry_point(name: str, place: Place, raised: Raised) -> str:
+    """Return advice on an argument that the parser of a package's entry point does not define, although its code reads it."""
+    entry = next(shown_at(frame) for frame in raised.frames if package_of(frame) == place.package)
+    return (
+        f"{place.package} reads the argument {name}, which the entry point that ran ({entry.partition(':')[0]}) does not define: start the entry point of {place.package} that defines "
+        f"--{name} (grep -rn {name} in its folder), or install a newer {place.package}, or the one of the script"
+    )
 
 
 def _of_standard_library(module: str, name: str, user: str, place: Place, path: str) -> str:

@@ -663,6 +663,31 @@ def test_release_that_does_not_have_a_fault_is_not_replaced() -> None:
             "check whether transformer_engine and modelopt fit",
         ),
         (
+            "AttributeError: Qwen2Tokenizer has no attribute lower",
+            ["/job/a.py", f"{PACKAGES}/vllm/tokenizer.py", f"{PACKAGES}/transformers/base.py"],
+            "expects a text and was given a Qwen2Tokenizer (a.py:12 passes it): pass the path or the name",
+        ),
+        (
+            "AttributeError: 'Namespace' object has no attribute 'vllm_naps'",
+            [f"{PACKAGES}/openrlhf/cli/train_it.py", f"{PACKAGES}/openrlhf/trainer/fit.py"],
+            "openrlhf reads the argument vllm_naps, which the entry point that ran (train_it.py) does not define",
+        ),
+        (
+            "AttributeError: 'Namespace' object has no attribute 'sglang_naps'",
+            ["/w/slime/train.py", "/w/slime/utils/arguments.py"],
+            "slime makes its arguments from those of sglang",
+        ),
+        (
+            "AttributeError: 'PeftModelForCausalLM' object has no attribute 'save_pretrained_merged'",
+            ["/job/merge.py"],
+            "call model.merge_and_unload().save_pretrained(FOLDER)",
+        ),
+        (
+            "ValueError: Input tensor (shape=(10, 1, 96)) and weight tensor (shape=(384,)) are not compatible",
+            [f"{PACKAGES}/transformer_engine/norm.py"],
+            "one is divided among 4 ranks of tensor parallelism",
+        ),
+        (
             "ValueError: Please upgrade torch to at least v2.6 in order to load `lazily=True`.",
             [f"{PACKAGES}/transformers/utils/check_utils.py"],
             "upgrade torch to at least v2.6",

@@ -33,7 +33,7 @@ def refused(key: str) -> str:
         ),
         (
             "actor_rollout_ref.rollout.skip_rollout",
-            "no longer from 0.8.0 on: set skip.rollout.enable instead",
+            "no longer from 0.8.0 on: set actor_rollout_ref.rollout.skip.enable instead, from 0.9.0 on skip.rollout.enable",
         ),
         ("critic.enable", "verl has critic.enable from 0.6.0 on: pip install 'verl>=0.6.0', or leave it out"),
         (
