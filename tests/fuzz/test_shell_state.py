@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from support.trying import SEED, cases
 
-from verl_doctor.toolkit.collectors.launch.reader import LaunchReader, Program
+from verl_doctor.toolkit.collectors.launch.job_program import Program
+from verl_doctor.toolkit.collectors.launch.reader import LaunchReader
 
 pytestmark = pytest.mark.skipif(not shutil.which("bash"), reason="bash is the oracle")
 

@@ -90,7 +90,7 @@ def unread_keys(
     for path in SourceTree(folder, module, "verl").files():
         parts = path.relative_to(folder).parts
         source = b"" if "config" in parts or not engines.isdisjoint(parts) else read(path)
-        if isinstance(source, bytes):
+        if isinstance(source, bytes) and any(name.encode() in source for name in names - read_names):
             read_names.update(name.decode() for name in pattern.findall(_IMPORT.sub(b"", source)))
             if names <= read_names:
                 break

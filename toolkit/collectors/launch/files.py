@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from verl_doctor.toolkit.collectors.launch.job_program import Program
 from verl_doctor.toolkit.collectors.launch.launch import (
     COMMAND_LINE,
     TO_FILL_IN,
@@ -20,7 +21,7 @@ from verl_doctor.toolkit.collectors.launch.launch import (
     WorkingDir,
     load_text,
 )
-from verl_doctor.toolkit.collectors.launch.reader import LaunchReader, Program
+from verl_doctor.toolkit.collectors.launch.reader import LaunchReader
 from verl_doctor.toolkit.collectors.launch.shell_refused import refused
 from verl_doctor.toolkit.collectors.launch.working_dir import folder_in_file
 from verl_doctor.toolkit.facts import Unknown

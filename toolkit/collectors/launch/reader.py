@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 import glob
-import json
 import os
 import re
-import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import yaml
-
 from verl_doctor.toolkit.collectors.launch.dockerfile import started_by, variables_in
+from verl_doctor.toolkit.collectors.launch.effects import (
+    ANYWHERE,
+    PYTHON,
+    WRITES,
+    installs,
+    may_make,
+    may_remove,
+    outputs_before,
+    written_before,
+)
 from verl_doctor.toolkit.collectors.launch.environment import is_listed
+from verl_doctor.toolkit.collectors.launch.job_program import (
+    OTHER_FILES,
+    STARTS_VERL,
+    Program,
+    are_elsewhere,
+    base_names,
+)
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, WorkingDir
-from verl_doctor.toolkit.collectors.launch.program import (
-    CONTAINERS,
-    OWN_VARIABLES,
-    PythonProgram,
-    ShellProgram,
-    Unwrapped,
-    unwrap,
+from verl_doctor.toolkit.collectors.launch.passed_variables import (
+    from_env,
+    from_overrides,
+    inherited,
+    state_of,
+)
+from verl_doctor.toolkit.collectors.launch.program import PythonProgram, ShellProgram, Unwrapped, unwrap
+from verl_doctor.toolkit.collectors.launch.runtime_env import (
+    NotARuntimeEnvError,
+    variables_in_json,
+    variables_in_yaml,
 )
 from verl_doctor.toolkit.collectors.launch.working_dir import folder_of_overrides, submitted_folder
 from verl_doctor.toolkit.sources.make.makefile import NAMES, Makefile, Recipe
@@ -33,148 +50,21 @@ from verl_doctor.toolkit.sources.shell.command_words import passed
 from verl_doctor.toolkit.sources.shell.expand import Scope
 from verl_doctor.toolkit.sources.shell.found import Argument, Call, Lines, Stop
 from verl_doctor.toolkit.sources.shell.printed import printed
-from verl_doctor.toolkit.sources.shell.state import UNSET, EnvironmentChange, ShellState
+from verl_doctor.toolkit.sources.shell.state import EnvironmentChange, ShellState
 from verl_doctor.toolkit.sources.shell.walk import Walk
-from verl_doctor.toolkit.system.secret import secrets_in, without_secrets
 
-
-class NotARuntimeEnvError(Exception):
-    """The text is not a `runtime_env`. The message gives a short reason."""
-
-
-def variables_in_yaml(text: str) -> Iterator[tuple[str, str | None, int]]:
-    """Yield name, value and line of each entry of `env_vars`. A value that is neither text nor number is None."""
-    try:
-        top = yaml.compose(text, Loader=yaml.SafeLoader)
-    except (yaml.YAMLError, RecursionError, ValueError) as problem:
-        mark = getattr(problem, "problem_mark", None)
-        raise NotARuntimeEnvError(f"invalid YAML: line {mark.line + 1}" if mark else "no YAML") from None
-    if top is None:
-        return
-    if not isinstance(top, yaml.MappingNode):
-        raise NotARuntimeEnvError("not a mapping of names to values")
-    for key, value in top.value:
-        if getattr(key, "value", None) != "env_vars" or not isinstance(value, yaml.MappingNode):
-            continue
-        for name, node in value.value:
-            if isinstance(name, yaml.ScalarNode):
-                is_text = isinstance(node, yaml.ScalarNode) and not node.tag.endswith(":null")
-                yield str(name.value), str(node.value) if is_text else None, name.start_mark.line + 1
-
-
-def variables_in_json(text: str) -> Iterator[tuple[str, str | None]]:
-    """Yield name and value of each entry of `env_vars`."""
-    try:
-        top = json.loads(text)
-    except (ValueError, RecursionError):
-        raise NotARuntimeEnvError("no JSON") from None
-    if not isinstance(top, dict):
-        raise NotARuntimeEnvError("no JSON object")
-    variables = top.get("env_vars")
-    for name, value in variables.items() if isinstance(variables, dict) else ():
-        yield str(name), value if isinstance(value, str) else None
-
-
-_TRAINER = re.compile(r"(?:^|[./])(?:main_\w+|\w*_?trainer|train\w*|run_\w+)(?:\.py)?$")
-# A source that imports verl's trainer, or that imports verl and reads a configuration with Hydra.
-_STARTS_VERL = re.compile(
-    r"^[ \t]*(?:from|import)[ \t]+verl\.trainer\b|^[ \t]*(?:from|import)[ \t]+verl\b(?=[\s\S]*^[ \t]*@hydra\.main\()",
-    re.MULTILINE,
-)
-# Hydra's overrides, "a.b=c" with "+", "++" or "~" in front, and its own options.
-_OVERRIDE = re.compile(r"(?:\+{0,2}|~)[A-Za-z_][\w/.@-]*=|~[A-Za-z_][\w./]*$")
-_HYDRA_OPTION = re.compile(r"--config-(?:name|path|dir)(?:=|$)|-c[npd]$")
 # A dotted override in the place of a command: the rest of a command that was cut off.
 _LOST = re.compile(r"(?:\+{0,2}|~)[A-Za-z_]\w*(?:\.\w+)+=")
 _BATCH_EXPORTS = re.compile(r"\A(?:#.*\n|\s*\n)*?#SBATCH\s+(?:.*\s)?--export(?:=|\s+)(\S+)")
-# Programs that only read, and those that may create whatever an archive or a file of rules specifies.
-_LOOKS = frozenset({
-    "ls", "test", "[", "which", "type", "grep", "du", "df", "head", "tail", "wc", "stat", "file", "find", "sleep", "pip", "pip3", "date",
-    "hostname", "kill", "pkill", "rm", "rmdir", "mkdir", "chmod", "chown", "ray", "nvidia-smi", "printenv", "md5sum", "free", "ulimit",
-    "cat", "less", "more", "basename", "dirname", "realpath", "readlink", "cut", "tr", "sha256sum", "seq", "expr",
-})  # fmt: skip
-_COPIES = frozenset({"cp", "mv", "ln", "install", "rsync", "scp"})
-# Programs that start the job in a container or on another machine, with other files.
-_OTHER_FILES = CONTAINERS | {"ssh"}
-_ELSEWHERE = _OTHER_FILES | {"srun", "sbatch"}
 _SLURM_CONTAINER = "--container-image"
-# Variables that the options of a program name which starts the job without those of the shell.
-_NAMED = re.compile(r"(?<![^\s=])([A-Za-z_]\w*)(?==|\s)")
-_UNPACKS = frozenset({"tar", "unzip", "7z", "make", "dvc", "git", "git-lfs", "just"})
 _MAKES = frozenset({"make", "gmake"})
-_PYTHON = re.compile(r"python[\d.]*")
 # Launchers that a Python package installs beside the interpreter of its environment.
 _SCRIPTS_OF_PACKAGES = frozenset({"deepspeed", "accelerate", "colossalai", "horovodrun", "ray"})
 # Programs behind which the next word is looked for on the PATH of this shell.
 _PASSES_ON = frozenset(
     {"nohup", "exec", "command", "time", "nice", "timeout", "stdbuf", "env", "numactl", "taskset"}
 )
-_INSTALLERS = frozenset({"pip", "pip3", "uv", "conda", "mamba", "micromamba", "poetry", "pixi", "pdm"})
-_INSTALLS = frozenset({"install", "sync", "add", "update", "upgrade", "create"})
-_WRITES = re.compile(
-    r"save|write|download|dump|copy|to_(?:parquet|json|csv)|makedirs|mkdir|open\(|subprocess|system\("
-    r"|sink_|extract|unpack|rename|move\(|link\(|run_path|exec\("
-)
-# Programs that remove, move or replace files, those that do so only with an option, and what Python calls for it.
-_REMOVES = frozenset({
-    "rm", "rmdir", "unlink", "trash", "trash-put", "shred", "mv", "rsync", "ln", "cp", "install", "rename", "truncate", "sed", "find", "fd",
-})  # fmt: skip
-_SEARCHES, _SEARCH_RUNS = frozenset({"find", "fd"}), ("-delete", "-exec", "-ok", "-x", "-X")
-_REMOVING = re.compile(r"rmtree|remove|unlink|rmdir|replace")
-_ANYWHERE = "/"
-_SOURCES = (".py", ".yaml", ".yml", ".json", ".jinja", ".jinja2")
-_LONGEST_SOURCE = 100_000
 _DEEPEST = 8  # shells, one inside the other
-_RUNTIME_VARIABLE = re.compile(r"\+{0,2}(?:[\w.]+\.)?runtime_env\.env_vars\.(\w+)=(.*)", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Program:
-    """A Python program that is called, and the variables given to it up to that point.
-
-    `launcher` starts its processes, `names` are the programs called on the way to it by the last shell, `around` those called
-    before, `folder` is where it starts, ""
-    if unknown. `starts_verl`: its source imports verl's trainer, or verl and Hydra. `missing` is the error
-    if it, its source or the folder of its output does not exist.
-    """
-
-    module: str
-    words: tuple[Argument, ...]
-    path: str
-    line: int
-    changes: tuple[EnvironmentChange, ...]
-    reaching: tuple[EnvironmentChange, ...]
-    conditional: bool
-    submitted: bool = False
-    launcher: tuple[Argument, ...] = ()
-    names: tuple[str, ...] = ()
-    around: tuple[str, ...] = ()
-    folder: str = ""
-    starts_verl: bool = False
-    missing: str = ""
-    in_container: bool = False
-    limits: tuple[tuple[str, ...], ...] = ()
-    written: tuple[tuple[str, str | None], ...] = ()
-
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether it starts in a container or on another machine."""
-        return _are_elsewhere((*self.around, *self.names))
-
-    @property
-    def rank(self) -> int:
-        """How certainly it starts training; 0: not at all."""
-        overrides = sum(1 for word in self.words if _OVERRIDE.match(word.text or word.written))
-        options = any(_HYDRA_OPTION.match(word.text or "") for word in self.words)
-        from_verl = re.match(r"verl[./]", self.module) is not None or "/verl/" in self.module
-        trains = _TRAINER.search(self.module) is not None
-        if from_verl and trains:
-            return 4
-        if self.starts_verl or (trains and (overrides or options)):
-            return 3
-        if from_verl and overrides:
-            return 2
-        return 1 if overrides >= 2 or options else 0
 
 
 @dataclass
@@ -268,14 +158,14 @@ class LaunchReader:
         unwrapped, original = self.spawned(walk, unwrap(call.argv, call.stdin), call), call
         first = call.argv[0]
         if self.training is None:
-            self.removed += [*_outputs_before(walk, call), *self.may_remove(call, unwrapped)]
+            self.removed += [*outputs_before(walk, call), *may_remove(call, unwrapped)]
         if _LOST.match(first.text if first.text is not None else first.written):
             self.lost += call.argv
             return
         if unwrapped.folder is not None:
             moved = unwrapped.folder.text
             call = replace(call, folder=_path(call.folder, moved) if moved and call.folder else "")
-        changes = (*self.inherited(unwrapped, call), *self.from_env(unwrapped, call.conditional))
+        changes = (*inherited(unwrapped, call, self.environ), *from_env(unwrapped, call.conditional))
         reaching = self.from_job(unwrapped, call.conditional)
         if unwrapped.submits and (folder := submitted_folder(unwrapped, self.load, self.cwd)):
             self.working_dirs.append(folder)
@@ -289,9 +179,9 @@ class LaunchReader:
             moves = "chdir(" in program.uses
             if moves:
                 call = replace(call, folder="")
-            if self.training is None and (moves or _WRITES.search(program.uses)):
-                self.made.append(_ANYWHERE)
-            reaching = (*reaching, *self.from_overrides(program, call.conditional))
+            if self.training is None and (moves or WRITES.search(program.uses)):
+                self.made.append(ANYWHERE)
+            reaching = (*reaching, *from_overrides(program, call.conditional))
             self.working_dirs += folder_of_overrides(program.words)
             self.programs.append(
                 Program(
@@ -309,25 +199,25 @@ class LaunchReader:
                     folder=call.folder,
                     starts_verl=self.starts_verl(program.module, call.folder),
                     missing=self.missing(walk, call, names, program),
-                    in_container=not _OTHER_FILES.isdisjoint(_base_names((*self.around, *names))),
+                    in_container=not OTHER_FILES.isdisjoint(base_names((*self.around, *names))),
                     limits=call.limits,
-                    written=tuple({**self.written, **_written(walk, call)}.items()),
+                    written=tuple({**self.written, **written_before(walk, call)}.items()),
                 )
             )
         elif isinstance(program, ShellProgram):
             call, around, written = replace(call, changes=changes), self.around, self.written
-            self.around, self.written = (*around, *names), {**written, **_written(walk, original)}
+            self.around, self.written = (*around, *names), {**written, **written_before(walk, original)}
             environ = self.environ
             self.environ = environ if unwrapped.inherits == "all" else {}
             self.shell(walk, program, call, reaching, original, submitted=unwrapped.submits)
             self.around, self.environ, self.written = around, environ, written
-        elif unwrapped.rest and unwrapped.rest[0].text and _base_names([unwrapped.rest[0].text]) & _MAKES:
+        elif unwrapped.rest and unwrapped.rest[0].text and base_names([unwrapped.rest[0].text]) & _MAKES:
             around, self.around = self.around, (*self.around, *names[:-1])
             self.make(walk, replace(call, changes=changes), unwrapped.rest[1:], original)
             self.around = around
         if self.training is None:
             self.made += self.may_make(call, unwrapped)
-            self.installs = self.installs or _installs(call)
+            self.installs = self.installs or installs(call)
 
     def spawned(self, walk: Walk, unwrapped: Unwrapped, call: Call) -> Unwrapped:
         """Return what a Python program of the user's own starts, in its place, if its source names it."""
@@ -337,7 +227,7 @@ class LaunchReader:
         path = _path(call.folder or self.cwd, program.module)
         source = walk.files.text_at(path, before=call)
         text = source.text if source is not None else ""
-        if source is None or "verl" not in text or _STARTS_VERL.search(text):
+        if source is None or "verl" not in text or STARTS_VERL.search(text):
             return unwrapped
         from verl_doctor.toolkit.collectors.launch.spawned import spawned  # noqa: PLC0415 - only for such a program
 
@@ -363,7 +253,7 @@ class LaunchReader:
             "/" in program.opens or self.load(_path(call.folder or self.cwd, program.opens)) is None
         ):
             return f"{names[-1]} opens {program.opens} as the source of a program"
-        if self.is_there is None or not call.folder or _are_elsewhere((*self.around, *names)):
+        if self.is_there is None or not call.folder or are_elsewhere((*self.around, *names)):
             return ""
         for name in names:
             if "/" in name and self.is_missing(name, walk, call):
@@ -408,82 +298,24 @@ class LaunchReader:
         """Return whether the source of a program in the job's folder starts verl."""
         path = module if module.endswith(".py") else f"{module.replace('.', '/')}.py"
         text = self.load(_path(folder or self.cwd, path))
-        return text is not None and _STARTS_VERL.search(text) is not None
-
-    def may_make(self, call: Call, unwrapped: Unwrapped) -> Iterator[str]:
-        """Yield what a program called before the job may create: the paths in its arguments, `_ANYWHERE` without any."""
-        folder = Path(call.folder or self.cwd)
-        yield from (os.path.normpath(folder / name) for name in call.written)
-        names = {name.rpartition("/")[2] for name in unwrapped.names}
-        program = unwrapped.program
-        if names & _LOOKS or (isinstance(program, PythonProgram) and program.module in _LOOKS):
-            return
-        home = self.environ.get("HOME", "")
-        words = [word.text for word in call.argv[1:] if word.text]
-        values = [word.partition("=")[2] if word.startswith("-") else word for word in words]
-        secrets = set(secrets_in(shlex.join(word.text or "" for word in call.argv)))  # `curl -u joe:secret`
-        paths = [
-            re.sub(r"^~(?=/|$)", home, value)
-            for value in values
-            if value
-            and not value.startswith("-")
-            and without_secrets(value) == value
-            and not any(secret in value for secret in secrets)
-        ]
-        known = [
-            path for path in paths if "/" in path and "://" not in path and not path.endswith((".py", ".sh"))
-        ]
-        runs = isinstance(program, PythonProgram) or (
-            isinstance(program, ShellProgram) and not self.is_read(program, call.folder)
-        )
-        if (
-            names & _UNPACKS
-            or (runs and not known)
-            or (program is None and _runs_inline_python(names, words))
-        ):
-            yield _ANYWHERE
-        if (
-            names & _COPIES
-            and len(paths) > 1
-            and not any(word.startswith(("-t", "--target")) for word in words)
-        ):
-            copies = [f"{paths[-1]}/{Path(path).name}" for path in paths[:-1]]
-            paths = [paths[-1], *copies]
-        is_shell = isinstance(program, ShellProgram)
-        yield from (os.path.normpath(folder / path) for path in (known if runs or is_shell else paths))
-
-    def may_remove(self, call: Call, unwrapped: Unwrapped) -> Iterator[str]:
-        """Yield what a program called before the job may remove, move or replace: `_ANYWHERE` for an unknown path."""
-        names, words = _base_names(unwrapped.names), [word.text for word in call.argv[1:]]
-        if unwrapped.program is None and any(map(_PYTHON.fullmatch, names)):
-            if any(word is None or _REMOVING.search(word) for word in words):
-                yield _ANYWHERE
-            return
-        changing = names & _REMOVES
-        runs = any(word is None or word.startswith(_SEARCH_RUNS) for word in words)
-        if not changing or (changing <= _SEARCHES and not runs):
-            return
-        if None in words or names & {"xargs", "parallel"}:
-            yield _ANYWHERE
-        for word in words:
-            if word and not word.startswith("-"):
-                known = re.split(r"[*?[]", word, maxsplit=1)[0] if glob.has_magic(word) else f"{word}/"
-                path = os.path.normpath(Path(call.folder, known.rpartition("/")[0] or ("/" if known[:1] == "/" else ".")))  # fmt: skip
-                yield path if path.startswith("/") else _ANYWHERE
+        return text is not None and STARTS_VERL.search(text) is not None
 
     def creates(self, call: Call) -> Iterator[str]:
         """Yield what a program may create, as long as nothing that it runs has been read."""
         unwrapped = unwrap(call.argv)
-        is_python = any(_PYTHON.fullmatch(name.rpartition("/")[2]) for name in unwrapped.names)
+        is_python = any(PYTHON.fullmatch(name.rpartition("/")[2]) for name in unwrapped.names)
         if isinstance(unwrapped.program, ShellProgram) or (unwrapped.program is None and is_python):
-            yield _ANYWHERE
+            yield ANYWHERE
         yield from self.may_make(call, unwrapped)
 
-    def is_read(self, program: ShellProgram, folder: str) -> bool:
-        """Return whether the script of a shell was followed."""
-        return program.text is not None or (
-            program.path is not None and self.load(_path(folder or self.cwd, program.path)) is not None
+    def may_make(self, call: Call, unwrapped: Unwrapped) -> Iterator[str]:
+        """Yield what a program may create. What a shell does is known once its script was followed."""
+        folder, program = call.folder or self.cwd, unwrapped.program
+        is_read = isinstance(program, ShellProgram) and (
+            program.text is not None
+            or (program.path is not None and self.load(_path(folder, program.path)) is not None)
         )
+        return may_make(call, unwrapped, folder, self.environ.get("HOME", ""), is_read=is_read)
 
     def shell(
         self,
@@ -536,7 +368,7 @@ class LaunchReader:
         inner = self.walk(scope, path)
         inner.piped = program.read if program.read is not None and text != program.read.text else None
         inner.presence.is_login = walk.presence.may_have_called_functions()
-        inner.presence.is_batch = walk.presence.is_batch or _are_elsewhere(self.around)
+        inner.presence.is_batch = walk.presence.is_batch or are_elsewhere(self.around)
         inner.depth, inner.conditions = walk.depth + 1, int(call.conditional)
         inner.script(text, line)
         before = len(self.programs)
@@ -624,57 +456,8 @@ class LaunchReader:
         self.shell(walk, program, inner, (), call, submitted=False)
 
     def state(self, call: Call) -> ShellState:
-        """Return the state in which a shell starts: with this shell's variables and those given to the call.
-
-        In a container there are none of this shell's; those that its options name have unknown values.
-        """
-        state = ShellState(self.environ, cwd=call.folder or self.cwd)
-        state.changes, state.limits, state.forgotten = list(call.changes), list(call.limits), call.forgotten
-        for change in call.changes:
-            unsure = change.conditional and not call.conditional
-            before, exported = state.value(change.name), state.exports(change.name)
-            value = UNSET if change.removed else change.value
-            state.variables[change.name] = None if unsure and value != before else value
-            state.exported[change.name] = (
-                not change.removed if not unsure or exported != change.removed else None
-            )
-        if not OWN_VARIABLES.isdisjoint(_base_names(self.around)):
-            state.cwd = ""
-            options = " ".join(word.text or "" for word in call.argv)
-            names = [name for name, value in state.variables.items() if value is not UNSET]
-            state.environ, state.variables = {}, dict.fromkeys((*names, *_NAMED.findall(options)))
-            state.variables |= {
-                change.name: change.value for change in call.changes if change.value is not None
-            }
-        return state
-
-    def inherited(self, unwrapped: Unwrapped, call: Call) -> Iterable[EnvironmentChange]:
-        """Yield what a program gets of the variables given so far, and what it does not get of this shell's."""
-        if unwrapped.inherits == "all":
-            yield from call.changes
-            return
-        first, is_known = call.argv[0], unwrapped.inherits == "none"
-        for change in call.changes:
-            if change.name in unwrapped.passed:
-                yield change
-            elif not is_known:
-                yield replace(change, value=None)
-        for name in self.environ:
-            if is_listed(name) and name not in unwrapped.passed and not name.startswith("SLURM_"):
-                yield EnvironmentChange(
-                    name, None, first.path, first.line, removed=is_known, conditional=call.conditional
-                )
-
-    def from_env(self, unwrapped: Unwrapped, conditional: bool) -> Iterable[EnvironmentChange]:
-        """Yield what `env` sets and removes."""
-        for word in unwrapped.assigned:
-            name, _, value = (word.text or "").partition("=")
-            yield EnvironmentChange(name, value, word.path, word.line, conditional=conditional)
-        for word in unwrapped.dropped:
-            if word.text:
-                yield EnvironmentChange(
-                    word.text, None, word.path, word.line, removed=True, conditional=conditional
-                )
+        """Return the state in which a shell starts."""
+        return state_of(call, self.environ, call.folder or self.cwd, self.around)
 
     def from_job(self, unwrapped: Unwrapped, conditional: bool) -> tuple[EnvironmentChange, ...]:
         """Return what `ray job submit` gives to the job and its workers."""
@@ -705,14 +488,6 @@ class LaunchReader:
                 )
         return tuple(found)
 
-    def from_overrides(self, program: PythonProgram, conditional: bool) -> Iterable[EnvironmentChange]:
-        """Yield the worker variables set by `+ray_kwargs.ray_init.runtime_env.env_vars.NAME=value`."""
-        for word in program.words:
-            match = _RUNTIME_VARIABLE.fullmatch(word.text if word.text is not None else word.written)
-            if match:
-                value = match.group(2).strip("'\"") if word.text is not None else None
-                yield EnvironmentChange(match.group(1), value, word.path, word.line, conditional=conditional)
-
     def runtime_env(self, text: str, path: str) -> list[EnvironmentChange]:
         """Return the variables of a `runtime_env` file."""
         try:
@@ -737,33 +512,10 @@ class LaunchReader:
         return max(ranked, key=lambda program: program.rank, default=None)
 
 
-def _written(walk: Walk, call: Call) -> dict[str, str | None]:
-    """Return the sources and configuration files that a script has written before a call, without texts that may hold secrets."""
-    found: dict[str, str | None] = {}
-    for path in walk.files.outputs:
-        if path.endswith(_SOURCES) and path not in found and walk.files.has_written(path, before=call):
-            text = walk.files.text_at(path, before=call)
-            known = text is not None and len(text.text) < _LONGEST_SOURCE and not any(secrets_in(text.text))
-            found[path] = text.text if text is not None and known else None
-    return found
-
-
-def _outputs_before(walk: Walk, call: Call) -> Iterator[str]:
-    """Yield the files that a script's output goes to before a call."""
-    yield from (path for path in dict.fromkeys(walk.files.outputs) if walk.files.has_made(path, before=call))
-
-
 def _names_of(unwrapped: Unwrapped, call: Call) -> tuple[str, ...]:
     """Return the programs called on the way; Slurm's own containers count as one."""
     in_image = any((word.text or "").startswith(_SLURM_CONTAINER) for word in call.argv)
     return ("enroot", *unwrapped.names) if in_image else unwrapped.names
-
-
-def _installs(call: Call) -> bool:
-    """Return whether a call may install packages: `pip install`, `python -m pip install`, `uv sync`."""
-    words = [(word.text or "").rpartition("/")[2] for word in call.argv]
-    installer = next((place for place, word in enumerate(words) if word in _INSTALLERS), None)
-    return installer is not None and not _INSTALLS.isdisjoint(words[installer:])
 
 
 _LIKE_SH = re.compile(
@@ -776,17 +528,8 @@ def _is_zsh(names: Sequence[str], text: str) -> bool:
     """Return whether zsh runs a script by its own rules: the shell that is called does, otherwise the one in its first line."""
     if _LIKE_SH.search(text):
         return False
-    called = _base_names(names) & {"bash", "sh", "dash", "zsh"}
+    called = base_names(names) & {"bash", "sh", "dash", "zsh"}
     return "zsh" in called if called else re.match(r"#!.*\bzsh\b", text) is not None
-
-
-def _base_names(names: Iterable[str]) -> set[str]:
-    return {name.rpartition("/")[2] for name in names}
-
-
-def _are_elsewhere(names: Iterable[str]) -> bool:
-    """Return whether what these programs start runs in a container or on another machine."""
-    return not _ELSEWHERE.isdisjoint(_base_names(names))
 
 
 def _finds(pattern: str, folder: str) -> bool:
@@ -798,11 +541,3 @@ def _finds(pattern: str, folder: str) -> bool:
 
 def _path(folder: str, name: str) -> str:
     return os.path.normpath(Path(folder, name))
-
-
-def _runs_inline_python(names: Collection[str], words: Sequence[str]) -> bool:
-    """Return whether Python runs code from its input, or code in its arguments that may write files."""
-    if not any(_PYTHON.fullmatch(name) for name in names):
-        return False
-    is_input = not words or words[0] == "-"
-    return is_input or ("-c" in words and any(_WRITES.search(word) for word in words))

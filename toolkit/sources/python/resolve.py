@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from verl_doctor.toolkit.sources.python.answers import (
     Answer,
@@ -321,11 +322,18 @@ class _Same:
         return hash(self._key())
 
 
+_summaries: WeakKeyDictionary[ast.Module, dict[ModuleFile, Module | Opaque]] = WeakKeyDictionary()
+"""A syntax tree that several collectors share is summarised once, and forgotten with the tree."""
+
+
 def _summary(tree: ast.Module, file: ModuleFile) -> Module | Opaque:
-    try:
-        return summarise(tree, file.name, str(file.path), is_package=file.kind == "package")
-    except RecursionError:
-        return Opaque(f"{file.path} is nested too deep")
+    of_tree = _summaries.setdefault(tree, {})
+    if file not in of_tree:
+        try:
+            of_tree[file] = summarise(tree, file.name, str(file.path), is_package=file.kind == "package")
+        except RecursionError:
+            of_tree[file] = Opaque(f"{file.path} is nested too deep")
+    return of_tree[file]
 
 
 def may_be_built(name: str) -> bool:

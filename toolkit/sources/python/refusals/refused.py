@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 from typing import Any
+
+LONGEST = 300  # characters of a message or a condition
 
 
 @dataclass(frozen=True)
@@ -43,3 +46,8 @@ class ReturnedError(Exception):
 
 class LoopLeftError(Exception):
     """The rest of a loop's body may not run."""
+
+
+def words_of(node: ast.AST) -> str:
+    """Return the source text of a condition, shortened."""
+    return " ".join(ast.unparse(node).split())[:LONGEST]
