@@ -17,7 +17,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from support.places import ROOT
-
 from verl_doctor.toolkit.commands.demo.demo import build
 
 PLACE = Path("/mnt")
