@@ -83,8 +83,8 @@ def why_status_not_ours(
 def _may_be_unmapped(user: int) -> bool:
     """Return whether the kernel shows this number for all users that this process's user namespace lacks (user_namespaces(7))."""
     try:
-        shown = int(Path("/proc/sys/fs/overflowuid").read_text("ascii"))
-        mapped = [int(line.split()[2]) for line in Path("/proc/self/uid_map").read_text("ascii").splitlines()]
+        shown = int(Path("/proc/sys/fs/overflowuid").read_bytes())
+        mapped = [int(line.split()[2]) for line in Path("/proc/self/uid_map").read_bytes().splitlines()]
     except (OSError, ValueError, IndexError):
         shown, mapped = _OVERFLOW, []
     return user == shown and sum(mapped) < _ALL_USERS
