@@ -252,8 +252,12 @@ def without_secrets(text: str) -> str:
         return text
     if not text.isascii() or "\b" in text:
         seen = _UNSEEN.sub("", text)
-        if seen != text and (hidden := without_secrets(seen)) != seen:
+        if seen != text and (hidden := _hidden_in(seen)) != seen:
             return hidden
+    return _hidden_in(text)
+
+
+def _hidden_in(text: str) -> str:
     text = without_tokens(without_user(text), MASK)
     if "@" in text:
         text = _USER_AT_HOST.sub(rf"\1{MASK}@", text)

@@ -265,3 +265,8 @@ def test_what_nobody_sees_hides_no_secret(unseen: str) -> None:
     assert without_secrets(f"WANDB_API_{unseen}KEY=hunter2Kx9wQz7Lm") == f"WANDB_API_KEY={MASK}"
     harmless = f"an or{unseen}dinary line"
     assert without_secrets(harmless) == harmless
+
+
+def test_backspaces_without_end_are_no_matter() -> None:
+    text = "a" * 5000 + "\b" * 5000
+    assert without_secrets(text) == text
