@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -87,3 +88,55 @@ def test_pipe_and_device_on_the_search_path_are_not_read(tmp_path: Path) -> None
         env={**os.environ, "PYTHONPATH": f"{tmp_path}/pipe:/dev/zero"},
     )  # fmt: skip
     assert done.stdout.startswith("verl-doctor "), done.stderr
+
+
+@pytest.mark.parametrize("variable", ["PYTHONUNBUFFERED", "OTHER"])
+def test_stdout_that_does_not_wait_gets_the_whole_report(tmp_path: Path, variable: str) -> None:
+    """Programs such as Node.js make their pipes non-blocking: what did not fit was lost, with exit code 0."""
+    command = [sys.executable, "-m", "verl_doctor.toolkit", "explain", "--list"]
+    script = f"""
+import fcntl, os, struct, subprocess, sys, termios, time
+reads, writes = os.pipe()
+fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 4096)
+os.set_blocking(writes, False)
+child = subprocess.Popen({command!r}, stdout=writes)
+while struct.unpack("i", fcntl.ioctl(reads, termios.FIONREAD, bytes(4)))[0] < 4000 and child.poll() is None:
+    time.sleep(0.1)
+time.sleep(1)
+assert not os.get_blocking(writes), "the flag belongs to all who share the pipe"
+os.close(writes)
+with open(reads, "rb") as file:
+    text = file.read()
+assert child.wait() == 0
+sys.stdout.buffer.write(text)
+"""
+    shown = [
+        subprocess.run(
+            words,
+            capture_output=True,
+            check=True,
+            cwd=tmp_path,
+            timeout=300,
+            env={**os.environ, variable: "1"},
+        ).stdout
+        for words in ([sys.executable, "-c", script], command)
+    ]
+    assert len(shown[1]) > 4096
+    assert shown[0] == shown[1]
+
+
+def test_parent_that_ignores_the_ends_of_children_hides_no_exit_code(tmp_path: Path) -> None:
+    """The kernel discards the exit codes of the children of a process that ignores SIGCHLD, and the ignoring is inherited."""
+    begin = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    ignoring = [sys.executable, "-c", begin]
+    job = [*ignoring, "-m", "verl_doctor.toolkit", "clean", "--run", "--", "sh", "-c", "exit 7"]
+    assert subprocess.run(job, check=False, cwd=tmp_path).returncode == 7
+    check = [*ignoring, *CHECK.split()[1:]]
+    assert subprocess.run(check, check=False, cwd=tmp_path).returncode == 0
+    become = (
+        "import os; from verl_doctor.toolkit.process.signals import heed_ends_of_children, ignore_as_inherited; "
+        "heed_ends_of_children(); assert not os.system('true'); ignore_as_inherited(); os.execvp('grep', ['grep', 'SigIgn', '/proc/self/status'])"
+    )
+    for words, ignored in (([*ignoring, "-c", become], 1), ([sys.executable, "-c", become], 0)):
+        shown = subprocess.run(words, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+        assert int(shown.split()[1], 16) >> (signal.SIGCHLD - 1) & 1 == ignored

@@ -28,7 +28,7 @@ from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.options import completion
 from verl_doctor.toolkit.options.exit_codes import EPILOG
 from verl_doctor.toolkit.process.gc_pause import leave_it_at_exit
-from verl_doctor.toolkit.process.signals import EndedBySignal, as_ctrl_c
+from verl_doctor.toolkit.process.signals import EndedBySignal, as_ctrl_c, heed_ends_of_children
 from verl_doctor.toolkit.system.errors import os_error_text
 from verl_doctor.toolkit.target import CannotJudgeError, UsageError
 from verl_doctor.toolkit.text import harmless
@@ -86,6 +86,7 @@ _RENAMED = {
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line. Errors are one sentence on stderr; a traceback needs -v."""
     open_closed_streams()
+    heed_ends_of_children()
     _leave_out_devices()
     leave_it_at_exit()
     try:

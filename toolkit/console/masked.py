@@ -18,6 +18,7 @@ from typing import IO, Any, TextIO, TypeVar
 
 from verl_doctor.toolkit.console.streams import give_up_stderr
 from verl_doctor.toolkit.system.secret import MASK, is_recognisable, is_secret, secrets_in, without_secrets
+from verl_doctor.toolkit.system.token_shapes import without_keys
 
 T = TypeVar("T")
 
@@ -69,7 +70,7 @@ class Mask:
         if isinstance(value, Mapping):
             return self._mapping(value)
         if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-            return type(value)(map(self._masked, self._command(value)))
+            return type(value)(map(self._masked, self._command(_without_keys(value))))
         if is_dataclass(value) and not isinstance(value, type):
             return self._dataclass(value)
         return value
@@ -109,6 +110,17 @@ class Mask:
             return words
         secrets = set(secrets_in(" ".join(words)))
         return [word if word not in secrets else MASK for word in _parted(words, secrets)]
+
+
+def _without_keys(lines: list[Any] | tuple[Any, ...]) -> list[Any] | tuple[Any, ...]:
+    """Return lines of text without those of a private key, which only its first and last line name."""
+    if not any(isinstance(line, str) and "PRIVATE KEY" in line for line in lines):
+        return lines
+    texts = [line for line in lines if isinstance(line, str)]
+    hidden = iter(without_keys("\n".join(texts), MASK).split("\n"))
+    shown = ["\n".join(next(hidden) for _ in range(text.count("\n") + 1)) for text in texts]
+    left = iter(shown)
+    return [next(left) if isinstance(line, str) else line for line in lines]
 
 
 def _parted(words: Iterable[str], secrets: Iterable[str]) -> Iterator[str]:

@@ -53,6 +53,7 @@ ANSWER = Kind(
 
 def refuse_others(path: Path, kind: Kind) -> None:
     """Raise UsageError for an existing file that is not of this kind and not empty. Devices and pipes are written to."""
+    _refuse_foreign_link(path)
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode) or not status.st_size or _stream(status) is not None:
@@ -69,6 +70,22 @@ def refuse_others(path: Path, kind: Kind) -> None:
         raise UsageError(
             f"{path} exists and is not a verl-doctor {kind.name}: name another file, or add --force"
         )
+
+
+def _refuse_foreign_link(path: Path) -> None:
+    """Raise UsageError for a link that another user made in a folder such as /tmp, as the kernel does for open(2) (fs.protected_symlinks)."""
+    for way in (path, *path.parents):
+        with contextlib.suppress(OSError, ValueError):
+            link, folder = way.lstat(), way.parent.stat()
+            shared = stat.S_ISVTX | stat.S_IWOTH
+            if (
+                stat.S_ISLNK(link.st_mode)
+                and folder.st_mode & shared == shared
+                and link.st_uid not in {0, os.geteuid(), folder.st_uid}
+            ):
+                raise UsageError(
+                    f"{way} is a link of user {link.st_uid} in a folder that all may write to: name another file"
+                )
 
 
 def refuse_inputs(path: Path, inputs: Iterable[str | Path]) -> None:
@@ -99,12 +116,15 @@ def write(path: Path, text: str, *, private: bool = False) -> None:
     default permissions, or is private to its owner; an old one keeps its own.
     """
     content = text.encode("utf-8", "surrogatepass")
+    _refuse_foreign_link(path)
     try:
         try:
             status = path.stat()
         except FileNotFoundError:
             _replace(Path(os.path.realpath(path)), content, None, private=private)
             return
+        if private and stat.S_ISREG(status.st_mode) and status.st_uid not in {0, os.geteuid()}:
+            raise UsageError(f"{path} belongs to user {status.st_uid}, who could read it: name another file")
         if stat.S_ISREG(status.st_mode) and _stream(status) is None:
             _replace_existing(Path(os.path.realpath(path)), content, status)
         else:

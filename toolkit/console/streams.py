@@ -25,6 +25,8 @@ def open_closed_streams() -> None:
     for descriptor, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_RDWR)):
         if not _is_open(descriptor):
             os.open(os.devnull, flags)  # the lowest free number: this descriptor
+    for descriptor in (1, 2):
+        _let_it_wait(descriptor)
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:
             setattr(sys, name, open(descriptor, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
@@ -32,6 +34,22 @@ def open_closed_streams() -> None:
         sys.stdout.reconfigure(
             errors="backslashreplace"
         )  # as on stderr: `PYTHONIOENCODING=ascii` lacks letters of a path
+
+
+def _let_it_wait(descriptor: int) -> None:
+    """Make a stream wait for a slow reader if whoever started this process made it non-blocking: what does not fit would be lost.
+
+    It is opened again, because the flag belongs to all who share it.
+    """
+    if os.get_blocking(descriptor):
+        return
+    try:
+        again = os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:  # a socket, or there is no /proc
+        os.set_blocking(descriptor, True)
+        return
+    os.dup2(again, descriptor)
+    os.close(again)
 
 
 def _is_open(descriptor: int) -> bool:

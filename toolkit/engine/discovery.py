@@ -11,11 +11,15 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.system.ownership import why_any_not_ours, why_not_ours
 from verl_doctor.toolkit.target import Environment, Options, Target
 from verl_doctor.toolkit.target import discover as target_of
+
+if TYPE_CHECKING:
+    from verl_doctor.toolkit.engine.script_interpreter import NamedInterpreter
 
 _ACTIVE = frozenset({"virtual environment", "conda environment"})
 _JOB = frozenset({"verl", "vllm", "torch", "ray", "sglang"})
@@ -78,7 +82,12 @@ def _candidates(target: Target, machine: Machine, passed_over: list[str]) -> Ite
         from verl_doctor.toolkit.engine.script_interpreter import interpreter_of  # noqa: PLC0415 - most runs name no script, or stop before
 
         if found := interpreter_of(target.files[0], machine):
-            yield _Candidate(found.python, "launch script", found.place)
+            if why := _why_not_obeyed(found):
+                passed_over.append(
+                    f"{found.python} of the launch script is not used: {why}; if you trust it, name it with --python"
+                )
+            else:
+                yield _Candidate(found.python, "launch script", found.place)
     if target.chosen_by not in _ACTIVE:
         yield own
 
@@ -107,6 +116,17 @@ def _why_not_run(venv: Path) -> str:
     if not (python := venv / "bin" / "python").is_symlink():
         own.append(python)
     return why_not_ours(venv, group_counts=False) or why_any_not_ours(own, group_counts=False)
+
+
+def _why_not_obeyed(named: NamedInterpreter) -> str:
+    """Return why another user may both have chosen an interpreter and decide what it runs; "" otherwise.
+
+    A script of this user's may name a colleague's environment, and a colleague's script one of this user's.
+    """
+    files = dict.fromkeys(path for file in named.read for path in (file, Path(os.path.realpath(file))))
+    if why := why_any_not_ours(files, group_counts=False):
+        return (other := _why_not_run(named.python.parent.parent)) and f"{why}, and {other}"
+    return ""
 
 
 def _is_of_a_job(site: Path) -> bool:

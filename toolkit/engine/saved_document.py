@@ -10,6 +10,15 @@ from typing import Any
 from verl_doctor.toolkit.system import user_file
 from verl_doctor.toolkit.target import UsageError
 
+_MOST_DIGITS = 40
+
+
+def _whole_number(text: str) -> int:
+    """Read a number that verl-doctor may have written. Longer ones overflow where they are compared or shown."""
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(text[:_MOST_DIGITS])
+    return int(text)
+
 
 @dataclass(frozen=True)
 class SavedFile:
@@ -44,7 +53,7 @@ class SavedFile:
         if content is None:
             raise UsageError(f"{path} is larger than {self.largest} MiB: this is {none_of_these}")
         try:
-            document = json.loads(content)
+            document = json.loads(content, parse_int=_whole_number)
         except (ValueError, RecursionError):
             raise UsageError(f"{path} is {none_of_these}") from None
         if not isinstance(document, dict) or not isinstance(document.get(self.key), self.content):

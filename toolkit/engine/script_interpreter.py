@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from verl_doctor.toolkit.machine import Machine
@@ -32,10 +32,11 @@ _ENVIRONMENTS = (
 
 @dataclass(frozen=True)
 class NamedInterpreter:
-    """An interpreter, and the line that names it."""
+    """An interpreter, the line that names it, and the files in which that was read."""
 
     python: Path
     place: str
+    read: tuple[Path, ...] = ()
 
 
 @dataclass
@@ -44,7 +45,7 @@ class _Reader:
 
     machine: Machine
     activated: NamedInterpreter | None = None
-    loading: list[str] = field(default_factory=list)
+    read: list[Path] = field(default_factory=list)
 
     def load(self, path: str) -> str | None:
         """Return the text of a sourced file. An `activate` script is not followed: its folder is the result."""
@@ -53,6 +54,7 @@ class _Reader:
             if os.path.exists(python):
                 self.activated = NamedInterpreter(python, f"source {path}")
             return ""
+        self.read.append(Path(path))
         return _text(path)
 
 
@@ -60,13 +62,14 @@ def interpreter_of(script: Path, machine: Machine) -> NamedInterpreter | None:
     """Find the interpreter with which a shell script starts its job. None when it names none that exists."""
     if script.suffix in {".py", ".yaml", ".yml", ".json", ".toml"} or (text := _text(str(script))) is None:
         return None
-    reader = _Reader(machine)
+    reader = _Reader(machine, read=[script])
     scope = Scope(ShellState(machine.environ, called=False, cwd=str(machine.cwd)), script=str(script))
     walk = Walk(scope, reader.load, str(script), BUILTINS)
     walk.script(text)
     called = [found for call in walk.calls if (found := _called(call, machine))]
     activated = [found for call in walk.calls if (found := _conda(call, machine))]
-    return called[0] if called else (activated[-1] if activated else reader.activated)
+    found = called[0] if called else (activated[-1] if activated else reader.activated)
+    return None if found is None else replace(found, read=tuple(reader.read))
 
 
 def _text(path: str) -> str | None:

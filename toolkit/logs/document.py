@@ -12,7 +12,7 @@ from verl_doctor.toolkit.json_document import Code, Count, Keyword, Line
 from verl_doctor.toolkit.logs.blame import Blame, Fault
 from verl_doctor.toolkit.logs.conditions import fitting
 from verl_doctor.toolkit.logs.diagnosis import Reading
-from verl_doctor.toolkit.logs.lines import shown
+from verl_doctor.toolkit.logs.lines import shown, shown_together
 from verl_doctor.toolkit.logs.logged_error import LoggedError
 from verl_doctor.toolkit.logs.signature import Kind, Signature
 from verl_doctor.toolkit.logs.stage import STAGES
@@ -319,7 +319,7 @@ def _result(error: LoggedError, answer: Answer) -> ResultDocument:
                     "found": shown(error.words),
                     "wanted": "",
                     "read_from": f"{error.source}:{error.number}",
-                    "lines": [shown(line) for line in error.lines],
+                    "lines": shown_together(error.lines),
                     "process": shown(error.process),
                 },
                 "location": {"path": error.source, "line": error.number},
@@ -414,7 +414,7 @@ def _error_document(error: LoggedError) -> ErrorDocument:
         "path": error.source,
         "line": error.number,
         "process": shown(error.process),
-        "lines": [shown(line) for line in error.lines],
+        "lines": shown_together(error.lines),
         "times": error.times,
     }
 

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from verl_doctor.toolkit.system.secret import without_secrets
+from verl_doctor.toolkit.system.secret import MASK, without_secrets
+from verl_doctor.toolkit.system.token_shapes import without_keys
 from verl_doctor.toolkit.text import harmless
 
 # Escape sequences, including those that programs print as visible text, and colours that have lost their first character.
@@ -379,3 +380,9 @@ def relabelled(line: Line, begin: int, process: str, *, has_level: bool) -> Line
 def shown(text: str) -> str:
     """Return a log line that is safe to display: without terminal control sequences and secrets."""
     return harmless(without_secrets(text), keep="\t")
+
+
+def shown_together(lines: Sequence[str]) -> list[str]:
+    """Do the same for lines that follow each other: only the first line of a private key shows what the others are."""
+    hidden = without_keys("\n".join(lines), MASK).split("\n")
+    return [shown(line) for line in hidden[: len(lines)]]

@@ -39,6 +39,7 @@ MOST_READ = 1 << 36
 _UNSUSPICIOUS = 1 << 28  # bytes to which any log may unpack, however small it is
 MOST_FOR_ONE = 100
 """Unpacked bytes allowed per compressed byte of a larger log: logs shrink to a tenth or a fiftieth, a bomb to far less."""
+_EMPTY = 1 << 23  # compressed bytes that may unpack to nothing: headers, empty members, frames to be skipped
 _STEP = 2048  # compressed bytes of zstd at a time, which may unpack to 64 MiB
 _PIPE_TIMEOUT = 10.0  # seconds to wait for a pipe's first bytes
 _MOST_LETTERS = 0.4  # the minimum share of ASCII among the characters of a log in UTF-16
@@ -128,9 +129,11 @@ def opened(source: Source) -> Iterator[Read]:
             packed = _Counted(_whole(begin, raw))
             read: Read = packed.read
             if begin.startswith(_GZIP):
+                packed.waits_for_content = True
                 unpacked = stack.enter_context(gzip.GzipFile(fileobj=_File(read))).read1
                 read = _of_text(_limited(unpacked, packed))
             elif begin.startswith(_ZSTD):
+                packed.waits_for_content = True
                 read = _of_text(_limited(_unpacked_zstd(read, source, stack), packed))
             elif (encoding := _utf16(begin)) is not None:
                 read = _as_utf8(read, encoding)
@@ -177,12 +180,15 @@ def _opened(path: Path) -> BinaryIO:
 
 
 class _Counted:
-    """A reader that counts the bytes it returned."""
+    """A reader that counts the bytes it returned. `used` of them have unpacked to something, if it `waits_for_content`."""
 
     def __init__(self, read: Read) -> None:
-        self._from, self.given = read, 0
+        self._from, self.given, self.used = read, 0, 0
+        self.waits_for_content = False
 
     def read(self, size: int) -> bytes:
+        if self.waits_for_content and self.given - self.used > _EMPTY:
+            raise ValueError(f"{in_bytes(self.given - self.used)} of it unpack to nothing")
         content = self._from(size)
         self.given += len(content)
         return content
@@ -207,6 +213,7 @@ def _limited(unpacked: Read, packed: _Counted) -> Read:
         nonlocal so_far
         content = unpacked(min(size, _BLOCK))
         so_far += len(content)
+        packed.used = packed.given
         if so_far > MOST_READ or so_far > max(_UNSUSPICIOUS, MOST_FOR_ONE * packed.given):
             raise ValueError(
                 f"{in_bytes(packed.given)} of it unpack to more than {in_bytes(so_far)}, which no log does; "
@@ -246,7 +253,7 @@ class _File(io.RawIOBase):
     """Adapts a reader to the file object that gzip expects."""
 
     def __init__(self, read: Read) -> None:
-        self._from, self._rest = read, b""
+        self._from, self._rest, self._at = read, b"", 0
 
     def readable(self) -> bool:
         """Return True."""
@@ -254,9 +261,10 @@ class _File(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         """Return the next bytes, at most `size`."""
-        content = self._rest or self._from(1 << 16)
-        self._rest = content[size:] if size >= 0 else b""
-        return content[:size] if size >= 0 else content
+        if self._at == len(self._rest):
+            self._rest, self._at = self._from(1 << 16), 0
+        begin, self._at = self._at, len(self._rest) if size < 0 else min(self._at + size, len(self._rest))
+        return self._rest[begin : self._at]
 
 
 def _utf16(begin: bytes) -> str | None:

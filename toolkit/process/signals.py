@@ -36,6 +36,21 @@ def taken(
         put_back()
 
 
+_inherited = signal.getsignal(signal.SIGCHLD)
+
+
+def heed_ends_of_children() -> None:
+    """Do not ignore SIGCHLD, as some parents do: the kernel would discard the exit codes of our children."""
+    if _inherited is signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+def ignore_as_inherited() -> None:
+    """Ignore SIGCHLD again if the parent did, before this process becomes another program."""
+    if _inherited is signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+
 class EndedBySignal(KeyboardInterrupt):
     """A signal ended the command; its number is the argument."""
 

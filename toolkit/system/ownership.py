@@ -20,6 +20,8 @@ from verl_doctor.toolkit.text import harmless
 
 # linux/posix_acl_xattr.h
 _ACL_HEAD, _ACL_USER, _ACL_GROUP, _ACL_WRITE = 4, 0x02, 0x08, 0x02
+# linux/highuid.h: DEFAULT_OVERFLOWUID; and the numbers that the first user namespace maps.
+_OVERFLOW, _ALL_USERS = 65534, 2**32 - 1
 
 
 def why_not_ours(file: Path, *, group_counts: bool) -> str:
@@ -59,6 +61,12 @@ def why_status_not_ours(
     shown = f"(owner {user_name(about.st_uid)}, mode {stat.S_IMODE(about.st_mode):04o})"
     if about.st_uid not in {0, os.geteuid(), trusted}:
         return f"{path} belongs to user {about.st_uid} {shown}"
+    if (
+        about.st_uid not in {0, trusted}
+        and _may_be_unmapped(about.st_uid)
+        and not _acts_as_owner(path, about, opened)
+    ):
+        return f"{path} belongs to a user without a number in this user namespace {shown}"
     if about.st_mode & stat.S_IWOTH:
         return f"anybody may write to {path} {shown}"
     if (
@@ -69,6 +77,32 @@ def why_status_not_ours(
         if group_counts and not _is_own(about.st_gid):
             return f"group {about.st_gid} may write to {path} {shown}"
     return ""
+
+
+@functools.cache
+def _may_be_unmapped(user: int) -> bool:
+    """Return whether the kernel shows this number for all users that this process's user namespace lacks (user_namespaces(7))."""
+    try:
+        shown = int(Path("/proc/sys/fs/overflowuid").read_bytes())
+        mapped = [int(line.split()[2]) for line in Path("/proc/self/uid_map").read_bytes().splitlines()]
+    except (OSError, ValueError, IndexError):
+        shown, mapped = _OVERFLOW, []
+    return user == shown and sum(mapped) < _ALL_USERS
+
+
+def _acts_as_owner(path: Path, about: os.stat_result, opened: int | None) -> bool:
+    """Return whether the kernel treats this process as the owner: only the owner may read without changing the access time (open(2))."""
+    if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
+        return False
+    place = path if opened is None else f"/proc/self/fd/{opened}"
+    try:
+        descriptor = os.open(place, os.O_RDONLY | os.O_NOATIME | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.path.samestat(os.fstat(descriptor), about)
+    finally:
+        os.close(descriptor)
 
 
 def _listed_writer(file: Path | int, trusted: int, *, group_counts: bool) -> str:

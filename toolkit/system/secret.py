@@ -154,6 +154,8 @@ _NUMBERED = re.compile(
 # A reference to a variable is not a secret: HF_TOKEN=$HF_TOKEN.
 _VARIABLE = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Z_][A-Z0-9_]*(?::?[-=?+])?\}?)")
 _LOOKS_LIKE_A_PATH = re.compile(r"[/\\~]|^\.|\.\w{1,6}$|^\$")
+# What nobody sees in a token or its name: soft hyphens, joiners, marks of direction and order, what a backspace removes.
+_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]|[^\n\b]\b")
 _SHORTEST = 8  # characters of a secret that is searched for as a word
 _ORDINARY = re.compile(r"[A-Za-z]+|[a-z]+(?:[_-][a-z]+)*|[\d.:,]+|[~/.].*|\$.*|[A-Z_]+")
 BLANKED = "://***@"
@@ -248,6 +250,14 @@ def without_secrets(text: str) -> str:
     """
     if not text or text.isspace():
         return text
+    if not text.isascii() or "\b" in text:
+        seen = _UNSEEN.sub("", text)
+        if seen != text and (hidden := _hidden_in(seen)) != seen:
+            return hidden
+    return _hidden_in(text)
+
+
+def _hidden_in(text: str) -> str:
     text = without_tokens(without_user(text), MASK)
     if "@" in text:
         text = _USER_AT_HOST.sub(rf"\1{MASK}@", text)

@@ -158,7 +158,7 @@ SHAPES: tuple[Shape, ...] = (
 _BEFORE = r"(?<![A-Za-z0-9_])"
 _PEM = re.compile(
     r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
-    r"(?:(?s:(?:(?!-----BEGIN ).)*?)-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|[^\n]*(?:\n[ \t]*[A-Za-z0-9+/=]{40,76}[ \t\r]*(?=\n|\Z))*)"
+    r"(?:(?s:(?:(?!-----BEGIN ).)*?)-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|[^\n]*(?:\n(?:[^\n]{0,200}[ \t]|[ \t]*)[A-Za-z0-9+/=]{40,76}[ \t\r]*(?=\n|\Z))*)"
     r"|Private-Lines:[ \t]*\d+[ \t\r]*(?:\n[ \t]*[A-Za-z0-9+/=]+)+"  # of PuTTY
 )
 # A line of a key's body, for logs that show it without the key's first line.
@@ -186,10 +186,16 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(_BEFORE + pattern)
 
 
+def without_keys(text: str, mask: str) -> str:
+    """Return the text with the mask in place of each line of a private key."""
+    if "PRIVATE KEY" not in text and "PuTTY-User-Key-File-" not in text:
+        return text
+    return _PEM.sub(lambda key: "\n".join([mask] * (key[0].count("\n") + 1)), text)
+
+
 def without_tokens(text: str, mask: str) -> str:
     """Return the text with the mask in place of each token and private key, and of the secret part of webhooks."""
-    if "PRIVATE KEY" in text or "PuTTY-User-Key-File-" in text:
-        text = _PEM.sub(lambda key: "\n".join([mask] * (key[0].count("\n") + 1)), text)
+    text = without_keys(text, mask)
     if len(text) >= 60:
         text = _BODY_OF_KEY.sub(rf"\1{mask}", text)
     for contained, pattern in _MARKED:

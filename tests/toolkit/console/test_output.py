@@ -241,3 +241,41 @@ def test_input_file_cannot_be_the_output(tmp_path: Path) -> None:
     refuse_inputs(tmp_path / "new", [tmp_path / "o.log", "-"])
     with pytest.raises(UsageError, match="link is what is read: name another file to write to"):
         refuse_inputs(tmp_path / "link", ["-", tmp_path / "o.log"])
+
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to create another user's files")
+
+
+@as_root
+def test_link_of_another_user_in_a_shared_folder_is_not_followed(tmp_path: Path) -> None:
+    """The kernel refuses it too (fs.protected_symlinks), but not where the path was resolved before."""
+    shared, home = tmp_path / "shared", tmp_path / "home"
+    for folder in (shared, home):
+        folder.mkdir()
+    (shared / "report").symlink_to(home / "new")
+    (shared / "folder").symlink_to(home)
+    shared.chmod(0o1777)
+    write(shared / "report", "ours")
+    (home / "new").unlink()
+    for link in ("report", "folder"):
+        os.chown(shared / link, 65534, 65534, follow_symlinks=False)
+    for path in (shared / "report", shared / "folder" / "new"):
+        for use in (lambda: write(path, "text"), lambda: refuse_others(path, ANSWER)):  # noqa: B023 - used here
+            with pytest.raises(UsageError, match="is a link of user 65534"):
+                use()
+    assert not names(home)
+    shared.chmod(0o755)
+    write(shared / "report", "text")
+    assert names(home) == ["new"]
+
+
+@as_root
+def test_private_file_is_not_given_to_another_user(tmp_path: Path) -> None:
+    path = tmp_path / "facts.json"
+    path.touch(0o666)
+    os.chown(path, 65534, 65534)
+    with pytest.raises(UsageError, match="belongs to user 65534, who could read it"):
+        write(path, "text", private=True)
+    assert not path.read_bytes()
+    write(path, "text")
+    assert path.read_text() == "text"

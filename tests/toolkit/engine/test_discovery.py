@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -121,3 +122,29 @@ def test_first_line_names_the_examined_environment_and_the_reason(here: Doctor, 
     (tmp_path / "run.sh").write_text(f"set -e\n{python} -m verl.trainer.main_ppo\n")
     output = here("check", "--select", "PY100", "run.sh", cwd=tmp_path).stderr
     assert f"{python} (named in the launch script, run.sh:2)" in output
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to create another user's files")
+@pytest.mark.parametrize(
+    "line", ["source @/bin/activate", "@/bin/python -m verl.trainer.main_ppo", "source lines.sh"]
+)
+def test_another_users_script_does_not_choose_what_is_run(tmp_path: Path, line: str) -> None:
+    theirs = tmp_path / "theirs"
+    python = environment(theirs, "verl")
+    script, lines = tmp_path / "run.sh", tmp_path / "lines.sh"
+    script.write_text(line.replace("@", str(theirs)) + "\n")
+    lines.write_text(f"source {theirs}/bin/activate\n")
+    assert found(tmp_path, "run.sh").python == python
+    os.chown(theirs, 65534, 65534)
+    assert found(tmp_path, "run.sh").python == python, (
+        "a script of this user's may choose a colleague's environment"
+    )
+    os.chown(lines if "lines" in line else script, 65534, 65534)
+    target = found(tmp_path, "run.sh")
+    assert target.chosen_by == "verl-doctor's own"
+    assert f"{python} of the launch script is not used" in target.passed_over
+    assert f"{theirs} belongs to user 65534" in target.passed_over
+    os.chown(theirs, 0, 0)
+    assert found(tmp_path, "run.sh").python == python, (
+        "a colleague's script may choose an environment of this user's"
+    )

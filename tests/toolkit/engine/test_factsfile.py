@@ -182,3 +182,16 @@ def test_kind_of_an_unknown_survives_a_round_trip() -> None:
 )
 def test_kinds_in_files_of_0_1_0_follow_from_the_reason(reason: str, kind: UnknownKind) -> None:
     assert factsfile.restore("", shelf, {"unknown": reason}) == Unknown(reason, kind=kind)
+
+
+@pytest.mark.parametrize(("digits", "accepted"), [(20, True), (41, False)])
+def test_number_that_would_overflow_is_refused(digits: int, accepted: bool, tmp_path: Path) -> None:
+    path = tmp_path / "facts.json"
+    number = "9" * digits
+    path.write_text(factsfile.dump({Shelf: Shelf(int(number))}, [shelf], "0"))
+    assert number in path.read_text()
+    if accepted:
+        assert factsfile._FILE.document(path)
+    else:
+        with pytest.raises(UsageError, match="is not a facts file"):
+            factsfile._FILE.document(path)

@@ -128,3 +128,24 @@ def test_pipe_is_waited_for_with_a_time_limit(tmp_path: Path, monkeypatch: pytes
     writer = subprocess.Popen(["bash", "-c", f"sleep 0.1; echo ValueError: x > {tmp_path / 'pipe'}"])
     assert diagnose([source]).files == ("pipe",)
     assert writer.wait() == 0
+
+
+@pytest.mark.parametrize("kind", ["name in gzip", "members of gzip"])
+def test_what_unpacks_to_nothing_is_abandoned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(sources, "_EMPTY", 1 << 18)
+    path = tmp_path / "log"
+    packed = {
+        "name in gzip": b"\x1f\x8b\x08\x08" + bytes(6) + b"a" * (1 << 20),
+        "members of gzip": gzip.compress(b"") * 30_000,
+    }[kind]
+    path.write_bytes(packed)
+    with pytest.raises(UnreadableError, match=r"of it unpack to nothing"):
+        content(path)
+
+
+def test_content_behind_empty_members_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "log.gz"
+    path.write_bytes(gzip.compress(b"") * 1000 + gzip.compress(b"ValueError: x\n"))
+    assert content(path) == b"ValueError: x\n"

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from verl_doctor.toolkit.system.secret import is_secret, may_hold_secret, secrets_in, without_secrets
+from verl_doctor.toolkit.system.secret import MASK, is_secret, may_hold_secret, secrets_in, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -256,3 +256,17 @@ def test_module_or_rule_named_api_is_not_a_key(text: str, masked: bool) -> None:
 def test_secrets_are_found_next_to_a_mask_that_covers_several_words() -> None:
     line = "curl -H 'Authorization: Bearer gT5nQ8vK2xRw' -u joe:hY7mP4zD9sLb https://example.com"
     assert list(secrets_in(line)) == ["Bearer", "gT5nQ8vK2xRw", "hY7mP4zD9sLb"]
+
+
+@pytest.mark.parametrize("unseen", ["\u200b", "\u00ad", "\ufeff", "\u2060", "\u200f", "\u202e", "x\b"])
+def test_what_nobody_sees_hides_no_secret(unseen: str) -> None:
+    token = "hf_Qm9vbGVhbkFsZ2VicmFJc0Z1bjEyMzQ1"
+    assert without_secrets(f"a\nbad token {token[:9]}{unseen}{token[9:]}\nb") == f"a\nbad token {MASK}\nb"
+    assert without_secrets(f"WANDB_API_{unseen}KEY=hunter2Kx9wQz7Lm") == f"WANDB_API_KEY={MASK}"
+    harmless = f"an or{unseen}dinary line"
+    assert without_secrets(harmless) == harmless
+
+
+def test_backspaces_without_end_are_no_matter() -> None:
+    text = "a" * 5000 + "\b" * 5000
+    assert without_secrets(text) == text

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from support.tokens import FORMS, tokens
 
+from verl_doctor.toolkit.console.masked import Mask
+from verl_doctor.toolkit.logs.lines import shown_together
 from verl_doctor.toolkit.system import token_shapes
 from verl_doctor.toolkit.system.secret import MASK, without_secrets
 from verl_doctor.toolkit.system.token_shapes import SHAPES, without_tokens
@@ -77,3 +79,18 @@ def test_private_key_is_masked_line_by_line() -> None:
 )
 def test_similar_texts_are_kept(text: str) -> None:
     assert without_secrets(text) == text
+
+
+@pytest.mark.parametrize("prefix", ["", "(TaskRunner pid=12) ", "2026-11-29 12:00:00 ERROR "])
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "cut"])
+def test_private_key_is_masked_in_lines_that_are_shown_one_by_one(prefix: str, whole: bool) -> None:
+    body = [
+        "MIIEowIBAAKCAQEAxGvWZ0b7m1jQkq7d3vJ8hFYp2lq9s0aT4uXcRnE5wBzK6oPi",
+        "x" * 64,
+    ]  # nothing marks these as a key's
+    end = ["-----END RSA PRIVATE KEY-----"] if whole else []
+    lines = [prefix + line for line in ("before", "-----BEGIN RSA PRIVATE KEY-----", *body, *end)]
+    for shown in (shown_together(lines), Mask().document(lines), list(Mask().document((7, *lines)))[1:]):
+        assert len(shown) == len(lines)
+        assert shown[0] == lines[0]
+        assert not [line for line in body if any(line in text for text in shown)]

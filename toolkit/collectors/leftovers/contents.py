@@ -103,6 +103,10 @@ def _look(
     elif stat.S_ISSOCK(about.st_mode):
         found.sockets += 1
         found.add(path, bound_anywhere(name, folder))
+    elif stat.S_ISFIFO(
+        about.st_mode
+    ):  # whoever waits for its other end has no descriptor yet, and is counted nowhere
+        found.add(path, "undetermined")
     elif stat.S_ISDIR(about.st_mode):
         if node := _NODE.fullmatch(name):
             found.nodes.add(node[1])

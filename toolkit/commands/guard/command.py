@@ -32,6 +32,7 @@ from verl_doctor.toolkit.options.options import (
     shared_option,
     target_options,
 )
+from verl_doctor.toolkit.process.signals import ignore_as_inherited
 from verl_doctor.toolkit.system.errors import Refused
 from verl_doctor.toolkit.target import Options, UsageError
 from verl_doctor.toolkit.text import counted, harmless
@@ -258,6 +259,7 @@ def _become(program: str, command: Sequence[str]) -> NoReturn:
     sys.stderr.flush()
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and child processes would too
         signal.signal(number, signal.SIG_DFL)
+    ignore_as_inherited()
     try:
         execute(program, list(command))
     except OSError as error:

@@ -20,7 +20,7 @@ from verl_doctor.toolkit.logs.document import (
     next_steps,
     remedy_of,
 )
-from verl_doctor.toolkit.logs.lines import shown
+from verl_doctor.toolkit.logs.lines import shown, shown_together
 from verl_doctor.toolkit.logs.logged_error import LoggedError
 from verl_doctor.toolkit.logs.timeline import render
 from verl_doctor.toolkit.text import counted, harmless, in_bytes, wrapped
@@ -111,7 +111,7 @@ def _start(answer: Answer, width: int | None, *, with_timeline: bool) -> Iterato
 def _proof(error: LoggedError, width: int | None) -> Iterator[Text]:
     who = f" ({shown(error.process)})" if error.process else ""
     yield Text(f"  {harmless(error.source)}:{error.number}{who}")
-    lines = [shown(line).expandtabs(4) for line in error.lines]
+    lines = [line.expandtabs(4) for line in shown_together(error.lines)]
     for text in lines[:-1]:
         yield Text(
             f"    {text if width is None or len(text) <= width - 4 else text[: max(width - 7, 20)] + '...'}"
@@ -155,7 +155,7 @@ def markdown_lines(answer: Answer) -> Iterator[str]:
         who = f" ({escaped(shown(cause.process))})" if cause.process else ""
         yield f"{escaped(harmless(cause.source))}:{cause.number}{who}"
         yield ""
-        yield from (f"    {shown(line)}" for line in cause.lines)
+        yield from (f"    {line}" for line in shown_together(cause.lines))
         if remedy := remedy_of(cause):
             yield ""
             yield escaped(harmless(remedy))

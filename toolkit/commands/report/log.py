@@ -19,7 +19,7 @@ from verl_doctor.toolkit.commands.report.page import (
 )
 from verl_doctor.toolkit.commands.report.seen import Seen
 from verl_doctor.toolkit.logs.document import headline, next_steps, remedy_of
-from verl_doctor.toolkit.logs.lines import shown
+from verl_doctor.toolkit.logs.lines import shown, shown_together
 from verl_doctor.toolkit.logs.logged_error import LoggedError
 from verl_doctor.toolkit.text import counted
 
@@ -58,7 +58,7 @@ def _card(error: LoggedError, mark: Mark) -> Card:
         title = f"{known.code}: {known.title}".removeprefix(": ")
     rows = [("at", _place(error)), ("process", shown(error.process))]
     rows += [("do", remedy_of(error))]
-    lines = Listing(tuple(shown(line) for line in error.lines))
+    lines = Listing(tuple(shown_together(error.lines)))
     return Card(title, (Values(tuple(row for row in rows if row[1])), lines), mark)
 
 

@@ -19,7 +19,14 @@ from verl_doctor.toolkit.system.secret import without_secrets
 _OF_CLOUDS = re.compile(
     r"\bip-\d+-\d+-\d+-\d+(?:\.[\w-]+)*"
     r"|(?<![\w./-])(?=[A-Za-z0-9-]*[\d-])[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*"
-    r"\.(?:internal|local|localdomain|lan|corp|intranet|cluster)\b(?![\w(/-])"
+    r"\.(?:internal|local|localdomain|lan|corp|intranet|cluster)\b(?![\w(/-])(?:\.[A-Za-z0-9-]+)*"
+)
+# A server of one's own: no public page is reached by these. The first group stays.
+_OF_SERVICES = re.compile(
+    r"\b((?:smb|cifs|nfs|hdfs|viewfs|rediss?|postgres(?:ql)?|mysql|mongodb(?:\+srv)?|amqps?|ldaps?|tcp|grpcs?|ssh|sftp|ftp|rsync|ray)"
+    r"://(?:[^\s/@]*@)?)(?!(?:localhost|host-\d+|node\d*-\d+|address-\d+|github\.com|gitlab\.com|huggingface\.co|hf\.co)\b)"
+    r"([A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*)",
+    re.IGNORECASE,
 )
 _NUMBERED = re.compile(r"(.{2,}?)\d+")
 _ONLY_HEX = re.compile(r"[0-9a-f]{8,}")  # what container engines call a container
@@ -70,7 +77,8 @@ class HostMask:
             text = self._alone.sub(lambda found: self._stand_ins.of("host", found["word"]), text)
         if self._domain is not None:
             text = self._domain.sub(self._host, text)
-        return _OF_CLOUDS.sub(self._host, text)
+        text = _OF_CLOUDS.sub(self._host, text)
+        return _OF_SERVICES.sub(lambda found: found[1] + self._stand_ins.of("host", found[2]), text)
 
     def _host(self, found: re.Match[str]) -> str:
         return self._stand_ins.of("host", found[0])

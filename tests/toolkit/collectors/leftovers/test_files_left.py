@@ -514,3 +514,11 @@ def running_unseen(script: str, *arguments: str) -> Iterator[None]:
 def _below(pid: int) -> list[int]:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [number for child in map(int, children) for number in (*_below(child), child)]
+
+
+def test_session_with_a_named_pipe_is_kept(machine):
+    """A process that waits for the other end has no descriptor: it is counted nowhere, and would wait for ever."""
+    folder = session(machine)
+    assert isinstance(verdict(machine, folder.name), Leftover)
+    os.mkfifo(folder / "logs" / "pipe")
+    assert why(machine, folder.name) == "the kernel does not report whether logs/pipe is in use"

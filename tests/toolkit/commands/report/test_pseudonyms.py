@@ -144,6 +144,24 @@ def test_host_with_a_domain_is_masked() -> None:
     assert masks("on each node: node.cluster.uni.example") == "on each node: host-1"
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("node gpu-17.cluster.bigcorp.example failed", "node host-1 failed"),
+        ("smb://nas01.bigcorp.example/share", "smb://host-1/share"),
+        ("hdfs://namenode:8020/data", "hdfs://host-1:8020/data"),
+        ("redis://***@cache.bigcorp.example:6379", "redis://***@host-1:6379"),
+        (
+            "tcp://localhost:1 ssh://git@github.com/a/b tcp://10.0.0.1:5",
+            "tcp://localhost:1 ssh://***@github.com/a/b tcp://address-1:5",
+        ),
+        ("https://docs.example.org/x", "https://docs.example.org/x"),
+    ],
+)
+def test_servers_of_ones_own_are_masked(text: str, shown: str) -> None:
+    assert Masks(Names())(text) == shown
+
+
 def test_one_letter_names_do_not_garble_sentences() -> None:
     masks = Masks(Names(users=frozenset({"a"}), hosts=frozenset({"n"})))
     assert masks("a node has n GPUs") == "a node has n GPUs"
