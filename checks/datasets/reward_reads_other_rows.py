@@ -31,12 +31,16 @@ _KINDS: tuple[tuple[tuple[str, ...], type, str], ...] = (
     (("struct<",), dict, "a dictionary"),
 )
 _TEXT = "ground_truth"
-_REWARD = RewardFunction("reward.custom_reward_function", "/home/me/reward.py", "compute_score", "there", True)
+_REWARD = RewardFunction(
+    "reward.custom_reward_function", "/home/me/reward.py", "compute_score", "there", True
+)
 
 
 def _reading(parameter: str, name: str, *, is_item: bool = True) -> RewardFunction:
     key, path, function = _REWARD.key, _REWARD.path, _REWARD.name
-    return RewardFunction(key, path, function, "there", True, (function,), (Read(parameter, name, 7, is_item),))
+    return RewardFunction(
+        key, path, function, "there", True, (function,), (Read(parameter, name, 7, is_item),)
+    )
 
 
 def _irrelevant(configuration: Configuration) -> str | None:
@@ -106,7 +110,9 @@ def reward_reads_other_rows(
 
 def _problem(read: Read, reward_model: str, extra: str) -> str:
     """What the argument is instead of what is read of it; "" if it may have that, or if its type is not known."""
-    kind = {"solution_str": "string", _TEXT: _fields(reward_model).get(_TEXT, ""), "extra_info": extra}.get(read.parameter, "")
+    kind = {"solution_str": "string", _TEXT: _fields(reward_model).get(_TEXT, ""), "extra_info": extra}.get(
+        read.parameter, ""
+    )
     found = next(((made, title) for names, made, title in _KINDS if kind.startswith(names)), None)
     if found is None or len(kind) >= _LONGEST:
         return ""

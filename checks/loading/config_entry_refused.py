@@ -66,20 +66,21 @@ def config_entry_refused(
     Correct the entry, or download the model's config.json again. A number is written without quotes; `1.0` is a float, `1` is not.
     verl trains all weights of a model: take one that is not quantized.
     """
-    for bad in () if isinstance(entries, Unknown) else entries.bad:
+    found = [] if isinstance(entries, Unknown) else [(entries.folder, bad) for bad in entries.bad]
+    for folder, bad in found:
         what = "is missing" if bad.found == "missing" else f"is {bad.found}, not {bad.wanted}"
         near = f"; did you mean {bad.nearest}?" if bad.nearest else ""
         yield Finding(
-            f"{entries.folder}/config.json: {bad.name} {what}{near}",
+            f"{folder}/config.json: {bad.name} {what}{near}",
             Evidence(bad.found, bad.wanted, bad.read_from),
-            subject=Subject("model", entries.folder, bad.name),
-            location=Location(f"{entries.folder}/config.json"),
+            subject=Subject("model", folder, bad.name),
+            location=Location(f"{folder}/config.json"),
             remedy=f"correct {bad.name} in config.json, or download the file again",
             stops=(EVERY_JOB,),
         )
     if not isinstance(quantizer, Unknown) and quantizer.missing:
         names = " and ".join(quantizer.missing)
-        found = Finding(
+        lacking = Finding(
             f"{quantizer.folder}/config.json: {_METHOD} is {quantizer.method}, but {names} {'are' if quantizer.missing[1:] else 'is'} not installed",
             Evidence(f"no {names}", "the package that reads these weights", quantizer.read_from),
             subject=Subject("model", quantizer.folder, _METHOD),
@@ -87,4 +88,4 @@ def config_entry_refused(
             remedy=f"use the model's weights that are not quantized, or install {names}",
             stops=(EVERY_JOB,),
         )
-        yield unless_installed(found, launch)
+        yield unless_installed(lacking, launch)

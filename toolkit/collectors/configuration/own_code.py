@@ -87,9 +87,8 @@ class Read:
     is_item: bool
 
 
-def reads(tree: ast.Module, called: str) -> Iterator[Read]:
+def reads(function: ast.AST | None) -> Iterator[Read]:
     """Yield what a function reads of its parameters whatever their values are, up to the first statement that may end it."""
-    function = lasting(tree).get(called)
     if not isinstance(function, _FUNCTIONS) or function.decorator_list:
         return
     nodes = list(walk(function))
@@ -97,11 +96,15 @@ def reads(tree: ast.Module, called: str) -> Iterator[Read]:
         return  # calling a generator runs nothing
     spec = function.args
     parameters = {argument.arg for argument in (*spec.args, *spec.kwonlyargs)}
-    parameters -= {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    parameters -= {
+        node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+    }
     for statement in _reached(function.body):
         for node in _evaluated(statement):
             match node:
-                case ast.Subscript(value=ast.Name(id=owner), slice=ast.Constant(value=str(name)), ctx=ast.Load()):
+                case ast.Subscript(
+                    value=ast.Name(id=owner), slice=ast.Constant(value=str(name)), ctx=ast.Load()
+                ):
                     is_item = True
                 case ast.Attribute(value=ast.Name(id=owner), attr=name, ctx=ast.Load()):
                     is_item = False

@@ -15,6 +15,7 @@ from verl_doctor.toolkit.collectors.configuration.own_code import Read, reads
 from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder, folder_of, written_by
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.sources.python.bound import lasting
 from verl_doctor.toolkit.sources.python.source import children, parse, parsed, walk
 
 _NEW = "reward.custom_reward_function"
@@ -71,7 +72,9 @@ def reward_function(
             return RewardFunction(key, path, name, "there")
         found, functions = _names(tree)
         known = None if found is None else name in found
-        return RewardFunction(key, path, name, "there", known, functions, tuple(reads(tree, name)))
+        return RewardFunction(
+            key, path, name, "there", known, functions, tuple(reads(lasting(tree).get(name)))
+        )
     if path.startswith("~") and os.path.exists(machine.expanded(path)):
         return RewardFunction(key, path, name, "unexpanded")
     if os.path.exists(file) or (not Path(path).is_absolute() and changes_folder(launch)):

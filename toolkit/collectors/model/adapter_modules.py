@@ -14,7 +14,8 @@ from verl_doctor.toolkit.collectors.model.model import BadFile, Model, read_json
 from verl_doctor.toolkit.collectors.model.weight_shapes import FAMILIES, tensors
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 
-_TARGETS, _EXCLUDED = "target_modules", "exclude_modules"
+_TARGETS: Literal["target_modules"] = "target_modules"
+_EXCLUDED: Literal["exclude_modules"] = "exclude_modules"
 _ALL = "all-linear"
 _STRATEGIES = ("fsdp", "fsdp2")
 _OUTPUT = "lm_head"  # not stored if it is the embedding; PEFT leaves it out of all linear modules

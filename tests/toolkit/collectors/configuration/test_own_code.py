@@ -7,6 +7,7 @@ import ast
 import pytest
 
 from verl_doctor.toolkit.collectors.configuration.own_code import breaks, reads
+from verl_doctor.toolkit.sources.python.bound import lasting
 
 
 def found(text: str) -> list[str]:
@@ -126,5 +127,5 @@ def test_code_that_may_work_is_not_reported(text: str) -> None:
     ],
 )  # fmt: skip
 def test_what_a_function_certainly_reads_of_its_parameters(text: str, found: list[str]) -> None:
-    shown = [f"{read.parameter}[{read.name!r}]" if read.is_item else f"{read.parameter}.{read.name}" for read in reads(ast.parse(text), "score")]  # fmt: skip
+    shown = [f"{read.parameter}[{read.name!r}]" if read.is_item else f"{read.parameter}.{read.name}" for read in reads(lasting(ast.parse(text)).get("score"))]  # fmt: skip
     assert shown == found
