@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -31,7 +30,16 @@ from verl_doctor.toolkit.sources.python.refusals.refused import (
     RefusedError,
     ReturnedError,
 )
-from verl_doctor.toolkit.sources.python.refusals.settings import Settings
+from verl_doctor.toolkit.sources.python.refusals.settings import REQUIRED, Settings
+from verl_doctor.toolkit.sources.python.refusals.syntax import (
+    decorator_of,
+    leaves_loop,
+    rebound,
+    succeeds,
+    suppresses,
+    words_of,
+    yields,
+)
 from verl_doctor.toolkit.sources.python.refusals.values import (
     NOT_ITERABLE,
     PLAIN,
@@ -89,6 +97,9 @@ class Follower:
         """Return the object that Hydra makes from a section with a `_target_`, inner ones first. Raises RefusedError."""
         content, target = self.settings.look(section), self.settings.look(f"{section}._target_")
         if not isinstance(content, Mapping) or not isinstance(target, str):
+            for name, value in content.items() if isinstance(content, Mapping) else ():
+                if isinstance(value, Mapping):
+                    self.made(f"{section}.{name}")
             return Section(section)
         owner = self.definitions.named(target)
         fields: dict[str, Any] = {}
@@ -146,7 +157,7 @@ class Follower:
     def method_of(self, made: Made, name: str, named: Mapping[str, Any]) -> None:
         """Follow a method of an object. Raises RefusedError."""
         method = self.definitions.method(made.owner, name)
-        if method is not None and {_decorator(mark) for mark in method.node.decorator_list} <= _TRANSPARENT:
+        if method is not None and {decorator_of(mark) for mark in method.node.decorator_list} <= _TRANSPARENT:
             awaited = isinstance(method.node, ast.AsyncFunctionDef)
             function = FunctionNode(method.node, method.module, made, method.owner)
             self.call(function, (), named, awaited=awaited)
@@ -218,7 +229,7 @@ class Follower:
         """
         if self._depth > _DEEPEST or isinstance(function.node, ast.AsyncFunctionDef) is not awaited:
             raise NotFollowedError
-        if _yields(function.node):
+        if yields(function.node):
             raise NotFollowedError
         given = [function.bound, *arguments] if function.bound is not None else list(arguments)
         spec = function.node.args
@@ -243,8 +254,8 @@ class Follower:
             if extra is not None:
                 names[extra.arg] = UNCLEAR
         if isinstance(function.around, dict):
-            function.around.update(dict.fromkeys(_rebound(function.node), UNCLEAR))
-        names.update(dict.fromkeys(_rebound(function.node), UNCLEAR))
+            function.around.update(dict.fromkeys(rebound(function.node), UNCLEAR))
+        names.update(dict.fromkeys(rebound(function.node), UNCLEAR))
         self._depth += 1
         try:
             self._block(function.node.body, frame)
@@ -283,7 +294,7 @@ class Follower:
                 self.settings.read.clear()
                 known = self._truth(self._value(test, frame))
                 if known is False:
-                    self._refuse(message, frame, _words(test), node, "AssertionError")
+                    self._refuse(message, frame, words_of(test), node, "AssertionError")
             case ast.If(test=test):
                 self._if(node, test, frame)
             case ast.Assign(targets=targets, value=value):
@@ -299,7 +310,7 @@ class Follower:
             case ast.Expr(value=value):
                 self._value(value, frame)
             case ast.FunctionDef():
-                frame.names.update(dict.fromkeys(_rebound(node), UNCLEAR))
+                frame.names.update(dict.fromkeys(rebound(node), UNCLEAR))
                 frame.names[node.name] = (
                     UNCLEAR if node.decorator_list else FunctionNode(node, frame.module, around=frame.names)
                 )
@@ -311,10 +322,12 @@ class Follower:
                 for alias in node.names:
                     frame.names[(alias.asname or alias.name).partition(".")[0]] = UNCLEAR
             case ast.For(target=target, iter=iterated, body=body, orelse=[]):
+                before = len(self.settings.read)
                 values = self._value(iterated, frame)
-                if isinstance(values, (list, tuple, set, range)) and not _leaves_loop(body):
+                made_of = tuple(self.settings.read[before:])
+                if isinstance(values, (list, tuple, set, range)) and not leaves_loop(body):
                     for bound in values:
-                        self._changes.store(target, bound, frame, ())
+                        self._changes.store(target, bound, frame, made_of)
                         self._block(body, frame)
                 elif values is UNCLEAR and self._loops:
                     self._once(node, frame, target)
@@ -327,7 +340,7 @@ class Follower:
                 self._once(node, frame)
             case ast.Break() | ast.Continue():
                 raise LoopLeftError
-            case ast.With(items=items) if not any(_suppresses(item.context_expr) for item in items):
+            case ast.With(items=items) if not any(suppresses(item.context_expr) for item in items):
                 for item in items:
                     self._value(item.context_expr, frame)
                     if item.optional_vars is not None:
@@ -350,7 +363,7 @@ class Follower:
     def _handled(self, node: ast.Try, frame: Frame) -> None:
         """Forget what differs when a handler has run. One that ends in `raise` changes nothing of what follows."""
         handlers = [part for part in node.handlers if not isinstance(part.body[-1], ast.Raise)]
-        if not handlers or all(_succeeds(part, frame) for part in node.body):
+        if not handlers or all(succeeds(part, frame) for part in node.body):
             self._block(node.orelse, frame)
             return
         parts: list[ast.stmt | ast.ExceptHandler] = [*node.body, *handlers, *node.orelse]
@@ -376,7 +389,7 @@ class Follower:
         taken = node.body if known else node.orelse
         match taken[:1]:
             case [ast.Raise(exc=exc) as raised]:
-                self._refuse(exc, frame, _words(test), raised)
+                self._refuse(exc, frame, words_of(test), raised)
         self.settings.around.append(list(self.settings.read))
         try:
             self._block(taken, frame)
@@ -438,6 +451,9 @@ class Follower:
                 if isinstance(owner, Section) and self.settings.is_removed(key := owner.child(name)):
                     self.settings.read[:] = [key]
                     self._impossible("ConfigAttributeError", f"Key '{name}' is not in struct", node, frame)
+                if isinstance(owner, Section) and self.settings.look(key := owner.child(name)) == REQUIRED:
+                    self.settings.read[:] = [key]
+                    self._impossible("MissingMandatoryValue", f"Missing mandatory value: {key}", node, frame)
                 if isinstance(owner, (str, int, float, type(None))) and not hasattr(owner, name):
                     words = f"'{type(owner).__name__}' object has no attribute '{name}'"
                     self._impossible("AttributeError", words, node, frame)
@@ -691,7 +707,9 @@ class Follower:
     ) -> None:
         place = self.definitions.place(frame.module, line or getattr(node, "lineno", None) or 0)
         keys = self.settings.keys_read()
-        raise RefusedError(Refusal(raised, words, place, _words(node), keys, self.settings.keys_around(keys)))
+        raise RefusedError(
+            Refusal(raised, words, place, words_of(node), keys, self.settings.keys_around(keys))
+        )
 
     def _refuse(
         self, message: ast.expr | None, frame: Frame, condition: str, node: ast.stmt, raised: str = ""
@@ -720,51 +738,3 @@ class Follower:
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 return self._message_text(left, frame) + self._message_text(right, frame)
         return "..."
-
-
-@functools.lru_cache(maxsize=1024)  # the same functions are followed again and again
-def _about(function: ast.AST) -> tuple[bool, frozenset[str]]:
-    """Return whether a function yields, and the names that it, or one in it, binds outside of itself."""
-    yields, names = False, set[str]()
-    for part in walk(function):
-        if isinstance(part, (ast.Yield, ast.YieldFrom)):
-            yields = True
-        elif isinstance(part, (ast.Global, ast.Nonlocal)):
-            names.update(part.names)
-    return yields, frozenset(names)
-
-
-def _yields(function: ast.AST) -> bool:
-    return _about(function)[0]
-
-
-def _rebound(function: ast.AST) -> frozenset[str]:
-    return _about(function)[1]
-
-
-def _succeeds(node: ast.stmt, frame: Frame) -> bool:
-    """Return whether a statement, which was followed, raises nothing: the assignment of a constant, or an import that was found."""
-    match node:
-        case ast.Assign(targets=[ast.Name()], value=ast.Constant()) | ast.Pass():
-            return True
-        case ast.ImportFrom(names=aliases):
-            return all(frame.names.get(alias.asname or alias.name) is not UNCLEAR for alias in aliases)
-    return False
-
-
-def _decorator(mark: ast.expr) -> str:
-    return dotted(mark.func if isinstance(mark, ast.Call) else mark)
-
-
-def _suppresses(context: ast.expr) -> bool:
-    """Return whether a `with` may suppress what is raised in it."""
-    name = dotted(context.func if isinstance(context, ast.Call) else context).rpartition(".")[2]
-    return not name or any(word in name.lower() for word in ("suppress", "raises", "catch", "ignore"))
-
-
-def _leaves_loop(body: Sequence[ast.stmt]) -> bool:
-    return any(isinstance(part, (ast.Break, ast.Continue)) for node in body for part in walk(node))
-
-
-def _words(node: ast.AST) -> str:
-    return " ".join(ast.unparse(node).split())[:_TEXT]
