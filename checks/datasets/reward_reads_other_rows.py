@@ -74,9 +74,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
     ],
     since="0.2",
 )  # fmt: skip
-def reward_reads_other_rows(
-    configuration: Configuration, tables: DataTables, reward: RewardFunction
-) -> Iterator[Finding]:
+def reward_reads_other_rows(tables: DataTables, reward: RewardFunction) -> Iterator[Finding]:
     """The reward function reads of its arguments what the rows do not have.
 
     ## Why it matters

@@ -12,7 +12,7 @@ from verl_doctor.toolkit.sources.python.source import dotted, parsed
 _FILE = "tools/schemas.py"
 _SCHEMA = "OpenAIFunctionToolSchema"
 _BASE = "BaseModel"
-_TITLES = {str: "a text", list: "a list", dict: "a dictionary"}
+_TITLES = ((str, "a text"), (list, "a list"), (dict, "a dictionary"))
 
 
 def fault(schema: Any, verl: Path) -> str:
@@ -79,5 +79,9 @@ def _refused(value: Any, annotation: ast.expr, classes: Mapping[str, ast.ClassDe
 
 
 def _other(value: Any, wanted: type, at: str) -> str:
-    shown = "null" if value is None else _TITLES.get(type(value)) or str(value)
-    return f"{at} is {shown}, not {_TITLES.get(wanted, 'null')}"
+    shown = "null" if value is None else _title(type(value)) or str(value)
+    return f"{at} is {shown}, not {_title(wanted) or 'null'}"
+
+
+def _title(kind: type) -> str:
+    return next((title for known, title in _TITLES if kind is known), "")
