@@ -115,7 +115,7 @@ def _whose(raised: Raised) -> str:
 def _distinct(configuration: Configuration, raised: Iterable[Raised]) -> Iterable[Raised]:
     """Each refusal once: verl builds and checks some sections for several workers, and some take their values from others."""
     first: dict[tuple[object, ...], Raised] = {}
-    for refusal in sorted(raised, key=lambda one: not any(map(configuration.override_of, one.keys))):
+    for refusal in sorted(raised, key=lambda refusal: not any(map(configuration.override_of, refusal.keys))):
         is_own = any(map(configuration.override_of, refusal.keys))
         same = (refusal.raised, refusal.text or refusal.condition, refusal.read_from)
         if is_own or same not in first:
