@@ -33,6 +33,7 @@ _SIZES = (
     _Size(f"{_ACTOR}.{_MICRO}", "first update", unless=f"{_ACTOR}.use_dynamic_bsz"),
     _Size(f"{_REFERENCE}.{_LOG_PROB}", "first batch", unless=f"{_REFERENCE}.log_prob_use_dynamic_bsz"),
     _Size("critic.ppo_mini_batch_size", "first update"),
+    _Size("reward.num_workers", "first batch"),
     _Size(f"critic.{_MICRO}", "first update", unless="critic.use_dynamic_bsz"),
 )
 _TUNED = (
@@ -71,6 +72,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("a micro batch of nothing", configured(f"{_ACTOR}.{_MICRO}=0"), f"{_ACTOR}.{_MICRO} is 0, but must be 1 or more"),
         Example("a batch below zero to generate", configured("+data.gen_batch_size=-1"), "data.gen_batch_size is -1, but must be 1 or more, or null"),
         Example("a batch below zero to validate", configured("+data.val_batch_size=-1"), "data.val_batch_size is -1"),
+        Example("no worker for rewards", configured("+reward.num_workers=0"), "reward.num_workers is 0, but must be 1 or more"),
         Example("fine-tuning without a batch size", _tuning("data.train_batch_size=null"), "data.train_batch_size is null, but must be 1 or more"),
         Example("fine-tuning without micro batches", _tuning("data.micro_batch_size_per_gpu=null", "data.use_dynamic_bsz=False"), "data.micro_batch_size_per_gpu is null"),
         Example("fine-tuning with micro batches measured in tokens", _tuning("data.micro_batch_size_per_gpu=null")),
@@ -85,7 +87,7 @@ def batch_size_below_one(configuration: Configuration) -> Iterator[Finding]:
 
     -1 stands for "all" or "no limit" in other settings, not here. Hydra and verl's validation accept it; a data loader then refuses it
     (`batch_size should be a positive integer value`), or the first batch cannot be split (`chunks must be a strictly positive
-    integer`, `integer modulo by zero`). The SFT trainer calculates with its sizes, and has no other one in place of null.
+    integer`, `integer modulo by zero`). Rewards need a worker: 0 does not leave them to the trainer, as it does for data loaders. The SFT trainer calculates with its sizes, and has no other one in place of null.
 
     ## How to fix
 

@@ -1,4 +1,4 @@
-"""CFG124: the folder for checkpoints, Hydra's output, TensorBoard's logs or cached tables cannot be created."""
+"""CFG124: the folder for checkpoints, Hydra's output, a tracker's logs or cached tables cannot be created."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.host.output_folders import (
-    FOLDER_OF_TENSORBOARD,
     HYDRA_FOLDER,
     CheckpointFolder,
     DatasetsCache,
     HydraFolder,
-    TensorBoardFolder,
+    TrackerFolder,
 )
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
@@ -38,7 +37,7 @@ _WHY = {
         Example("a folder in /proc or /sys", (*_JOB, CheckpointFolder("/proc/ckpt", "/proc", "of the kernel")), "checkpoints go to /proc/ckpt, but nothing can be created in /proc"),
         Example("Hydra's folder", (*configured(f"{HYDRA_FOLDER}=/proc/outputs"), HydraFolder("/proc/outputs", "/proc", "of the kernel")), "Hydra writes to /proc/outputs"),
         Example("tables in /proc", (*_JOB, DatasetsCache("/proc/datasets", "/proc", "of the kernel", "HF_DATASETS_CACHE")), "datasets keeps tables in /proc/datasets, but nothing can be created in /proc"),
-        Example("TensorBoard's folder", (*_JOB, TensorBoardFolder("/proc/tb", "/proc", "of the kernel")), "TensorBoard writes to /proc/tb, but nothing can be created in /proc"),
+        Example("TensorBoard's folder", (*_JOB, TrackerFolder("/proc/tb", "/proc", "of the kernel", "tensorboard", "TENSORBOARD_DIR")), "the tracker tensorboard writes to /proc/tb, but nothing can be created in /proc"),
         Example("no folder, and nothing is saved", (*configured(f"++{_KEY}=null", f"++{_EVERY}=-1"),)),
         Example("no folder", (*configured(f"++{_KEY}=null", f"++{_EVERY}=10"),), "is null, but the job saves after every 10 steps"),
         Example("another user's folder", (*_JOB, CheckpointFolder("/data/ckpt", "/data", "no permission to write")), "you cannot write to /data"),
@@ -52,15 +51,15 @@ def checkpoint_folder_unusable(
     folder: CheckpointFolder | Unknown,
     hydra: HydraFolder | Unknown,
     cache: DatasetsCache | Unknown,
-    board: TensorBoardFolder | Unknown,
+    board: TrackerFolder | Unknown,
 ) -> Iterator[Finding]:
-    """The folder for checkpoints, Hydra's output, TensorBoard's logs or cached tables cannot be created.
+    """The folder for checkpoints, Hydra's output, a tracker's logs or cached tables cannot be created.
 
     ## Why it matters
     verl creates `trainer.default_local_dir` when it first saves, after `save_freq` steps; what was trained
     until then is lost. Hydra creates `hydra.run.dir` before the program begins. `datasets`, with which verl reads its
-    tables, creates HF_DATASETS_CACHE, or `datasets` in HF_HOME, before it reads the first. With TensorBoard, verl creates
-    TENSORBOARD_DIR before the first step.
+    tables, creates HF_DATASETS_CACHE, or `datasets` in HF_HOME, before it reads the first. Before the first step, the trackers
+    `tensorboard` and `file` create TENSORBOARD_DIR and VERL_FILE_LOGGER_ROOT.
 
     ## How to fix
     Name a folder that you can write to and that every node sees. On a login node, ignore the finding if the
@@ -92,12 +91,12 @@ def checkpoint_folder_unusable(
             stops=(EVERY_JOB,),
             phase="workers",
         )
-    if isinstance(board, TensorBoardFolder) and board.trouble and board.above != "/":
+    if isinstance(board, TrackerFolder) and board.trouble and board.above != "/":
         yield Finding(
-            f"TensorBoard writes to {board.path}, but {_WHY[board.trouble].format(above=board.above)}",
-            Evidence(found=board.trouble, wanted="a writable folder", read_from=FOLDER_OF_TENSORBOARD),
-            remedy=f"set {FOLDER_OF_TENSORBOARD} to a folder that you can write to",
-            subject=Subject("folder", board.path, FOLDER_OF_TENSORBOARD),
+            f"the tracker {board.tracker} writes to {board.path}, but {_WHY[board.trouble].format(above=board.above)}",
+            Evidence(found=board.trouble, wanted="a writable folder", read_from=board.variable),
+            remedy=f"set {board.variable} to a folder that you can write to",
+            subject=Subject("folder", board.path, board.variable),
             stops=(EVERY_JOB,),
             phase="first batch",
         )

@@ -15,6 +15,7 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, F
 
 _ROLLOUT = "actor_rollout_ref.rollout.name"
 _STRATEGY = "actor_rollout_ref.actor.strategy"
+_TRACE = "actor_rollout_ref.rollout.trace.backend"
 
 
 def _engine(*, installed: bool) -> ChosenEngines:
@@ -49,7 +50,7 @@ def engine_not_installed(
     """The rollout, trainer, kernels or profiler that the job selects are not installed.
 
     ## Why it matters
-    `rollout.name`, `actor.strategy`, `model.use_liger` and `global_profiler.tool` choose packages that verl imports only when its
+    `rollout.name`, `actor.strategy`, `model.use_liger`, `global_profiler.tool` and `rollout.trace.backend` choose packages that verl imports only when its
     workers start: `No module named 'sglang'`, after Ray is up and the data are loaded. verl requires none of
     them, so no installer complains.
 
@@ -74,7 +75,7 @@ def engine_not_installed(
             remedy=f"install {engine.title} in this environment, or set {engine.key} to an engine that is installed",
             subject=Subject("setting", engine.key),
             stops=(EVERY_JOB,),
-            phase="workers",
+            phase="first batch" if engine.key == _TRACE else "workers",
             **(healed("CFG120", _correction(configuration, engine)) or {"fix": "consistent-install"}),
         )
         yield unless_installed(found, launch)

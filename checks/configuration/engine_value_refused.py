@@ -21,6 +21,7 @@ _LIMITS = EngineLimits(
     (
         EngineLimit("gpu_memory_utilization", "/env/vllm/config/cache.py:103", {"gt": 0, "le": 1}),
         EngineLimit("dtype", "/env/vllm/config/model.py:168", {}, ("auto", "half", "bfloat16")),
+        EngineLimit("limit_mm_per_prompt", "/env/vllm/config/model.py:399", is_table=True),
         EngineLimit("stream_interval", "/env/vllm/config/scheduler.py:214", {"ge": 1}),
     ),
     {"gpu_memory_utilization": "gpu_memory_utilization", "dtype": "dtype"},
@@ -43,6 +44,8 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("a share above 1", (*configured(f"{_SHARE}=1.5"), _LIMITS), "vLLM 0.31.0 refuses gpu_memory_utilization=1.5: it must be above 0 and at most 1"),
         Example("a percentage", (*configured(f"{_SHARE}=90"), _LIMITS), "it must be above 0 and at most 1"),
         Example("a data type with a typo", (*configured(f"++{_ROLLOUT}.dtype=bfloat61"), _LIMITS), "it must be one of auto, half, bfloat16"),
+        Example("a dictionary", (*configured(f"+{SECTION}.limit_mm_per_prompt.image=2"), _LIMITS)),
+        Example("a number for a dictionary", (*configured(f"+{SECTION}.limit_mm_per_prompt=2"), _LIMITS), "limit_mm_per_prompt=2: it must be a dictionary"),
         Example("an argument of engine_kwargs", (*configured(f"+{SECTION}.stream_interval=0"), _LIMITS), "stream_interval=0: it must be at least 1"),
     ],
     since="0.2",

@@ -69,7 +69,7 @@ def verl_would_refuse_config(configuration: Configuration, validation: Validatio
     ## How to fix
     Follow verl's message. The code was not run: verl-doctor read it and evaluated it with the job's values, as far as they are known.
     """
-    for raised in _distinct(validation.raised):
+    for raised in _distinct(configuration, validation.raised):
         words = [word for key in raised.keys if (word := configuration.override_of(key)) is not None]
         shown = [_setting(configuration, key) for key in raised.keys[:6]]
         correction = _correction(configuration, raised)
@@ -112,12 +112,16 @@ def _whose(raised: Raised) -> str:
     return {"": "verl's own code", "vllm": "vLLM"}.get(raised.library, raised.library)
 
 
-def _distinct(raised: Iterable[Raised]) -> Iterable[Raised]:
-    """Each refusal once: verl builds and checks some sections for several workers."""
+def _distinct(configuration: Configuration, raised: Iterable[Raised]) -> Iterable[Raised]:
+    """Each refusal once: verl builds and checks some sections for several workers, and some take their values from others."""
     first: dict[tuple[object, ...], Raised] = {}
-    for refusal in raised:
-        first.setdefault((refusal.raised, refusal.text or refusal.condition, refusal.keys), refusal)
-    return first.values()
+    for refusal in sorted(raised, key=lambda refusal: not any(map(configuration.override_of, refusal.keys))):
+        is_own = any(map(configuration.override_of, refusal.keys))
+        same = (refusal.raised, refusal.text or refusal.condition, refusal.read_from)
+        if is_own or same not in first:
+            first.setdefault((*same, refusal.keys), refusal)
+            first.setdefault(same, refusal)
+    return dict.fromkeys(first.values())
 
 
 def _remedy(configuration: Configuration, raised: Raised, key: str) -> str:

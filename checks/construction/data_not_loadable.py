@@ -19,7 +19,7 @@ _PHASES: dict[str, Phase] = {"first batch": "first batch", "first validation bat
 @check(
     "BUILD104",
     cost="live",
-    requires=("DATA101", "DATA102", "DATA103", "DATA104", "DATA105", "DATA107"),
+    requires=("DATA101", "DATA102", "DATA103", "DATA104", "DATA105", "DATA107", "DATA110"),
     unjudged=unjudged(_STAGES),
     applies=reached(_STAGES),
     examples=lambda: [

@@ -18,7 +18,7 @@ _STAGES = {
 @check(
     "BUILD101",
     cost="live",
-    requires=("CFG101", "CFG102", "CFG103", "CFG104", "CFG105", "CFG116", "API101", "PY112", "CFG119"),
+    requires=("CFG101", "CFG102", "CFG103", "CFG104", "CFG105", "CFG116", "API101", "PY112", "CFG119", "CFG126"),
     unjudged=unjudged(_STAGES),
     applies=reached(_STAGES),
     examples=lambda: [

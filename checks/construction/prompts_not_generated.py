@@ -16,7 +16,7 @@ _STAGES = {
 @check(
     "BUILD105",
     cost="live",
-    requires=("LOAD117", "DATA104", "DATA105"),
+    requires=("CFG120", "LOAD117", "DATA104", "DATA105"),
     unjudged=unjudged(_STAGES),
     applies=reached(_STAGES),
     examples=lambda: [

@@ -17,7 +17,7 @@ _STAGES = {
 @check(
     "BUILD107",
     cost="live",
-    requires=("CFG122", "DATA106"),
+    requires=("CFG122", "DATA106", "DATA112"),
     unjudged=unjudged(_STAGES),
     applies=reached(_STAGES),
     examples=lambda: [

@@ -17,7 +17,7 @@ _STAGES = {
 @check(
     "BUILD108",
     cost="live",
-    requires=("ATT109", "ATT110", "LOAD101", "LOAD104", "LOAD105", "CFG108", "CFG120", "CFG121"),
+    requires=("ATT109", "ATT110", "LOAD101", "LOAD104", "LOAD105", "LOAD122", "LOAD123", "CFG108", "CFG120", "CFG121"),
     unjudged=unjudged(_STAGES),
     applies=reached(_STAGES),
     examples=lambda: [

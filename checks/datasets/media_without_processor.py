@@ -6,14 +6,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from verl_doctor.checks.datasets._data import DEMANDS, TABLE, location, readable, tables
-from verl_doctor.toolkit.collectors.model.data_demands import DataDemands
-from verl_doctor.toolkit.collectors.model.data_tables import DataTables
+from verl_doctor.toolkit.collectors.model.data_demands import ConversationDemands, DataDemands
+from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables, Table
 from verl_doctor.toolkit.collectors.model.model import Model
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import listed
 
+_PLAIN = "content: string"  # only plain texts are searched for media
 _TEXT = Model("/models/qwen", "--model", ("Qwen2ForCausalLM",), "qwen2", has_processor=False)
 _NEEDS = replace(DEMANDS, media=("images", "videos"))
+_TALKS = ConversationDemands(
+    "/env/verl/utils/dataset/multiturn_sft_dataset.py", ("images", "videos"), "messages"
+)
+_TEXTS = Column("messages", "list<struct<content: string, role: string>>")
+_PARTS = Column("messages", "list<struct<content: list<struct<text: string, type: string>>, role: string>>")
+_EMPTY = Column("images", "list<null>")
 _IMAGES = DataTables((replace(TABLE, filled=("prompt", "images")),))
 
 
@@ -26,31 +34,47 @@ _IMAGES = DataTables((replace(TABLE, filled=("prompt", "images")),))
         Example("a model that sees", (_IMAGES, _NEEDS, replace(_TEXT, has_processor=True))),
         Example("a verl that ignores them", (_IMAGES, DEMANDS, _TEXT)),
         Example("images for a model of text", (_IMAGES, _NEEDS, _TEXT), "has images, but /models/qwen has no processor"),
+        Example("conversations without such a column", (tables(_TEXTS), _TALKS, _TEXT)),
+        Example("conversations in parts, which verl leaves as they are", (tables(_PARTS, _EMPTY), _TALKS, _TEXT)),
+        Example("an empty column beside conversations", (tables(_TEXTS, _EMPTY), _TALKS, _TEXT), "has a column images, but /models/qwen has no processor"),
     ],
     since="0.2",
 )  # fmt: skip
-def media_without_processor(tables: DataTables, demands: DataDemands, model: Model) -> Iterator[Finding]:
+def media_without_processor(
+    tables: DataTables, demands: DataDemands | Unknown, talks: ConversationDemands | Unknown, model: Model
+) -> Iterator[Finding]:
     """Rows contain images, videos or audio, but the model has no processor for them.
 
     ## Why it matters
 
     verl needs the model's processor for the first row that has such a value: `processor is needed to process multimodal data`. A
-    model of text has none.
+    model of text has none. The SFT trainer needs it for every row of a table that has such a column, even an empty one.
 
     ## How to fix
 
     Use a model that takes this input, or set `data.image_key`, `data.video_key` or `data.audio_key` to a column that does not exist.
+    For the SFT trainer, these keys need a plus sign; or remove the column.
     """
     if model.has_processor:
         return
-    for table in readable(tables, demands):
-        found = [name for name in demands.media if name in table.filled]
-        if found and table.file.role != "val":
+    found: list[tuple[Table, list[str], str, str]] = []
+    if not isinstance(demands, Unknown):
+        for table in readable(tables, demands):
+            filled = [name for name in demands.media if name in table.filled]
+            found.append((table, filled, listed(filled, 3), demands.read_from))
+    if not isinstance(talks, Unknown):
+        for table in tables.of("train"):
+            named = [
+                name for name in talks.media if table.kind(name) and _PLAIN in table.kind(talks.messages)
+            ]
+            found.append((table, named, f"a column {listed(named, 3)}", talks.read_from))
+    for table, names, shown, read_from in found:
+        if names and table.file.role != "val":
             yield Finding(
-                f"{table.file.path} has {listed(found, 3)}, but {model.folder} has no processor",
-                Evidence(listed(found, 3), "no values there, or a processor_config.json", demands.read_from),
+                f"{table.file.path} has {shown}, but {model.folder} has no processor",
+                Evidence(listed(names, 3), "no values there, or a processor_config.json", read_from),
                 location=location(table.file),
                 remedy="use a model that takes this input, or remove the column",
-                subject=Subject("file", table.file.path, ",".join(found)),
+                subject=Subject("file", table.file.path, ",".join(names)),
                 stops=(EVERY_JOB,),
             )

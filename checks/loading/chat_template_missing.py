@@ -19,6 +19,7 @@ _PROGRAMS = ("/trainer/main_ppo.py", "/trainer/sft_trainer.py")
 _TEMPLATE = "actor_rollout_ref.model.custom_chat_template"
 _TUNED_TEMPLATE = "model.custom_chat_template"
 _ARGUMENTS = "data.apply_chat_template_kwargs"
+_KINDS = (".jinja", ".jinja2", ".j2", ".txt", ".json")
 _NONE = ChatTemplate("/models/base")
 _UNCLOSED = ChatTemplateError("/models/x/chat_template.jinja", "Unexpected end of template", 3)
 _NO_TOKENIZER = ChatTemplate("/models/base", has_tokenizer=False)
@@ -29,6 +30,11 @@ def _irrelevant(configuration: Configuration) -> str | None:
         return "the job starts neither verl's main_ppo nor its SFT trainer"
     own = own_prompts(configuration)
     return f"{own} may build prompts without a template" if own else None
+
+
+def _tuning(template: str) -> tuple[Configuration]:
+    (found,) = configured(f"++{_TUNED_TEMPLATE}={template}", tree={"model": {"path": "/models/x"}})
+    return (replace(found, program="/env/verl/trainer/sft_trainer.py"),)
 
 
 @check(
@@ -47,6 +53,8 @@ def _irrelevant(configuration: Configuration) -> str | None:
             f"Jinja refuses the chat template in {_TEMPLATE}",
         ),
         Example("the job sets a template", (*configured(f"++{_TEMPLATE}=mine"), _NONE)),
+        Example("a path in place of a template", (*configured(f"++{_TEMPLATE}=/home/me/chat.jinja"), _NONE), f"{_TEMPLATE} is a path, but verl takes it for the template itself"),
+        Example("a path, and the trainer finds that turns do not add up", (*_tuning("/home/me/chat.jinja"), _NONE), "is a path"),
         Example("as an argument", (*configured(f"++{_ARGUMENTS}.chat_template=mine"), _NONE)),
         Example("the user's own dataset", (*configured("++data.custom_cls.path=/home/me/data.py"), _NONE)),
         Example("no tokenizer", (*configured(f"{_PATH}=/models/base"), _NO_TOKENIZER), "/models/base has no tokenizer"),
@@ -65,7 +73,8 @@ def chat_template_missing(
     Tokenizers of base models often have none: `Cannot use chat template functions because
     tokenizer.chat_template is not set`, for every prompt of the first batch, after the model is loaded. A
     folder without tokenizer files gets just as far, because transformers 5 creates an empty tokenizer from
-    it. verl 0.9 then reports `no materializable trajectories`. A template with a syntax error gets there as well.
+    it. verl 0.9 then reports `no materializable trajectories`. A template with a syntax error gets there as well. `custom_chat_template` is
+    the text of a template: a path there becomes every prompt, which the SFT trainer notices and PPO does not.
 
     ## How to fix
 
@@ -90,6 +99,9 @@ def chat_template_missing(
         )
         return
     if configuration.get(f"{_ARGUMENTS}.chat_template") not in (None, "", MISSING):
+        return
+    if (named := _path(configuration, tunes=tunes)) is not None:
+        yield named
         return
     is_set = any(configuration.get(key) not in (None, "", MISSING) for key in (_TEMPLATE, _TUNED_TEMPLATE))
     if is_set and not template.text:
@@ -121,4 +133,23 @@ def chat_template_missing(
         subject=Subject("model", template.folder),
         stops=(EVERY_JOB,),
         phase="workers" if tunes else "first batch",
+    )
+
+
+def _path(configuration: Configuration, *, tunes: bool) -> Finding | None:
+    """A path in place of a template. The SFT trainer stops, as each turn becomes the same text, and so does a whole talk."""
+    key = _TUNED_TEMPLATE if tunes else _TEMPLATE
+    value, word = configuration.get(key), configuration.override_of(key)
+    if not isinstance(value, str) or word is None or "{" in value or not value.endswith(_KINDS):
+        return None
+    stops = tunes and configuration.get("data.ignore_input_ids_mismatch") is False
+    return Finding(
+        f"{key} is a path, but verl takes it for the template itself",
+        Evidence(word.text, "the text of a template"),
+        location=place(word),
+        remedy=f"put the file beside the tokenizer as chat_template.jinja, and leave {key} out",
+        subject=Subject("setting", key, "template"),
+        severity=None if stops else "warning",
+        stops=(EVERY_JOB,) if stops else (),
+        phase="first batch",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 from verl_doctor.checks.shared.configuration import configured, place
@@ -15,6 +16,7 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
 
 _KEY = "trainer.logger"
+_PROJECT = "trainer.project_name"
 _ALONE = "the metrics go only to the console: no tracker records them"
 _ONLINE = ("", "online", "run", "cloud", "shared")
 _PLACES = ("WANDB_API_KEY", "/home/me/.netrc")
@@ -30,6 +32,9 @@ def _trackers(
     return Trackers((Tracker("wandb", installed, key, mode, _PLACES, "", modes, read_from),), offline)
 
 
+_NAMED = Trackers((Tracker("wandb", True, "", "offline", _PLACES, barred="/\\#?%:", barred_from="/env/wandb/sdk/wandb_settings.py:1359"),))  # fmt: skip
+
+
 @check(
     "ENV118",
     severity="warning",
@@ -43,6 +48,9 @@ def _trackers(
         Example("the package is missing", (*configured("trainer.logger=[wandb]"), _trackers(installed=False, mode="offline")), "wandb, which is not installed"),
         Example("a mode that wandb has", (*configured(), _trackers(mode="dryrun", modes=_MODES))),
         Example("a typo in the mode", (*configured(), _trackers(mode="ofline", modes=_MODES)), "wandb refuses WANDB_MODE=ofline; did you mean offline?"),
+        Example("a project's name that wandb accepts", (*configured("+trainer.project_name=team-tune"), _NAMED)),
+        Example("a project's name with a slash", (*configured("+trainer.project_name=team/tune"), _NAMED), "wandb refuses trainer.project_name=team/tune: a name cannot have /"),
+        Example("disabled, whatever the name", (*configured("+trainer.project_name=team/tune"), Trackers((replace(_NAMED.trackers[0], mode="disabled"),)))),
         Example("a text in place of the key", (*configured(), Trackers((Tracker("wandb", True, "WANDB_API_KEY", looked_at=_PLACES, to_fill_in="<your_key>"),))), "WANDB_API_KEY is still <your_key>, which wandb refuses"),
         Example("a text in place of the key, which is not needed", (*configured(), Trackers((Tracker("wandb", True, "WANDB_API_KEY", "offline", looked_at=_PLACES, to_fill_in="<your_key>"),)))),
         Example("a key, and no network", (*configured(), _trackers(key="WANDB_API_KEY", offline="HF_HUB_OFFLINE")), "HF_HUB_OFFLINE is set, so there is no network"),
@@ -60,7 +68,7 @@ def tracker_without_key(
     verl's default is `trainer.logger=["console","wandb"]`. The tracker is opened when training begins, after
     all models have been loaded, and in a Ray worker, where no key can be entered: `No API key configured`.
     The minutes until then are lost. Without a network, `wandb.init` waits 90 s and
-    fails. A mode that it does not have (`WANDB_MODE=ofline`) ends it too.
+    fails. A mode that it does not have (`WANDB_MODE=ofline`) ends it too, and so does a project's name with a slash.
 
     ## How to fix
 
@@ -76,6 +84,28 @@ def tracker_without_key(
         if tracker.name in wanted:
             console = healed("ENV118", settings(configuration, {_KEY: ["console"]}, _ALONE, ""))
             yield from _judged(tracker, trackers.offline, where, environment, console)
+            yield from _project(tracker, configuration)
+
+
+def _project(tracker: Tracker, configuration: Configuration) -> Iterator[Finding]:
+    """A name of the project that the tracker refuses."""
+    name, word = configuration.get(_PROJECT), configuration.override_of(_PROJECT)
+    if not tracker.installed or not isinstance(name, str) or "${" in name or tracker.mode == "disabled":
+        return
+    if signs := sorted(set(tracker.barred).intersection(name)):
+        shown = " ".join(signs)
+        yield Finding(
+            f"{tracker.name} refuses {_PROJECT}={name}: a name cannot have {shown}",
+            Evidence(
+                word.text if word else f"{_PROJECT}={name}", f"a name without {shown}", tracker.barred_from
+            ),
+            location=place(word) if word else None,
+            remedy=f"leave {shown} out of {_PROJECT}",
+            severity="error",
+            stops=(EVERY_JOB,),
+            phase="start",
+            subject=Subject("setting", _PROJECT),
+        )
 
 
 def _judged(

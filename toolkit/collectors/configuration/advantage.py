@@ -28,6 +28,11 @@ class Estimator:
     given: frozenset[str]
     refusal: Refusal | None
 
+    @property
+    def required(self) -> frozenset[str]:
+        """Return the names of the arguments that have no default."""
+        return frozenset(_required(self.function))
+
 
 def read_estimator(
     name: str, trainers: Sequence[str], registry: Path, definitions: Definitions
@@ -60,9 +65,7 @@ class _Reading:
         """Return what is raised for a column that the batch does not have."""
         for lacking, text in self._read(computes.node.body):
             return _refusal("AssertionError", text, definitions.place(computes.module, lacking.lineno))
-        spec = self.function.args
-        required = spec.args[: len(spec.args) - len(spec.defaults)]
-        missing = [argument.arg for argument in required if argument.arg not in self.given]
+        missing = [name for name in _required(self.function) if name not in self.given]
         if not missing or not self.given:
             return None
         count = f"{len(missing)} required positional argument{'s' if missing[1:] else ''}"
@@ -105,6 +108,11 @@ class _Reading:
     def _text(self, node: ast.expr) -> str:
         """Return a literal, or the value of a member of the enumeration, which may be imported; "" for anything else."""
         return _constant(node) or self.members.get(".".join(dotted(node).split(".")[-2:]), "")
+
+
+def _required(function: ast.FunctionDef) -> list[str]:
+    spec = function.args
+    return [argument.arg for argument in spec.args[: len(spec.args) - len(spec.defaults)]]
 
 
 def _refusal(error: str, text: str, place: str) -> Refusal:

@@ -21,6 +21,7 @@ _STRATEGY = "actor_rollout_ref.actor.strategy"
 _TUNING = "engine.strategy"  # of the trainer that only fine-tunes
 _TUNED_LIGER = "model.use_liger"
 _PROFILER = "global_profiler.tool"  # imported whether or not any role is profiled
+_TRACE = "actor_rollout_ref.rollout.trace.backend"
 _LIGER = "actor_rollout_ref.model.use_liger"
 # A setting, the value that selects a package, its module, and where verl imports it: a tree that does not
 # import it is not judged.
@@ -37,6 +38,9 @@ _ENGINES: tuple[tuple[str, str | bool, str, str, str], ...] = (
     (_LIGER, True, "liger_kernel", "Liger Kernel", "workers/fsdp_workers.py"),
     (_TUNED_LIGER, True, "liger_kernel", "Liger Kernel", "workers/engine/fsdp"),
     (_PROFILER, "nsys", "nvtx", "NVTX", "utils/profiler/nvtx_profile.py"),
+    (_TRACE, "weave", "weave", "Weave", "utils/rollout_trace.py"),
+    (_TRACE, "mlflow", "mlflow", "MLflow", "utils/rollout_trace.py"),
+    (_TRACE, "trackio", "trackio", "Trackio", "utils/rollout_trace.py"),
 )
 
 _TUNING_ENGINES = tuple(

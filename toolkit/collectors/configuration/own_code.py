@@ -77,6 +77,43 @@ def breaks(
                     yield f"{error} {when} (line {node.lineno}){reason}"
 
 
+@dataclass(frozen=True)
+class Read:
+    """What a function certainly reads of a parameter: the item `parameter["name"]`, or the attribute `parameter.name`."""
+
+    parameter: str
+    name: str
+    line: int
+    is_item: bool
+
+
+def reads(function: ast.AST | None) -> Iterator[Read]:
+    """Yield what a function reads of its parameters whatever their values are, up to the first statement that may end it."""
+    if not isinstance(function, _FUNCTIONS) or function.decorator_list:
+        return
+    nodes = list(walk(function))
+    if any(isinstance(node, _YIELDS) for node in nodes):
+        return  # calling a generator runs nothing
+    spec = function.args
+    parameters = {argument.arg for argument in (*spec.args, *spec.kwonlyargs)}
+    parameters -= {
+        node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
+    }
+    for statement in _reached(function.body):
+        for node in _evaluated(statement):
+            match node:
+                case ast.Subscript(
+                    value=ast.Name(id=owner), slice=ast.Constant(value=str(name)), ctx=ast.Load()
+                ):
+                    is_item = True
+                case ast.Attribute(value=ast.Name(id=owner), attr=name, ctx=ast.Load()):
+                    is_item = False
+                case _:
+                    continue
+            if owner in parameters:
+                yield Read(owner, name, node.lineno, is_item)
+
+
 def _followed(
     functions: Mapping[str, ast.FunctionDef | ast.AsyncFunctionDef], body: Sequence[ast.stmt]
 ) -> Iterator[tuple[str, Sequence[ast.stmt]]]:

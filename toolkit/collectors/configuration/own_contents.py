@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.own_code import reads
 from verl_doctor.toolkit.collectors.configuration.reward_function import module_names
+from verl_doctor.toolkit.collectors.configuration.tool_schema import fault
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING
 from verl_doctor.toolkit.sources.python.bound import lasting
 from verl_doctor.toolkit.sources.python.source import dotted, parsed, read, walk
@@ -69,6 +71,14 @@ def tools(path: Path, folders: Sequence[Path], verl: Path | None = None) -> Iter
         yield from _class_missing(entry["class_name"], folders)
         if entry.get("tool_schema") is None and _lacks_schema(entry["class_name"], folders):
             yield f"has no tool_schema for {entry['class_name']}, and its class has none"
+        elif (
+            verl is not None
+            and entry.get("tool_schema") is not None
+            and (wrong := fault(entry["tool_schema"], verl))
+        ):
+            yield f"has a tool {entry['class_name']} whose {wrong}"
+        if isinstance(config, dict) and (lacking := _setting_missing(entry["class_name"], config, folders)):
+            yield f"gives {entry['class_name']} no config.{lacking}, which its constructor reads"
 
 
 def tool_types(verl: Path | None) -> tuple[str, ...]:
@@ -304,6 +314,19 @@ def _lacks_schema(target: str, folders: Sequence[Path]) -> bool:
             sets = any(isinstance(part, ast.Attribute) and part.attr == "tool_schema" and isinstance(part.ctx, ast.Store) for part in walk(node))  # fmt: skip
             return bases == {"BaseTool"} and "get_openai_tool_schema" not in words and not sets
     return False
+
+
+def _setting_missing(target: str, config: Mapping[str, Any], folders: Sequence[Path]) -> str:
+    """Return a setting that the constructor of the user's own class certainly reads and that the file does not give."""
+    module, _, name = target.rpartition(".")
+    path = _own_module(module, folders)
+    tree = parsed(path) if path else None
+    owner = lasting(tree).get(name) if tree else None
+    for method in owner.body if isinstance(owner, ast.ClassDef) and not owner.decorator_list else ():
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+            missing = (read.name for read in reads(method) if read.is_item and read.parameter == "config" and read.name not in config)  # fmt: skip
+            return next(missing, "")
+    return ""
 
 
 def _own_module(module: str, folders: Sequence[Path]) -> Path | None:

@@ -7,7 +7,7 @@ import itertools
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -36,6 +36,7 @@ from verl_doctor.toolkit.sources.python.source import Unreadable, parse, read
 Trouble = Literal["missing", "no Python", "no such name", "no data set", "contents", "no path", "no name"]
 
 _DATASET = "data.custom_cls"
+_SAMPLER = "trainer.v1.sampler.custom_sampler"
 _OF_A_DATA_SET = frozenset({"__len__", "__getitem__"})  # all that a fine-tuning job uses of a data set
 _RESUME = "trainer.resume_from_path"
 _CHECKPOINTS = "trainer.default_local_dir"
@@ -148,7 +149,8 @@ def _found(
     yield from _last_checkpoint(configuration, cwd, around[0], count, here=here)
     yield from (
         own_file
-        for own_file in _data_set(configuration, cwd, here=here)
+        for find in (_data_set, _sampler)
+        for own_file in find(configuration, cwd, here=here)
         if os.path.normpath(own_file.path) not in written
     )
 
@@ -314,37 +316,52 @@ def _contents(
 
 
 def _data_set(configuration: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
-    path, name = (
-        _path(configuration, f"{_DATASET}.path", cwd, here=here),
-        configuration.get(f"{_DATASET}.name"),
+    path, name, tree = yield from _class_of(configuration, _DATASET, cwd, here=here)
+    node = lasting(tree).get(name) if path and tree else None
+    if not path or not tree or not isinstance(node, ast.ClassDef):
+        return
+    if not (node.bases or node.keywords or node.decorator_list):
+        methods = {getattr(part, "name", "") for part in node.body}
+        if configuration.has("actor_rollout_ref") or not methods >= _OF_A_DATA_SET:
+            yield OwnFile(f"{_DATASET}.name", str(path), "no data set", "workers", name)
+        return
+    from verl_doctor.toolkit.collectors.configuration import own_data_set  # noqa: PLC0415 - only where a job names such a file
+
+    for problem in own_data_set.constructor(tree, name, Path(configuration.program)):
+        yield OwnFile(f"{_DATASET}.path", str(path), "contents", "workers", name, problem)
+
+
+def _sampler(configuration: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:
+    """Check the class that takes the place of the trainer's buffer: verl takes its own unless both settings are given."""
+    is_read = (
+        configuration.program.endswith("/trainer/main_ppo.py") and configuration.get("trainer.use_v1") is True
     )
-    yield from _no_path(configuration, f"{_DATASET}.path", "workers")
+    if is_read and configuration.get(f"{_SAMPLER}.name") and configuration.get(f"{_SAMPLER}.path"):
+        yield from _class_of(configuration, _SAMPLER, cwd, here=here)
+
+
+def _class_of(
+    configuration: Configuration, section: str, cwd: Path, *, here: bool
+) -> Generator[OwnFile, None, tuple[Path | None, str, ast.Module | None]]:
+    """Yield what is wrong with the file of a class that a section names by its path and name; return file, name and syntax tree."""
+    path, name = _path(configuration, f"{section}.path", cwd, here=here), configuration.get(f"{section}.name")
+    yield from _no_path(configuration, f"{section}.path", "workers")
     if path is None:
-        return
+        return None, "", None
     if not os.path.exists(path):
-        yield OwnFile(f"{_DATASET}.path", str(path), "missing", "workers", beside=beside(path, (cwd,)))
-        return
+        yield OwnFile(f"{section}.path", str(path), "missing", "workers", beside=beside(path, (cwd,)))
+        return path, "", None
     tree = _parsed(path)
     if isinstance(tree, str):
-        yield OwnFile(f"{_DATASET}.path", str(path), "no Python", "workers", error=tree)
+        yield OwnFile(f"{section}.path", str(path), "no Python", "workers", error=tree)
     elif name is None:
-        yield OwnFile(f"{_DATASET}.name", str(path), "no name", "workers")
+        yield OwnFile(f"{section}.name", str(path), "no name", "workers")
     elif isinstance(tree, ast.Module) and isinstance(name, str):
         names = module_names(tree)
         if names is not None and name not in names:
-            yield OwnFile(f"{_DATASET}.name", str(path), "no such name", "workers", name)
-        node = lasting(tree).get(name)
-        if not isinstance(node, ast.ClassDef):
-            return
-        if not (node.bases or node.keywords or node.decorator_list):
-            methods = {getattr(part, "name", "") for part in node.body}
-            if configuration.has("actor_rollout_ref") or not methods >= _OF_A_DATA_SET:
-                yield OwnFile(f"{_DATASET}.name", str(path), "no data set", "workers", name)
-            return
-        from verl_doctor.toolkit.collectors.configuration import own_data_set  # noqa: PLC0415 - only where a job names such a file
-
-        for problem in own_data_set.constructor(tree, name, Path(configuration.program)):
-            yield OwnFile(f"{_DATASET}.path", str(path), "contents", "workers", name, problem)
+            yield OwnFile(f"{section}.name", str(path), "no such name", "workers", name)
+        return path, name, tree
+    return path, "", None
 
 
 def _path(configuration: Configuration, key: str, cwd: Path, *, here: bool) -> Path | None:

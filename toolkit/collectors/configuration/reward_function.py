@@ -11,9 +11,11 @@ from typing import Literal
 
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.configuration.old_reward_keys import OldRewardKeys
+from verl_doctor.toolkit.collectors.configuration.own_code import Read, reads
 from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder, folder_of, written_by
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.sources.python.bound import lasting
 from verl_doctor.toolkit.sources.python.source import children, parse, parsed, walk
 
 _NEW = "reward.custom_reward_function"
@@ -34,7 +36,7 @@ class RewardFunction:
 
     `state`: the file is "there" or "missing", "unexpanded" if it would exist if verl expanded `~`, and "unseen"
     if the job may run in another folder that has it, or on another machine. `defined` is None if reading cannot decide; `names` are the functions
-    of the file.
+    of the file, `reads` is what it certainly reads of its parameters.
     """
 
     key: str
@@ -43,6 +45,7 @@ class RewardFunction:
     state: State
     defined: bool | None = None
     names: tuple[str, ...] = ()
+    reads: tuple[Read, ...] = ()
 
 
 @collector(kept=True)
@@ -68,7 +71,10 @@ def reward_function(
         if tree is None:
             return RewardFunction(key, path, name, "there")
         found, functions = _names(tree)
-        return RewardFunction(key, path, name, "there", None if found is None else name in found, functions)
+        known = None if found is None else name in found
+        return RewardFunction(
+            key, path, name, "there", known, functions, tuple(reads(lasting(tree).get(name)))
+        )
     if path.startswith("~") and os.path.exists(machine.expanded(path)):
         return RewardFunction(key, path, name, "unexpanded")
     if os.path.exists(file) or (not Path(path).is_absolute() and changes_folder(launch)):

@@ -34,7 +34,7 @@ from verl_doctor.toolkit.sources.hydra.lookup import MISSING
 from verl_doctor.toolkit.sources.python.definitions import ClassNode, Definitions, FunctionNode, Modules
 from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
 from verl_doctor.toolkit.sources.python.refusals.follower import Follower
-from verl_doctor.toolkit.sources.python.refusals.refused import NotFollowedError, RefusedError
+from verl_doctor.toolkit.sources.python.refusals.refused import NotFollowedError, Refusal, RefusedError
 from verl_doctor.toolkit.sources.python.refusals.values import Made, Section
 from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, parsed, walk
 
@@ -47,10 +47,16 @@ _WHOLE = frozenset({"config", "self.config"})  # the names of the whole configur
 _ACTOR = "actor_rollout_ref.actor"
 _MODE = "trainer.v1.trainer_mode"
 _IN_REWARD = "algorithm.use_kl_in_reward"
+_VALUES, _CRITIC = (
+    "values",
+    "critic.enable",
+)  # the estimates of a critic, and the switch without which there is none
 _ALGORITHMS = "verl.trainer.ppo.core_algos"
 _ALGORITHMS_FILE = "trainer/ppo/core_algos.py"
 _TRAINERS = ("Trainer", "Rollouter")
 _OLD_TRAINER = "verl.trainer.ppo.ray_trainer.RayPPOTrainer"
+_JUDGE = "reward.reward_model"
+_JUDGES = "verl.experimental.reward_loop.reward_model.RewardModelManager"
 _SAMPLING = "vllm.sampling_params.SamplingParams"
 _SAMPLED = ("temperature", "top_p", "top_k")
 _SCHEDULER = "vllm.config.scheduler.SchedulerConfig"
@@ -284,9 +290,11 @@ def _later(
             yield partial(_function, name="kl_penalty", argument="kl_penalty", key=key), "first update"
     if configuration.get(_IN_REWARD) is True:
         yield partial(_function, name="get_kl_controller", argument="kl_ctrl", key="algorithm.kl_ctrl"), "workers"  # fmt: skip
+    if configuration.get(f"{_JUDGE}.enable") is True:
+        yield partial(_reward_model, configuration=configuration), "workers"
     name = configuration.get(ESTIMATOR)
     if isinstance(name, str) and (estimator := estimators(name, *trainers)):
-        yield partial(_estimator, estimator=estimator), "first batch"
+        yield partial(_estimator, estimator=estimator, values=has_critic(configuration)), "first batch"
     loss = configuration.get(f"{_ACTOR}.policy_loss.loss_mode")
     yield (lambda follower: _registered(follower, verl, "register_policy_loss", loss)), "first update"
     if any(map(configuration.override_of, _MANAGERS)) or any(
@@ -430,10 +438,13 @@ def _registered(follower: Follower, verl: SourceTree, decorator: str, name: obje
             follower.call(FunctionNode(node, _ALGORITHMS), (), {"config": config})
 
 
-def _estimator(follower: Follower, estimator: Estimator) -> None:
-    """Follow the estimator with the arguments that it gets. No other one means the same."""
+def _estimator(follower: Follower, estimator: Estimator, *, values: bool) -> None:
+    """Follow the estimator with the arguments that it gets. No other one means the same. `values`: a critic estimates them."""
     if estimator.refusal is not None:
         raise RefusedError(estimator.refusal)
+    if not values and _VALUES in estimator.required and follower.settings.value_at(_CRITIC) is False:
+        place = follower.definitions.place(_ALGORITHMS, estimator.function.lineno)
+        raise RefusedError(Refusal("KeyError", f"'{_VALUES}'", place, "", (_CRITIC, ESTIMATOR)))
     given = dict.fromkeys(estimator.given, Made(_ANYTHING, {}))
     follower.call(FunctionNode(estimator.function, _ALGORITHMS), (), given | {"config": Section("algorithm")})
 
@@ -450,6 +461,18 @@ def _reward_manager(follower: Follower, verl: SourceTree, configuration: Configu
                 if isinstance(node, ast.ClassDef):
                     owner = ClassNode(node, verl.name_of(path) or "")
                     follower.constructed(owner, {"config": Section(""), **named})
+
+
+def _reward_model(follower: Follower, configuration: Configuration) -> None:
+    """Follow what starts the engines of the reward model, on the GPUs of its own pool or on those of the trainer."""
+    section = _JUDGE if configuration.get(f"{_JUDGE}.enable_resource_pool") is True else "trainer"
+    counts = [configuration.number(f"{section}.{name}") for name in ("nnodes", "n_gpus_per_node")]
+    world = math.prod(int(count) for count in counts if count) if all(counts) else UNCLEAR
+    owner = follower.definitions.named(_JUDGES)
+    if isinstance(owner, ClassNode):
+        keys = {"world_size": f"{section}.n_gpus_per_node"}
+        fields = {"config": Section(_JUDGE), "resource_pool": Made(_ANYTHING, {"world_size": world}, keys)}
+        follower.method_of(Made(owner, fields), "_initialize_llm_servers", {})
 
 
 def _sampling(follower: Follower, section: str) -> None:

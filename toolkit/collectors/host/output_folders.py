@@ -1,4 +1,4 @@
-"""Whether the folders that the job writes to can be created: for checkpoints, for Hydra, for cached tables, for TensorBoard."""
+"""Whether the folders that the job writes to can be created: for checkpoints, for Hydra, for cached tables, for trackers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from verl_doctor.toolkit.sources.hydra.lookup import MISSING
 from verl_doctor.toolkit.system.file_systems import Obstacle, obstacle
 
 HYDRA_FOLDER = "hydra.run.dir"
-TENSORBOARD, FOLDER_OF_TENSORBOARD = "tensorboard", "TENSORBOARD_DIR"
+# The trackers that write into a folder that a variable names, and the variable that names the file itself.
+_TRACKERS = (
+    ("tensorboard", "TENSORBOARD_DIR", ""),
+    ("file", "VERL_FILE_LOGGER_ROOT", "VERL_FILE_LOGGER_PATH"),
+)
 _KEY = "trainer.default_local_dir"
 _FREQUENCY = "trainer.save_freq"
 
@@ -48,8 +52,11 @@ class DatasetsCache(OutputFolder):
 
 
 @dataclass(frozen=True)
-class TensorBoardFolder(OutputFolder):
-    """The folder to which TensorBoard's tracker writes, which the variable TENSORBOARD_DIR sets."""
+class TrackerFolder(OutputFolder):
+    """The folder to which a tracker writes, and the variable that sets it."""
+
+    tracker: str = ""
+    variable: str = ""
 
 
 @collector(timeout=5)
@@ -111,17 +118,24 @@ def datasets_cache(
 
 
 @collector(timeout=5)
-def tensorboard_folder(
+def tracker_folder(
     configuration: Configuration, launch: Launch, job: JobVariables, machine: Machine
-) -> TensorBoardFolder | Unknown:
-    """Check the nearest existing folder, if the job uses TensorBoard and the variable names an absolute path."""
+) -> TrackerFolder | Unknown:
+    """Check the nearest existing folder for each tracker of the job whose variable names an absolute path: the first with an obstacle."""
     loggers = configuration.get("trainer.logger")
-    if TENSORBOARD not in (loggers if isinstance(loggers, list) else [loggers]):
-        return Absent("the job does not use TensorBoard")
+    wanted = loggers if isinstance(loggers, list) else [loggers]
     if launch.is_elsewhere:
         return Absent("the job runs on another machine")
-    path = job.get(FOLDER_OF_TENSORBOARD)
-    unsure = any(setting.name == FOLDER_OF_TENSORBOARD and setting.conditional for setting in launch.settings)
-    if unsure or FOLDER_OF_TENSORBOARD in job.undetermined or not path.startswith("/") or "$" in path:
-        return Absent(f"{FOLDER_OF_TENSORBOARD} is not a known absolute path")
-    return TensorBoardFolder(path, *obstacle(machine, path))
+    found = []
+    for tracker, variable, instead in _TRACKERS:
+        path = job.get(variable)
+        unsure = any(
+            setting.name in (variable, instead) and setting.conditional for setting in launch.settings
+        )
+        unsure = (
+            unsure or bool({variable, instead} & set(job.undetermined)) or bool(instead and job.has(instead))
+        )
+        if tracker in wanted and not unsure and path.startswith("/") and "$" not in path:
+            found.append(TrackerFolder(path, *obstacle(machine, path), tracker=tracker, variable=variable))
+    nothing = Absent("no tracker of the job writes to a known absolute path")
+    return next((folder for folder in found if folder.trouble), next(iter(found), nothing))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.configuration.launch_values import (
     KeyValue,
     LaunchValues,
@@ -25,6 +25,9 @@ from verl_doctor.toolkit.sources.python.evaluate import RAISES, UNCLEAR, returne
 from verl_doctor.toolkit.sources.python.source import parse, read, walk
 
 _DATASET = "utils/dataset/rl_dataset.py"
+_TALKS = "utils/dataset/multiturn_sft_dataset.py"
+# The messages are text only where a row has neither column.
+_UNLESS_A_COLUMN = re.compile(r"if self\.image_key not in example and self\.video_key not in example:")
 _SCORES = "utils/reward_score/__init__.py"
 _SCORE = ("default_compute_score", "_default_compute_score")  # the second until verl 0.3
 _MANAGERS = (
@@ -66,6 +69,15 @@ class DataDemands:
     source_by: str = "data.reward_fn_key"
     media: tuple[str, ...] = ()
     filters: bool = True
+
+
+@dataclass(frozen=True)
+class ConversationDemands:
+    """What verl's data set of conversations requires: no column among `media` without a processor of the model, even an empty one."""
+
+    read_from: str
+    media: tuple[str, ...]
+    messages: str
 
 
 @dataclass(frozen=True)
@@ -136,6 +148,24 @@ def _filters(configuration: Configuration | Unknown) -> bool:
         not isinstance(configuration, Configuration)
         or configuration.get("data.filter_overlong_prompts") is not False
     )
+
+
+@collector(kept=True)
+def conversation_demands(verl: VerlTrees, configuration: Configuration) -> ConversationDemands | Unknown:
+    """Read verl's data set of conversations."""
+    messages = configuration.get("data.messages_key")
+    if configuration.has("actor_rollout_ref") or not isinstance(messages, str):
+        return Absent("this job does no fine-tuning on conversations")
+    if configuration.get(_OWN_DATASET) not in (None, MISSING):
+        return Absent(f"the job uses its own data set ({_OWN_DATASET})")
+    source = _text(verl.imported, _TALKS) or ""
+    if _PROCESSOR not in source or not _UNLESS_A_COLUMN.search(source):
+        return Absent("this verl reads no media of conversations, or decides by their values")
+    keys = (f"data.{name}_key" for name in ("image", "video"))
+    columns = (configuration.get(key) for key in keys)
+    media = [f"{name}s" if column is MISSING else column for name, column in zip(("image", "video"), columns, strict=True)]  # fmt: skip
+    known = tuple(column for column in media if isinstance(column, str))
+    return ConversationDemands(str(Path(verl.imported.folder, _TALKS)), known, messages)
 
 
 @collector()

@@ -13,7 +13,9 @@ from typing import Any
 from verl_doctor.toolkit.collectors.model.model import BadFile, Model, read_json
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 
-_FAMILIES = frozenset({"llama", "qwen2", "qwen3", "mistral"})
+FAMILIES = frozenset({"llama", "qwen2", "qwen3", "mistral"})
+"""Values of model_type whose modules have the names of their weights."""
+
 _INDEX = "model.safetensors.index.json"
 _ONE = "model.safetensors"
 _LONGEST = 30_000_000  # bytes of a header
@@ -46,7 +48,7 @@ def weight_shapes(model: Model) -> WeightShapes | Unknown:
     config = read_json(folder / "config.json")
     if isinstance(config, BadFile):
         return Absent(f"{folder} has no readable config.json")
-    if config.get("model_type") not in _FAMILIES or config.get("quantization_config"):
+    if config.get("model_type") not in FAMILIES or config.get("quantization_config"):
         return Absent("the shapes of this model's weights do not follow from config.json alone")
     implied = dict(_implied(config))
     found = dict(_found(folder, implied))
@@ -93,6 +95,13 @@ def _found(folder: Path, wanted: Mapping[str, Any]) -> Iterator[tuple[str, tuple
             entry = header.get(name)
             if places.get(name) == file and isinstance(entry, dict) and entry.get("dtype") in _PLAIN:
                 yield name, tuple(entry["shape"])
+
+
+def tensors(folder: Path) -> frozenset[str]:
+    """Return the names of all tensors of a model in safetensors; none where they cannot be read."""
+    index = read_json(folder / _INDEX)
+    places = index.get("weight_map", {}) if not isinstance(index, BadFile) else _header(folder / _ONE)
+    return frozenset(map(str, places)) - {"__metadata__"} if isinstance(places, dict) else frozenset()
 
 
 def _header(path: Path) -> Mapping[str, Any]:

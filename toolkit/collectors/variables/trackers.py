@@ -6,6 +6,7 @@ they look: wandb/sdk/lib/wbauth (0.31), swanlab/sdk/internal/settings (0.10); ve
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,11 @@ _REFUSED_IN = ("sdk/lib/wbauth/authenticate.py", "sdk/wandb_login.py")
 # A mode that is not among these is refused by pydantic (0.19 to 0.28); older releases list them elsewhere.
 _MODES = re.compile(rb"(?<=\n)    mode: Literal\[[^\]]*\]")
 _MODES_IN = ("sdk/wandb_settings.py",)
+# The signs that wandb refuses in the name of a project (0.15 to 0.28).
+_BARRED = re.compile(
+    rb"invalid_chars_list = list\((\"(?:[^\"\\\n]|\\.)+\")\)(?=\n(?:.*\n){0,12}.*Invalid project name)"
+)
+_BARRED_SIGNS = re.compile(rb"\".*\"")
 _QUOTED = re.compile(rb"\"(\w+)\"")
 _ANONYMOUS = "WANDB_ANONYMOUS"  # with it an older wandb works without a key
 _LOGS_IN = re.compile(r"wandb[ ._]?login|netrc", re.IGNORECASE)
@@ -45,6 +51,7 @@ class Tracker:
     `refuses` is where the package raises without a key and without a terminal, as "path:line". It is "" if that was not
     found, or if the job may have a key that is not visible here: on another node, or set by a script. `to_fill_in` is the text that
     a script exports in place of wandb's key, such as `<your_key>`: none of the package's releases accepts such signs in a key.
+    `barred` are the signs that it refuses in the name of a project, "" if that was not found, and `barred_from` where.
     """
 
     name: str
@@ -56,6 +63,8 @@ class Tracker:
     modes: tuple[str, ...] = ()
     modes_from: str = ""
     to_fill_in: str = ""
+    barred: str = ""
+    barred_from: str = ""
 
     @property
     def mode_variable(self) -> str:
@@ -118,7 +127,10 @@ def _as_wandb_decides(tracker: Tracker, path: Sequence[str], *, is_anonymous: bo
     modes, modes_from = next(_found_in(path, _MODES_IN, _MODES), nothing)
     _, refuses = nothing if is_anonymous else next(_found_in(path, _REFUSED_IN, _REFUSAL), nothing)
     names = tuple(name.decode("utf-8", "replace") for name in _QUOTED.findall(modes))
-    return replace(tracker, refuses=refuses, modes=names, modes_from=modes_from)
+    signs, barred_from = next(_found_in(path, _MODES_IN, _BARRED), nothing)
+    listed = _BARRED_SIGNS.search(signs)
+    barred = str(ast.literal_eval(listed[0].decode("utf-8", "replace"))) if listed else ""
+    return replace(tracker, refuses=refuses, modes=names, modes_from=modes_from, barred=barred, barred_from=barred_from if barred else "")  # fmt: skip
 
 
 def _found_in(

@@ -25,17 +25,23 @@ _BOUNDS = ("gt", "ge", "lt", "le")
 
 @dataclass(frozen=True)
 class EngineLimit:
-    """The bounds of a number (`bounds`: "gt", "ge", "lt", "le" by name), or the `choices` of a text, of one engine argument."""
+    """The bounds of a number (`bounds`: "gt", "ge", "lt", "le" by name), or the `choices` of a text, of one engine argument.
+
+    `is_table`: it takes a dictionary alone.
+    """
 
     argument: str
     read_from: str
     bounds: Mapping[str, float] = field(default_factory=dict)
     choices: tuple[str, ...] = ()
+    is_table: bool = False
 
     def refuses(self, value: object) -> str:
         """Describe what the argument accepts instead of this value; "" if the value is accepted."""
         if isinstance(value, bool):
             return ""
+        if isinstance(value, (int, float)) and self.is_table:
+            return "a dictionary"
         if isinstance(value, (int, float)):
             holds = {"gt": lambda n: value > n, "ge": lambda n: value >= n, "lt": lambda n: value < n, "le": lambda n: value <= n}  # fmt: skip
             broken = any(not holds[name](bound) for name, bound in self.bounds.items())
@@ -89,8 +95,9 @@ def _limits(path: Path) -> Iterator[EngineLimit]:
                     argument = _RENAMED.get((node.name, name), name)
                     bounds = _bounds(value)
                     choices = tuple(_choices(annotation, aliases) or ())
-                    if bounds or choices:
-                        yield EngineLimit(argument, f"{path}:{part.lineno}", bounds, choices)
+                    is_table = _is_table(annotation)
+                    if bounds or choices or is_table:
+                        yield EngineLimit(argument, f"{path}:{part.lineno}", bounds, choices, is_table)
 
 
 def _bounds(value: ast.expr | None) -> dict[str, float]:
@@ -104,6 +111,18 @@ def _bounds(value: ast.expr | None) -> dict[str, float]:
                 return {}
             found[word.arg] = float(-number.value if isinstance(word.value, ast.UnaryOp) else number.value)
     return found
+
+
+def _is_table(annotation: ast.expr) -> bool:
+    """Return whether a field takes dictionaries, and nothing else but None."""
+    match annotation:
+        case ast.Subscript(value=ast.Name(id="InitVar" | "Optional"), slice=inner):
+            return _is_table(inner)
+        case ast.Subscript(value=ast.Name(id="dict" | "Dict")):
+            return True
+        case ast.BinOp(left=left, op=ast.BitOr(), right=ast.Constant(value=None)):
+            return _is_table(left)
+    return False
 
 
 def _choices(annotation: ast.expr, aliases: Mapping[str, ast.expr], depth: int = 0) -> list[str] | None:

@@ -96,6 +96,7 @@ def test_column_that_the_trainer_does_not_load_is_reported(
     found = read_estimator(name, [f"verl.{trainer}"], tmp_path / "core.py", definitions)
     assert found is not None
     assert (found.refusal.text if found.refusal else "") == raised
+    assert found.required == {"rewards", {"remax": "baselines", "rloo": "index"}.get(name, "squared")}
 
 
 def test_unregistered_estimator_or_empty_trainer_is_not_judged(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ import ast
 
 import pytest
 
-from verl_doctor.toolkit.collectors.configuration.own_code import breaks
+from verl_doctor.toolkit.collectors.configuration.own_code import breaks, reads
+from verl_doctor.toolkit.sources.python.bound import lasting
 
 
 def found(text: str) -> list[str]:
@@ -108,3 +109,23 @@ def test_certain_failures_are_reported(text: str, problem: str) -> None:
 )
 def test_code_that_may_work_is_not_reported(text: str) -> None:
     assert found(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("def score(info):\n    return info['x']\n", ["info['x']"]),
+        ("async def score(info, truth):\n    a = truth.strip()\n    return len(info['x'])\n", ["truth.strip", "info['x']"]),
+        ("def score(info):\n    if info:\n        return info['x']\n", []),
+        ("def score(info):\n    try:\n        return info['x']\n    except KeyError:\n        return 0\n", []),
+        ("def score(info):\n    info = info or {}\n    return info['x']\n", []),
+        ("def score(info):\n    return info['x'] if info else 0\n", []),
+        ("def score(info):\n    info['x'] = 1\n    return info[0]\n", []),
+        ("def score(info):\n    yield info['x']\n", []),
+        ("@once\ndef score(info):\n    return info['x']\n", []),
+        ("def other(info):\n    return info['x']\n", []),
+    ],
+)  # fmt: skip
+def test_what_a_function_certainly_reads_of_its_parameters(text: str, found: list[str]) -> None:
+    shown = [f"{read.parameter}[{read.name!r}]" if read.is_item else f"{read.parameter}.{read.name}" for read in reads(lasting(ast.parse(text)).get("score"))]  # fmt: skip
+    assert shown == found

@@ -44,6 +44,8 @@ def test_agent_loops(tmp_path: Path, text: str, problem: str) -> None:
         ("tools:\n  - class_name: mine.Own\n", "no config.type"),
         ("tools:\n  - config: {type: native}\n", "without class_name"),
         ("- class_name: mine.Own\n", "no list of tools"),
+        ("tools:\n  - class_name: mine.Search\n    config: {type: native, url: x}\n    tool_schema: {type: function}\n", ""),
+        ("tools:\n  - class_name: mine.Search\n    config: {type: native}\n    tool_schema: {type: function}\n", "no config.url, which its constructor reads"),
         ("tools: ${more}\n", ""),
         ("tools:\n  - ${more.0}\n", ""),
         ("tools:\n  - class_name: mine.Own\n    config: ${more}\n", ""),
@@ -51,6 +53,7 @@ def test_agent_loops(tmp_path: Path, text: str, problem: str) -> None:
 )  # fmt: skip
 def test_tools(tmp_path: Path, text: str, problem: str) -> None:
     classes = "class Tool(BaseTool):\n    pass\n\n\nclass Own(BaseTool):\n    def get_openai_tool_schema(self):\n        return SCHEMA\n"
+    classes += "\n\nclass Search(BaseTool):\n    def __init__(self, config, tool_schema):\n        self.url = config['url']\n"
     (tmp_path / "mine.py").write_text(classes)
     (tmp_path / "tools.yaml").write_text(text)
     found = list(own_contents.tools(tmp_path / "tools.yaml", (tmp_path,)))

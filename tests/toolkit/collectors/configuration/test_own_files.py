@@ -17,6 +17,7 @@ from verl_doctor.toolkit.machine import Machine
 
 JOB = Launch((), command=Command("verl.trainer.main_ppo", (), "run.sh", 2))
 UNREAD = Unknown("not looked at")
+SAMPLER = ("+trainer.v1.sampler.custom_sampler.path=mine.py", "+trainer.use_v1=True")
 MINE = "class Mine(Base):\n    pass\n\n\nclass Bare:\n    pass\n"
 
 
@@ -28,6 +29,10 @@ MINE = "class Mine(Base):\n    pass\n\n\nclass Bare:\n    pass\n"
         (["+data.custom_cls.path=mine.py", "+data.custom_cls.name=Bare"], ["no data set"]),
         (["+data.custom_cls.path=broken.py", "+data.custom_cls.name=Mine"], ["no Python"]),
         (["+data.custom_cls.path=gone.py", "+data.custom_cls.name=Mine"], ["missing"]),
+        ([*SAMPLER, "+trainer.v1.sampler.custom_sampler.name=Mine"], []),
+        ([*SAMPLER, "+trainer.v1.sampler.custom_sampler.name=Other"], ["no such name"]),
+        ([*SAMPLER, "+trainer.v1.sampler.custom_sampler.name=null"], []),
+        ([SAMPLER[0], "+trainer.v1.sampler.custom_sampler.name=Other"], []),
         (["+custom_reward_function.path=broken.py"], ["no Python"]),
         (["+custom_reward_function.path=gone.py"], []),
         (["+actor_rollout_ref.rollout.multi_turn.tool_config_path=gone.yaml"], ["missing"]),

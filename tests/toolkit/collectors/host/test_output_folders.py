@@ -12,7 +12,7 @@ from verl_doctor.toolkit.collectors.host.output_folders import (
     DatasetsCache,
     checkpoint_folder,
     datasets_cache,
-    tensorboard_folder,
+    tracker_folder,
 )
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
@@ -92,17 +92,20 @@ def test_datasets_cache_folder_is_read(
 
 
 @pytest.mark.parametrize(
-    ("loggers", "given", "trouble"),
+    ("loggers", "variables", "trouble"),
     [
-        ("[console,tensorboard]", "/proc/tb", "of the kernel"),
-        ("tensorboard", "/proc/tb", "of the kernel"),
-        ("[console]", "/proc/tb", None),
-        ("[console,tensorboard]", "logs/tb", None),
-        ("[console,tensorboard]", "", None),
+        ("[console,tensorboard]", {"TENSORBOARD_DIR": "/proc/tb"}, "of the kernel"),
+        ("tensorboard", {"TENSORBOARD_DIR": "/proc/tb"}, "of the kernel"),
+        ("[console]", {"TENSORBOARD_DIR": "/proc/tb"}, None),
+        ("[console,tensorboard]", {"TENSORBOARD_DIR": "logs/tb"}, None),
+        ("[console,tensorboard]", {}, None),
+        ("[console,file]", {"VERL_FILE_LOGGER_ROOT": "/proc/logs"}, "of the kernel"),
+        ("[tensorboard,file]", {"TENSORBOARD_DIR": "/tmp", "VERL_FILE_LOGGER_ROOT": "/proc/logs"}, "of the kernel"),
+        ("[file]", {"VERL_FILE_LOGGER_ROOT": "/proc/logs", "VERL_FILE_LOGGER_PATH": "/tmp/log"}, None),
+        ("[tensorboard]", {"VERL_FILE_LOGGER_ROOT": "/proc/logs"}, None),
     ],
-)
-def test_tensorboard_folder_is_read(loggers: str, given: str, trouble: str | None) -> None:
+)  # fmt: skip
+def test_folders_of_trackers_are_read(loggers: str, variables: dict[str, str], trouble: str | None) -> None:
     there = configured(f"++trainer.logger={loggers}")[0]
-    job = JobVariables({"TENSORBOARD_DIR": given} if given else {})
-    found = tensorboard_folder.collect(there, Launch(()), job, Machine(environ={}))
+    found = tracker_folder.collect(there, Launch(()), JobVariables(variables), Machine(environ={}))
     assert getattr(found, "trouble", None) == trouble

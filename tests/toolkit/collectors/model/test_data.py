@@ -21,8 +21,10 @@ from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Word
 from verl_doctor.toolkit.collectors.model.data_demands import (
+    ConversationDemands,
     DataDemands,
     ScoredSources,
+    conversation_demands,
     data_demands,
     scored_sources,
 )
@@ -329,6 +331,25 @@ def test_values_that_need_a_processor(tmp_path: Path) -> None:
     found = data_demands.collect(trees, NO_LAUNCH, NOT_COMPOSED)
     assert isinstance(found, DataDemands)
     assert (found.media, found.filters) == (("images", "videos"), True)
+
+
+@pytest.mark.parametrize(
+    ("condition", "words", "media"),
+    [
+        ("if self.image_key not in example and self.video_key not in example:", (), ("images", "videos")),
+        ("if self.image_key not in example and self.video_key not in example:", ("+data.image_key=photos",), ("photos", "videos")),
+        ("if self.image_key not in example and self.video_key not in example:", ("+data.custom_cls.path=my.py",), None),
+        ("if not example.get(self.image_key):", (), None),
+    ],
+)  # fmt: skip
+def test_columns_that_need_a_processor_even_when_empty(
+    tmp_path: Path, condition: str, words: tuple[str, ...], media: tuple[str, ...] | None
+) -> None:
+    source = f"{condition}\n    pass\nassert self.processor is not None\n"
+    trees = verl(tmp_path, {"utils/dataset/multiturn_sft_dataset.py": source})
+    (configuration,) = configured(*words, tree={"data": {"messages_key": "messages"}})
+    found = conversation_demands.collect(trees, configuration)
+    assert (found.media if isinstance(found, ConversationDemands) else None) == media
 
 
 def test_reward_function_of_verl_is_followed_for_each_source(tmp_path: Path) -> None:

@@ -186,6 +186,21 @@ def test_modes_are_those_of_the_installed_wandb(tmp_path: Path) -> None:
     assert tracker_in(look(tmp_path, launch=JOB), "swanlab").modes == ()
 
 
+def test_signs_that_wandb_refuses_are_read(tmp_path: Path) -> None:
+    settings = (
+        "    def validate_project(cls, value):\n"
+        '        invalid_chars_list = list("/\\\\#?%:")\n'
+        "        if len(value) > 128:\n"
+        '            raise UsageError(f"Invalid project name {value!r}: exceeded 128 characters")\n'
+    )
+    write(tmp_path, "/site/wandb/sdk/wandb_settings.py", settings)
+    found = tracker_in(look(tmp_path, launch=JOB))
+    assert found.barred == "/\\#?%:"
+    assert found.barred_from == f"{tmp_path}/site/wandb/sdk/wandb_settings.py:2"
+    write(tmp_path, "/site/wandb/sdk/wandb_settings.py", settings.replace("project name", "other name"))
+    assert tracker_in(look(tmp_path, launch=JOB)).barred == ""
+
+
 def test_script_that_logs_in_needs_no_key(tmp_path: Path) -> None:
     write(tmp_path, "/site/wandb/sdk/wandb_login.py", "# No API key configured. Use")
     write(tmp_path, "/run.sh", "wandb login $KEY\n")

@@ -21,7 +21,7 @@ class SchedulerConfig:
 class Other:
     hidden: Literal["a"] = "a"
 """
-MODEL = 'DType = Literal["auto", "half"]\n\nclass ModelConfig:\n    dtype: DType | torch.dtype = "auto"\n    load: str | DType = "auto"\n'
+MODEL = 'DType = Literal["auto", "half"]\n\nclass ModelConfig:\n    dtype: DType | torch.dtype = "auto"\n    load: str | DType = "auto"\n    images: InitVar[dict[str, int] | None] = None\n    more: dict[str, int] | str = ""\n'
 SERVER = """
 class Server:
     def launch(self):
@@ -57,6 +57,9 @@ def test_arguments_passed_by_verl(limits: EngineLimits) -> None:
         ("max_num_seqs", 0, "at least 1"),
         ("scheduling_policy", "lifo", "one of fcfs, priority"),
         ("dtype", "half", ""),
+        ("images", 2, "a dictionary"),
+        ("images", True, ""),
+        ("images", "image=2", ""),
         ("dtype", "float17", "one of auto, half"),
     ],
 )
@@ -66,4 +69,4 @@ def test_rejected_values(limits: EngineLimits, argument: str, value: object, tak
 
 
 def test_free_text_and_unrelated_classes_have_no_limits(limits: EngineLimits) -> None:
-    assert {limit.argument for limit in limits.limits} == {"gpu_memory_utilization", "scheduling_policy", "max_num_seqs", "dtype"}  # fmt: skip
+    assert {limit.argument for limit in limits.limits} == {"gpu_memory_utilization", "scheduling_policy", "max_num_seqs", "dtype", "images"}  # fmt: skip

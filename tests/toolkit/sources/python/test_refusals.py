@@ -18,11 +18,13 @@ from verl_doctor.toolkit.sources.python.source import SourceTree
 TREE: Mapping[str, Any] = {
     "n": 2,
     "zero": 0,
+    "must": "???",
     "text": "a",
     "none": None,
     "far": "${oc.env:X}",
     "names": ["a", "b"],
     "empty": {},
+    "tools": {"one": {"_target_": "pack.classes.Child", "size": 3, "part": 2}},
     "actor": {"_target_": "pack.classes.Child", "size": 3, "part": 2, "style": "linear", "inner": {"_target_": "pack.classes.Inner"}},
 }  # fmt: skip
 
@@ -99,13 +101,16 @@ def refused(tmp_path: Path, body: str) -> Refusal | None:
         ("return 5 % (config.n - 2)", "ZeroDivisionError", ("n",)),
         ("if config.text == Kind.A:\n    raise ValueError", "ValueError", ("text",)),
         ("from typing import get_args\nif config.n not in sorted(get_args(Sizes)):\n    raise ValueError('size')", "ValueError", ("n",)),
-        ("for name in ['x', config.text]:\n    assert name in ['x', 'y']", "AssertionError", ()),
+        ("for name in ['x', config.text]:\n    assert name in ['x', 'y']", "AssertionError", ("text",)),
+        ("for name in config.names:\n    assert name in ['a', 'c']", "AssertionError", ("names",)),
+        ("omega_conf_to_dataclass(config.tools)", "ValueError", ("tools.one.size", "tools.one.part")),
         ("omega_conf_to_dataclass(config.actor)", "ValueError", ("actor.size", "actor.part")),
         ("assert config.get('missing', 4) == 5", "AssertionError", ("missing",)),
         ("assert os.getpid() in config.n", "TypeError", ("n",)),
         ("torch.Generator().manual_seed(config.text)", "RuntimeError", ("text",)),
         ("left = os.getpid() % config.zero", "ZeroDivisionError", ("zero",)),
         ("if config.text not in ['fp16', torch.float16]:\n    raise ValueError", "ValueError", ("text",)),
+        ("config.must.lower()", "MissingMandatoryValue", ("must",)),
         ("config.gone.lower()", "ConfigAttributeError", ("gone",)),
         ("d = {}\nd['x'] = 1\nd.update(config.n)", "TypeError", ("n",)),
         ("d = {}\nd.update(config.text)", "ValueError", ("text",)),
@@ -127,6 +132,7 @@ def test_certain_faults_are_reported(tmp_path: Path, body: str, raised: str, key
 @pytest.mark.parametrize(
     "body",
     [
+        "assert not config.get('must')",
         "assert config.n == 2",
         "torch.Generator().manual_seed(config.n)",
         "left = os.getpid() % config.n",

@@ -12,8 +12,9 @@ from verl_doctor.toolkit.sources.hydra.lookup import MISSING
 from verl_doctor.toolkit.sources.python.definitions import Definitions, FunctionNode
 from verl_doctor.toolkit.sources.python.evaluate import ARITHMETIC, COMPARE, UNCLEAR, as_set
 from verl_doctor.toolkit.sources.python.refusals.changes import Changes
-from verl_doctor.toolkit.sources.python.refusals.refused import Refusal, RefusedError, words_of
-from verl_doctor.toolkit.sources.python.refusals.settings import Settings
+from verl_doctor.toolkit.sources.python.refusals.refused import Refusal, RefusedError
+from verl_doctor.toolkit.sources.python.refusals.settings import REQUIRED, Settings
+from verl_doctor.toolkit.sources.python.refusals.syntax import words_of
 from verl_doctor.toolkit.sources.python.refusals.values import (
     NOT_ITERABLE,
     PLAIN,
@@ -61,6 +62,9 @@ class Expressions(ABC):
                 if isinstance(owner, Section) and self.settings.is_removed(key := owner.child(name)):
                     self.settings.read[:] = [key]
                     self._impossible("ConfigAttributeError", f"Key '{name}' is not in struct", node, frame)
+                if isinstance(owner, Section) and self.settings.look(key := owner.child(name)) == REQUIRED:
+                    self.settings.read[:] = [key]
+                    self._impossible("MissingMandatoryValue", f"Missing mandatory value: {key}", node, frame)
                 if isinstance(owner, (str, int, float, type(None))) and not hasattr(owner, name):
                     words = f"'{type(owner).__name__}' object has no attribute '{name}'"
                     self._impossible("AttributeError", words, node, frame)

@@ -20,7 +20,8 @@ from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
 from verl_doctor.toolkit.sources.python.refusals.changes import Changes
 from verl_doctor.toolkit.sources.python.refusals.refused import LoopLeftError, NotFollowedError, ReturnedError
 from verl_doctor.toolkit.sources.python.refusals.settings import Settings
-from verl_doctor.toolkit.sources.python.refusals.statements import Statements, rebound, yields
+from verl_doctor.toolkit.sources.python.refusals.statements import Statements
+from verl_doctor.toolkit.sources.python.refusals.syntax import decorator_of, rebound, yields
 from verl_doctor.toolkit.sources.python.refusals.values import SETTERS, Frame, Made, Section, blur, set_by
 from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, walk
 
@@ -65,6 +66,9 @@ class Follower(Statements):
         """Return the object that Hydra makes from a section with a `_target_`, inner ones first. Raises RefusedError."""
         content, target = self.settings.look(section), self.settings.look(f"{section}._target_")
         if not isinstance(content, Mapping) or not isinstance(target, str):
+            for name, value in content.items() if isinstance(content, Mapping) else ():
+                if isinstance(value, Mapping):
+                    self.made(f"{section}.{name}")
             return Section(section)
         owner = self.definitions.named(target)
         fields: dict[str, Any] = {}
@@ -122,7 +126,7 @@ class Follower(Statements):
     def method_of(self, made: Made, name: str, named: Mapping[str, Any]) -> None:
         """Follow a method of an object. Raises RefusedError."""
         method = self.definitions.method(made.owner, name)
-        if method is not None and {_decorator(mark) for mark in method.node.decorator_list} <= _TRANSPARENT:
+        if method is not None and {decorator_of(mark) for mark in method.node.decorator_list} <= _TRANSPARENT:
             awaited = isinstance(method.node, ast.AsyncFunctionDef)
             function = FunctionNode(method.node, method.module, made, method.owner)
             self.call(function, (), named, awaited=awaited)
@@ -223,7 +227,3 @@ class Follower(Statements):
     def expression(self, node: ast.expr, module: str) -> Any:
         """Return the value of an expression in a module. Raises RefusedError."""
         return self._value(node, Frame(module, {}))
-
-
-def _decorator(mark: ast.expr) -> str:
-    return dotted(mark.func if isinstance(mark, ast.Call) else mark)

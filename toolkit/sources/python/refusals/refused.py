@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 from dataclasses import dataclass
 from typing import Any
 
-LONGEST = 300  # characters of a message or a condition
+LONGEST = 300  # characters of a message
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,3 @@ class ReturnedError(Exception):
 
 class LoopLeftError(Exception):
     """The rest of a loop's body may not run."""
-
-
-def words_of(node: ast.AST) -> str:
-    """Return the source text of a condition, shortened."""
-    return " ".join(ast.unparse(node).split())[:LONGEST]

@@ -10,6 +10,9 @@ from verl_doctor.toolkit.sources.hydra.lookup import MISSING, UNDETERMINED
 from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
 from verl_doctor.toolkit.sources.python.refusals.values import PLAIN, Made, Section
 
+REQUIRED = "???"
+"""What stands for a value in a configuration that somebody has to give."""
+
 
 @dataclass
 class Settings:
@@ -35,7 +38,7 @@ class Settings:
     def _taken(self, found: Any, key: str) -> Any:
         if found is MISSING:
             return MISSING
-        if found is UNDETERMINED or (isinstance(found, str) and "${" in found):
+        if found is UNDETERMINED or found == REQUIRED or (isinstance(found, str) and "${" in found):
             return UNCLEAR
         if isinstance(found, Mapping):
             return Section(key)

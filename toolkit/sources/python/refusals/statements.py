@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import functools
 from collections.abc import Sequence
 
 from verl_doctor.toolkit.sources.python.definitions import FunctionNode
@@ -17,6 +16,12 @@ from verl_doctor.toolkit.sources.python.refusals.refused import (
     Refusal,
     RefusedError,
     ReturnedError,
+)
+from verl_doctor.toolkit.sources.python.refusals.syntax import (
+    leaves_loop,
+    rebound,
+    succeeds,
+    suppresses,
     words_of,
 )
 from verl_doctor.toolkit.sources.python.refusals.values import Frame, Made, blur, is_plain, set_by
@@ -74,10 +79,12 @@ class Statements(Calls):
                 for alias in node.names:
                     frame.names[(alias.asname or alias.name).partition(".")[0]] = UNCLEAR
             case ast.For(target=target, iter=iterated, body=body, orelse=[]):
+                before = len(self.settings.read)
                 values = self._value(iterated, frame)
-                if isinstance(values, (list, tuple, set, range)) and not _leaves_loop(body):
+                made_of = tuple(self.settings.read[before:])
+                if isinstance(values, (list, tuple, set, range)) and not leaves_loop(body):
                     for bound in values:
-                        self._changes.store(target, bound, frame, ())
+                        self._changes.store(target, bound, frame, made_of)
                         self._block(body, frame)
                 elif values is UNCLEAR and self._loops:
                     self._once(node, frame, target)
@@ -90,7 +97,7 @@ class Statements(Calls):
                 self._once(node, frame)
             case ast.Break() | ast.Continue():
                 raise LoopLeftError
-            case ast.With(items=items) if not any(_suppresses(item.context_expr) for item in items):
+            case ast.With(items=items) if not any(suppresses(item.context_expr) for item in items):
                 for item in items:
                     self._value(item.context_expr, frame)
                     if item.optional_vars is not None:
@@ -113,7 +120,7 @@ class Statements(Calls):
     def _handled(self, node: ast.Try, frame: Frame) -> None:
         """Forget what differs when a handler has run. One that ends in `raise` changes nothing of what follows."""
         handlers = [part for part in node.handlers if not isinstance(part.body[-1], ast.Raise)]
-        if not handlers or all(_succeeds(part, frame) for part in node.body):
+        if not handlers or all(succeeds(part, frame) for part in node.body):
             self._block(node.orelse, frame)
             return
         parts: list[ast.stmt | ast.ExceptHandler] = [*node.body, *handlers, *node.orelse]
@@ -204,45 +211,3 @@ class Statements(Calls):
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 return self._message_text(left, frame) + self._message_text(right, frame)
         return "..."
-
-
-@functools.lru_cache(maxsize=1024)  # the same functions are followed again and again
-def _about(function: ast.AST) -> tuple[bool, frozenset[str]]:
-    """Return whether a function yields, and the names that it, or one in it, binds outside of itself."""
-    yields, names = False, set[str]()
-    for part in walk(function):
-        if isinstance(part, (ast.Yield, ast.YieldFrom)):
-            yields = True
-        elif isinstance(part, (ast.Global, ast.Nonlocal)):
-            names.update(part.names)
-    return yields, frozenset(names)
-
-
-def yields(function: ast.AST) -> bool:
-    """Return whether a function is a generator."""
-    return _about(function)[0]
-
-
-def rebound(function: ast.AST) -> frozenset[str]:
-    """Return the names that a function, or one in it, binds outside of itself."""
-    return _about(function)[1]
-
-
-def _succeeds(node: ast.stmt, frame: Frame) -> bool:
-    """Return whether a statement, which was followed, raises nothing: the assignment of a constant, or an import that was found."""
-    match node:
-        case ast.Assign(targets=[ast.Name()], value=ast.Constant()) | ast.Pass():
-            return True
-        case ast.ImportFrom(names=aliases):
-            return all(frame.names.get(alias.asname or alias.name) is not UNCLEAR for alias in aliases)
-    return False
-
-
-def _suppresses(context: ast.expr) -> bool:
-    """Return whether a `with` may suppress what is raised in it."""
-    name = dotted(context.func if isinstance(context, ast.Call) else context).rpartition(".")[2]
-    return not name or any(word in name.lower() for word in ("suppress", "raises", "catch", "ignore"))
-
-
-def _leaves_loop(body: Sequence[ast.stmt]) -> bool:
-    return any(isinstance(part, (ast.Break, ast.Continue)) for node in body for part in walk(node))

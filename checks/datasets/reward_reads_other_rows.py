@@ -1,0 +1,139 @@
+"""DATA112: the reward function reads of its arguments what the rows do not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from verl_doctor.checks.datasets._data import tables
+from verl_doctor.checks.shared.configuration import configured
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.collectors.configuration.own_code import Read
+from verl_doctor.toolkit.collectors.configuration.reward_function import RewardFunction
+from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
+from verl_doctor.toolkit.text import listed
+
+_LONGEST = 2000  # characters of a type
+_MANAGERS = ("naive", "dapo")  # which let the function's exceptions pass
+_NAMES = ("reward.reward_manager.name", "reward_model.reward_manager")
+_SINGLE = "single_turn_agent"
+_LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
+# The user's own code, and tools, which may add fields.
+_OWN = ("data.custom_cls.path", "actor_rollout_ref.rollout.agent.agent_loop_config_path", "reward.reward_manager.module.path", "actor_rollout_ref.model.external_lib")  # fmt: skip
+_ADDED = frozenset({"num_turns", "rollout_reward_scores"})  # to extra_info, by verl
+# Types of a row's values: what Python makes of them, and how that is named.
+_KINDS: tuple[tuple[tuple[str, ...], type, str], ...] = (
+    (("string", "large_string"), str, "text"),
+    (("int", "uint"), int, "a number"),
+    (("float", "double", "halffloat"), float, "a number"),
+    (("bool",), bool, "a truth value"),
+    (("list<", "large_list<"), list, "a list"),
+    (("struct<",), dict, "a dictionary"),
+)
+_TEXT = "ground_truth"
+_REWARD = RewardFunction(
+    "reward.custom_reward_function", "/home/me/reward.py", "compute_score", "there", True
+)
+
+
+def _reading(parameter: str, name: str, *, is_item: bool = True) -> RewardFunction:
+    key, path, function = _REWARD.key, _REWARD.path, _REWARD.name
+    return RewardFunction(
+        key, path, function, "there", True, (function,), (Read(parameter, name, 7, is_item),)
+    )
+
+
+def _irrelevant(configuration: Configuration) -> str | None:
+    own = next((key for key in _OWN if configuration.get(key) not in (None, "", MISSING)), "")
+    if own:
+        return f"{own} may change rows, or how they are scored"
+    if configuration.get(_LOOP) not in (None, MISSING, _SINGLE):
+        return "the agent loop may add fields to the rows"
+    managers = {configuration.get(key) for key in _NAMES} - {None, MISSING}
+    return None if managers <= set(_MANAGERS) else "the reward manager may catch what the function raises"
+
+
+@check(
+    "DATA112",
+    phase="first batch",
+    applies=_irrelevant,
+    requires=("CFG101", "CFG102", "CFG103", "CFG122", "CFG126", "DATA104", "DATA105"),
+    examples=lambda: [
+        Example("fields of the rows", (*configured(), tables(), _reading("extra_info", "split"))),
+        Example("a field that verl adds", (*configured(), tables(), _reading("extra_info", "num_turns"))),
+        Example("a method of texts", (*configured(), tables(), _reading(_TEXT, "strip", is_item=False))),
+        Example("a ground truth of unknown type", (*configured(), tables(Column("reward_model", "")), _reading(_TEXT, "answer"))),
+        Example("a manager that catches exceptions", (*configured("+reward.reward_manager.name=limited"), tables(), _reading(_TEXT, "answer"))),
+        Example("a field that the rows do not have", (*configured(), tables(), _reading("extra_info", "level")), "reads extra_info['level'], but extra_info has index, split"),
+        Example("a text taken for a dictionary", (*configured(), tables(), _reading(_TEXT, "answer")), "reads ground_truth['answer'], but ground_truth is text"),
+        Example(
+            "a number taken for a text",
+            (*configured(), tables(Column("reward_model", "struct<ground_truth: int64, style: string>")), _reading(_TEXT, "strip", is_item=False)),
+            "reads ground_truth.strip, but ground_truth is a number",
+        ),
+    ],
+    since="0.2",
+)  # fmt: skip
+def reward_reads_other_rows(tables: DataTables, reward: RewardFunction) -> Iterator[Finding]:
+    """The reward function reads of its arguments what the rows do not have.
+
+    ## Why it matters
+
+    verl calls it with the row's `data_source`, `reward_model.ground_truth` and `extra_info`, in the types that the table has: a JSON
+    text stays a text. The first answer then ends the job: `KeyError`, `string indices must be integers`, or `'int' object has no
+    attribute 'strip'`. Only what the function reads for every row counts.
+
+    ## How to fix
+
+    Write the field when you generate the data, or read what the rows have; `extra_info.get(...)` returns None for a field that is missing.
+    """
+    trained = tables.of("train", "named")
+    if any(set(table.agents) - {_SINGLE} for table in trained):
+        return  # which may add fields
+    for read in reward.reads:
+        problems = [_problem(read, table.kind("reward_model"), table.kind("extra_info")) for table in trained]
+        if not problems or not all(problems):
+            continue  # the rows of another table may come first
+        shown = f"{read.parameter}[{read.name!r}]" if read.is_item else f"{read.parameter}.{read.name}"
+        yield Finding(
+            f"{reward.path}: {reward.name} reads {shown}, but {problems[0]}",
+            Evidence(f"{shown} (line {read.line})", "what the rows have", trained[0].file.path),
+            location=Location(reward.path, read.line),
+            remedy="read what the rows have, or write the field when you generate the data",
+            subject=Subject("setting", f"{reward.key}.path", shown),
+            stops=(EVERY_JOB,),
+        )
+        return
+
+
+def _problem(read: Read, reward_model: str, extra: str) -> str:
+    """What the argument is instead of what is read of it; "" if it may have that, or if its type is not known."""
+    kind = {"solution_str": "string", _TEXT: _fields(reward_model).get(_TEXT, ""), "extra_info": extra}.get(
+        read.parameter, ""
+    )
+    found = next(((made, title) for names, made, title in _KINDS if kind.startswith(names)), None)
+    if found is None or len(kind) >= _LONGEST:
+        return ""
+    made, title = found
+    if not read.is_item:
+        return "" if hasattr(made, read.name) else f"{read.parameter} is {title}"
+    if made is not dict:
+        return f"{read.parameter} is {title}"
+    has = _fields(kind)
+    added = _ADDED if read.parameter == "extra_info" else frozenset()
+    return "" if read.name in has.keys() | added else f"{read.parameter} has {listed(tuple(has), 6)}"
+
+
+def _fields(kind: str) -> dict[str, str]:
+    """The fields of a type such as struct<a: string, b: list<struct<c: int64>>>, each with its type."""
+    if not kind.startswith("struct<") or not kind.endswith(">"):
+        return {}
+    parts, depth = [""], 0
+    for sign in kind[len("struct<") : -1]:
+        depth += (sign == "<") - (sign == ">")
+        if sign == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    pairs = (part.strip().partition(": ") for part in parts)
+    return {name: inner for name, _, inner in pairs}
