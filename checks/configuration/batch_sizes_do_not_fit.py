@@ -22,10 +22,11 @@ _ACTOR = "actor_rollout_ref.actor"
 _ROLLOUT = "actor_rollout_ref.rollout"
 _TENSOR = f"{_ROLLOUT}.tensor_model_parallel_size"
 _LOG_PROBS = f"{_ROLLOUT}.log_prob_use_dynamic_bsz"
-_GROUPS = "rollout groups"
+_GROUPS, _SEQUENCES = "rollout groups", "sequence groups"
+_SEQUENCE = f"{_ACTOR}.ulysses_sequence_parallel_size"
 # When these demands are made, if not in validation.
 _PHASES: Mapping[str, Phase] = {
-    **dict.fromkeys((_GROUPS, "micro batch per GPU", "same kind of batches"), "workers"),
+    **dict.fromkeys((_GROUPS, _SEQUENCES, "micro batch per GPU", "same kind of batches"), "workers"),
     "raw chat": "first batch",
 }
 _PROGRAM = "/trainer/main_ppo.py"  # another may set what it needs itself
@@ -35,7 +36,7 @@ _EVERY = Demands(
     dict.fromkeys(
         (
             "divisible by the GPUs", "divisible by model parallelism", "at least a mini batch", "one of two", "not both",
-            "mini batch per GPU", "micro batch per GPU", "same kind of batches", "mini batch of micro batches", "rollout groups", "remove padding", "temperature",
+            "mini batch per GPU", "micro batch per GPU", "same kind of batches", "mini batch of micro batches", "rollout groups", "sequence groups", "remove padding", "temperature",
             "row in a batch", "raw chat",
         ),
         "/env/verl/utils/config.py:111",
@@ -110,9 +111,10 @@ def _irrelevant(configuration: Configuration) -> str | Unknown | None:
         ),
         Example("rollout groups that do not divide the GPUs", (*configured(f"{_ROLLOUT}.tensor_model_parallel_size=3"), _EVERY), "8 GPUs"),
         Example("rollout groups of more GPUs than the job has", (*configured(f"+{_ROLLOUT}.data_parallel_size=16"), _EVERY), "rollout groups of"),
+        Example("a sequence split over more GPUs than the job has", (*configured(f"{_SEQUENCE}=16"), _EVERY), "each sequence is split over 16 GPUs, and the job has 8 GPUs"),
         Example(
             "sequence parallelism with padding",
-            (*configured(f"{_ACTOR}.ulysses_sequence_parallel_size=2", "actor_rollout_ref.model.use_remove_padding=False"), _EVERY),
+            (*configured(f"{_SEQUENCE}=2", "actor_rollout_ref.model.use_remove_padding=False"), _EVERY),
             "use_remove_padding",
         ),
         Example(
@@ -194,7 +196,15 @@ def _correction(configuration: Configuration, broken: _Broken, here: int) -> Cor
 
 def _broken(configuration: Configuration) -> Iterator[_Broken]:
     """Yield the demands that are not met, apart from those on dynamic batches."""
-    for unmet in (_fixed_batches, _kind_of_batches, _rollout_groups, _padding, _temperature, _raw_chat):
+    for unmet in (
+        _fixed_batches,
+        _kind_of_batches,
+        _rollout_groups,
+        _sequence_groups,
+        _padding,
+        _temperature,
+        _raw_chat,
+    ):
         yield from unmet(configuration)
 
 
@@ -240,15 +250,28 @@ def _rollout_groups(configuration: Configuration) -> Iterator[_Broken]:
     )
 
 
+def _sequence_groups(configuration: Configuration) -> Iterator[_Broken]:
+    gpus, sequence = _product(configuration, *_GPUS), configuration.number(_SEQUENCE)
+    if gpus and sequence and sequence > gpus and configuration.get(f"{_ACTOR}.strategy") in ("fsdp", "fsdp2"):
+        yield _Broken(
+            _SEQUENCES,
+            f"each sequence is split over {sequence:g} GPUs, and the job has {counted(int(gpus), 'GPU')}",
+            (_SEQUENCE, *_GPUS),
+            f"set {_SEQUENCE} to at most {gpus:g}",
+            values={_SEQUENCE: int(gpus)},
+            why=f"one group of {counted(int(gpus), 'GPU')}" if gpus > 1 else "no sequence is split",
+        )
+
+
 def _padding(configuration: Configuration) -> Iterator[_Broken]:
-    sequence = configuration.number(f"{_ACTOR}.ulysses_sequence_parallel_size")
+    sequence = configuration.number(_SEQUENCE)
     padding = "actor_rollout_ref.model.use_remove_padding"
     is_padded = configuration.get(padding) is False and configuration.get(f"{_ACTOR}.strategy") == "fsdp"
     if sequence and sequence > 1 and is_padded:
         yield _Broken(
             "remove padding",
             f"sequence parallelism ({sequence:g}) needs {padding}=True",
-            (f"{_ACTOR}.ulysses_sequence_parallel_size", padding),
+            (_SEQUENCE, padding),
             f"set {padding}=True",
             values={padding: True},
             why="sequences are split only where rows have no padding",
@@ -291,7 +314,7 @@ def _dynamic_batches(configuration: Configuration, *, padded: bool) -> Iterator[
         configuration.number("data.max_prompt_length"),
         configuration.number("data.max_response_length"),
     )
-    sequence = configuration.number(f"{_ACTOR}.ulysses_sequence_parallel_size") or 1
+    sequence = configuration.number(_SEQUENCE) or 1
     if not prompt or not response or configuration.get(f"{_ACTOR}.strategy") not in ("fsdp", "fsdp2"):
         return
     row = prompt + response
@@ -414,7 +437,7 @@ def _mini_batch(configuration: Configuration) -> Iterator[_Broken]:
         configuration.number(f"{_ACTOR}.ppo_mini_batch_size"),
         configuration.number(f"{_ROLLOUT}.n"),
     )
-    sequence = configuration.number(f"{_ACTOR}.ulysses_sequence_parallel_size") or 1
+    sequence = configuration.number(_SEQUENCE) or 1
     micro = configuration.number(f"{_ACTOR}.ppo_micro_batch_size_per_gpu")
     if not mini or not samples or not gpus or gpus < sequence:
         return
@@ -470,9 +493,7 @@ def _micro_batch_of_actor(configuration: Configuration) -> int:
 
 def _micro_batch_on_each(configuration: Configuration, total: int) -> int:
     """The part of a micro batch of all GPUs on each of them, if necessary less, so that the samples of a mini batch are a multiple of it."""
-    ranks = (_product(configuration, *_GPUS) or 1) // (
-        configuration.number(f"{_ACTOR}.ulysses_sequence_parallel_size") or 1
-    )
+    ranks = (_product(configuration, *_GPUS) or 1) // (configuration.number(_SEQUENCE) or 1)
     ranks = max(1, int(ranks))
     mini = _product(configuration, f"{_ACTOR}.ppo_mini_batch_size", f"{_ROLLOUT}.n") or 0
     return _divisor_up_to(int(mini) // ranks or 1, max(1, total // ranks))

@@ -25,6 +25,7 @@ _HEAD = Head(
         Example("the head responds", (HeadsReached((Knock(_HEAD, "connected"),)),)),
         Example("the driver's own address, which RAY101 reports", (HeadsReached((Knock(replace(_HEAD, host="10.0.0.9"), "refused"),)), RayAddresses((Place("RAY_ADDRESS", "RAY_ADDRESS", "10.0.0.9:6379", "10.0.0.9", 6379, "refused"),)))),
         Example("nothing is listening", (HeadsReached((Knock(_HEAD, "refused", "Connection refused"),)),), "nothing is listening on 10.0.0.9:6379"),
+        Example("a raylet that outlives its head by a moment, of a job that may have nothing to do with this one", (HeadsReached((Knock(replace(_HEAD, given_by="raylet 6602", raylet=6602), "refused", "Connection refused"),)),), "set by raylet 6602"),
         Example("a firewall", (HeadsReached((Knock(_HEAD, "silence", "no answer within 2 s"),)),), "10.0.0.9:6379 does not answer"),
         Example("no route", (HeadsReached((Knock(_HEAD, "no route", "No route to host"),)),), "No route to host"),
         Example("an unknown name", (HeadsReached((Knock(Head("haed", "RAY_ADDRESS"), "no such name"),)),), "haed does not resolve"),
@@ -68,5 +69,8 @@ def head_unreachable(reached: HeadsReached, addresses: RayAddresses | Unknown) -
             ),
             subject=Subject("address", at),
             location=Location(head.path, head.line) if head.path and head.line else None,
-            remedy=f"start the head, or correct {head.given_by}",
+            remedy=f"start the head, or end {head.given_by}"
+            if head.raylet
+            else f"start the head, or correct {head.given_by}",
+            severity="warning" if head.raylet else None,
         )

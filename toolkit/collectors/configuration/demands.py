@@ -27,6 +27,7 @@ _FILES = (
     "experimental/agent_loop/single_turn_agent_loop.py",
     "workers/rollout/chat_scheduler.py",
     "trainer/sft_trainer.py",
+    "workers/engine/fsdp/transformer_impl.py",
 )
 _OLD_WORKERS = "workers/fsdp_workers.py"  # they divide a micro batch of all GPUs by their number
 _ROLLOUT_CONFIG = "workers/config/rollout.py"
@@ -52,6 +53,7 @@ _PATTERNS: Mapping[str, re.Pattern[bytes]] = {
         rb"assert self\.config\.actor\.use_dynamic_bsz == self\.config\.rollout\.log_prob_use_dynamic_bsz"
     ),
     "remove padding": re.compile(rb"you must enable `use_remove_padding`"),
+    "sequence groups": re.compile(rb"mesh_shape=\(dp(?:_size)?, self\.ulysses_sequence_parallel_size\)"),
     "temperature": re.compile(rb"validation gen temperature should be greater than 0"),
     "row in a batch": re.compile(rb"max_token_len must be greater than the sequence length"),
     "row without padding": re.compile(rb"max_seq_len = max\(seq_len_effective\)"),

@@ -34,7 +34,8 @@ class Head:
 
     `address` is "" if the address of `host` is unknown, `port` 0 if none is named. `source` is the address of this
     machine from which it is reached and `interface` the interface that has it; both "" without a route. `mine`: it is
-    this machine.
+    this machine. `raylet` is the number of the process that names it, 0 where a setting does: a job may have nothing to
+    do with a raylet.
     """
 
     host: str
@@ -46,6 +47,7 @@ class Head:
     source: str = ""
     interface: str = ""
     mine: bool = False
+    raylet: int = 0
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,7 @@ def _of_raylets(here: Iterable[Raylet]) -> Iterator[Head]:
     """Yield the heads of the Rays that run here."""
     for raylet in here:
         if found := endpoint(raylet.cluster):
-            yield Head(found[0], f"raylet {raylet.pid}", found[1])
+            yield Head(found[0], f"raylet {raylet.pid}", found[1], raylet=raylet.pid)
 
 
 def _reached(head: Head, network: Network, deadline: float) -> Head:

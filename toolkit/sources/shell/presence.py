@@ -60,6 +60,7 @@ _LOGIN = re.compile(r"#!.*\bbash\s+(?:-\w*l|--login)\b")
 _OF_MACHINES = re.compile(
     r"/(?:dev|proc|sys|etc|usr|opt|run|tmp|var|lib\w*|s?bin|boot|snap|local\w*|scratch\w*)(?:/|$)|/\.\w+$"
 )
+_INSTALLED = re.compile(r"/(?:opt|usr|etc)/")  # nothing is put there while a job waits
 _SHALLOW = 2  # the parts of `/tmp`: such a folder is nobody's own
 _PYTHON, _SHELLS = re.compile(r"python[\d.]*"), frozenset({"bash", "sh"})
 
@@ -128,8 +129,10 @@ class Presence:
     def is_of_machine(self, name: str) -> bool:
         """Return whether a path belongs to the machine rather than to the job: it may exist where the job runs."""
         path = Path(self._whole(name))
-        own = (Path(self._cwd), self._folder_of_script)
+        own = (Path(self._cwd), self._folder_of_script, Path(self.scope.state.environ.get("HOME", "")))
         if any(len(folder.parts) > _SHALLOW and path.is_relative_to(folder) for folder in own):
+            return False
+        if self.is_here and not self.is_batch and _INSTALLED.match(str(path)):
             return False
         top = str(Path(*path.parts[:2]))
         return _OF_MACHINES.match(str(path)) is not None or self.is_gone(top)
