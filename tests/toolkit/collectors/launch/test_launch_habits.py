@@ -119,16 +119,19 @@ def test_program_that_this_machine_lacks_may_be_where_the_job_runs(tmp_path: Pat
     assert not read(tmp_path, f"{GUARD} trainer.device=cpu trainer.device=$DEVICE").stopped
 
 
+INSTALLATION = "/usr/no-conda"
+
+
 def test_installation_that_this_machine_lacks(tmp_path: Path) -> None:
-    script = f"set -e\nsource /opt/no-conda/etc/profile.d/conda.sh\n{START} a=1"
+    script = f"set -e\nsource {INSTALLATION}/etc/profile.d/conda.sh\n{START} a=1"
     assert read(tmp_path, script, has_gpus=True).stopped
     assert not read(tmp_path, f"#!/bin/bash\n#SBATCH --nodes=1\n{script}", has_gpus=True).stopped
     assert not read(tmp_path, script.replace("set -e\n", ""), has_gpus=True).stopped
-    assert not read(tmp_path, script.replace("opt", "tmp"), has_gpus=True).stopped
+    assert not read(tmp_path, script.replace("/usr/", "/tmp/"), has_gpus=True).stopped
 
 
 def test_installation_may_be_where_the_job_runs(tmp_path: Path) -> None:
-    script = f"set -e\nsource /opt/no-conda/etc/profile.d/conda.sh\n{START} a=1"
+    script = f"set -e\nsource {INSTALLATION}/etc/profile.d/conda.sh\n{START} a=1"
     assert not read(tmp_path, script).stopped
 
 
