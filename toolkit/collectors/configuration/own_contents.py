@@ -323,7 +323,11 @@ def _setting_missing(target: str, config: Mapping[str, Any], folders: Sequence[P
     path = _own_module(module, folders)
     tree = parsed(path) if path else None
     owner = lasting(tree).get(name) if tree else None
-    for method in owner.body if isinstance(owner, ast.ClassDef) and not owner.decorator_list else ():
+    if not isinstance(owner, ast.ClassDef) or owner.decorator_list or owner.keywords:
+        return ""
+    if any(isinstance(part, ast.FunctionDef) and part.name == "__new__" for part in owner.body):
+        return ""  # which is called first, with the same settings
+    for method in owner.body:
         if isinstance(method, ast.FunctionDef) and method.name == "__init__":
             looking = (
                 _ITS_BASE

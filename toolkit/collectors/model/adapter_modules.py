@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
-from verl_doctor.toolkit.collectors.configuration.roles import has_external_module
+from verl_doctor.toolkit.collectors.configuration.roles import has_external_module, trains
 from verl_doctor.toolkit.collectors.model.model import BadFile, Model, read_json
 from verl_doctor.toolkit.collectors.model.weight_shapes import FAMILIES, tensors
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
@@ -47,7 +47,7 @@ def adapter_modules(model: Model, configuration: Configuration) -> AdapterModule
     if rank <= 0 or configuration.get(f"{section}.lora_adapter_path") not in (None, MISSING):
         return Absent("the job trains no new adapter")
     strategy = configuration.get("actor_rollout_ref.actor.strategy" if trained else "engine.strategy")
-    if strategy not in _STRATEGIES or has_external_module(configuration):
+    if strategy not in _STRATEGIES or has_external_module(configuration) or not trains(configuration):
         return Absent("PEFT may not be what chooses the modules")
     config = read_json(Path(model.folder, "config.json"))
     if isinstance(config, BadFile) or config.get("model_type") not in FAMILIES or config.get("quantization_config"):  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ def look(
     model_type: str = "qwen2",
     strategy: str = "fsdp2",
     tensors: Sequence[str] = TENSORS,
+    program: str = "main_ppo",
     **settings: Any,
 ) -> AdapterModules | Absent:
     (folder / "config.json").write_text(json.dumps({"model_type": model_type}))
@@ -33,7 +35,8 @@ def look(
         "actor": {"strategy": strategy},
         "model": {"lora_rank": 8, "target_modules": "all-linear", **settings},
     }
-    found = adapter_modules.collect(Model(str(folder), "--model"), composed({"actor_rollout_ref": job}))
+    configuration = replace(composed({"actor_rollout_ref": job}), program=program)
+    found = adapter_modules.collect(Model(str(folder), "--model"), configuration)
     assert isinstance(found, (AdapterModules, Absent))
     return found
 
@@ -75,6 +78,7 @@ def test_what_matches(tmp_path: Path, settings: dict[str, Any], lacking: str) ->
         {"target_modules": ["none"], "strategy": "megatron"},
         {"target_modules": ["none"], "external_lib": "mine"},
         {"target_modules": ["none"], "target_parameters": ["q_proj.weight"]},
+        {"target_modules": ["none"], "program": "/env/verl/trainer/main_generation_server.py"},
     ],
 )
 def test_nothing_is_claimed_that_is_not_known(tmp_path: Path, settings: dict[str, Any]) -> None:
