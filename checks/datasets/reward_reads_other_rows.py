@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -10,7 +11,9 @@ from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.configuration.own_code import Read
 from verl_doctor.toolkit.collectors.configuration.reward_function import RewardFunction
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch
 from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables, Table
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
 from verl_doctor.toolkit.text import listed
 
@@ -22,6 +25,7 @@ _PROGRAMS = (
     "/one_step_off_policy/main_ppo.py",
     "/fully_async_policy/fully_async_main.py",
 )
+_OF_VERL = re.compile(r"(?:^|/)verl[./](?:trainer|experimental)[./]")
 _SINGLE = "single_turn_agent"
 _LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
 # The user's own code, and tools, which may add fields.
@@ -60,6 +64,10 @@ def _own_program() -> Configuration:
     return replace(found, program="/home/me/train.py")
 
 
+def _started(program: str) -> Launch:
+    return Launch((), command=Command(program, (), "run.sh", 2))
+
+
 def _json() -> DataTables:
     return DataTables(
         tuple(replace(table, file=replace(table.file, kind="jsonl")) for table in tables().tables)
@@ -93,6 +101,8 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("a manager that catches exceptions", (*configured("+reward.reward_manager.name=limited"), tables(), _reading(_TEXT, "answer"))),
         Example("a job that only validates", (*configured("++trainer.val_only=True"), tables(), _reading("extra_info", "level"))),
         Example("a program of the user's own", (_own_program(), tables(), _reading("extra_info", "level"))),
+        Example("a program of the user's own that starts verl's", (*configured(), tables(), _reading("extra_info", "level"), _started("/home/me/train.py"))),
+        Example("verl's program by its file", (*configured(), tables(), _reading("extra_info", "level"), _started("verl/trainer/main_ppo.py")), "reads extra_info['level']"),
         Example("a JSON file, of which other rows may have more fields", (*configured(), _json(), _reading("extra_info", "level"))),
         Example("texts that datasets turns into objects", (*configured(), tables(features=("Json", "Value")), _reading(_TEXT, "answer"))),
         Example("a method of NumPy's arrays", (*configured(), tables(Column("reward_model", "struct<ground_truth: list<string>>")), _reading(_TEXT, "tolist", is_item=False))),
@@ -106,7 +116,9 @@ def _irrelevant(configuration: Configuration) -> str | None:
     ],
     since="0.2",
 )  # fmt: skip
-def reward_reads_other_rows(tables: DataTables, reward: RewardFunction) -> Iterator[Finding]:
+def reward_reads_other_rows(
+    tables: DataTables, reward: RewardFunction, launch: Launch | Unknown
+) -> Iterator[Finding]:
     """The reward function reads of its arguments what the rows do not have.
 
     ## Why it matters
@@ -120,7 +132,7 @@ def reward_reads_other_rows(tables: DataTables, reward: RewardFunction) -> Itera
     Write the field when you generate the data, or read what the rows have; `extra_info.get(...)` returns None for a field that is missing.
     """
     trained = tables.of("train", "named")
-    if any(_is_uncertain(table) for table in trained):
+    if any(_is_uncertain(table) for table in trained) or _starts_otherwise(launch):
         return
     for read in reward.reads:
         problems = [_problem(read, table.kind("reward_model"), table.kind("extra_info")) for table in trained]
@@ -143,6 +155,12 @@ def _is_uncertain(table: Table) -> bool:
     return bool(
         set(table.agents) - {_SINGLE} or table.file.kind != "parquet" or set(table.features) - _AS_STORED
     )
+
+
+def _starts_otherwise(launch: Launch | Unknown) -> bool:
+    """Return whether a program of the user's own starts verl's: it may have replaced parts of verl before."""
+    command = None if isinstance(launch, Unknown) else launch.command
+    return command is not None and _OF_VERL.search(command.module) is None
 
 
 def _problem(read: Read, reward_model: str, extra: str) -> str:

@@ -157,11 +157,11 @@ def _first_changes(nodes: Sequence[ast.AST], looking: frozenset[str]) -> Mapping
             case ast.NamedExpr(target=target, value=ast.Name(id=name)):
                 others.append((target.id, name))
     lines: dict[str, int] = {}
-    for name, line in sorted(found, key=lambda change: change[1]):
-        lines.setdefault(name, line)
-        for other, owner in others:
-            if f"{name}.".startswith(f"{other}.") or f"{other}.".startswith(f"{name}."):
-                lines.setdefault(owner, line)
+    for changed, line in sorted(found, key=lambda change: change[1]):
+        lines.setdefault(changed, line)
+        for other, name in others:
+            if f"{changed}.".startswith(f"{other}.") or f"{other}.".startswith(f"{changed}."):
+                lines.setdefault(name, line)
     return lines
 
 
