@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from verl_doctor.checks.datasets._data import tables
 from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.configuration.own_code import Read
 from verl_doctor.toolkit.collectors.configuration.reward_function import RewardFunction
-from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch
+from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables, Table
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
 from verl_doctor.toolkit.text import listed
 
 _LONGEST = 2000  # characters of a type
 _MANAGERS = ("naive", "dapo")  # which let the function's exceptions pass
 _NAMES = ("reward.reward_manager.name", "reward_model.reward_manager")
+_PROGRAMS = (
+    "/trainer/main_ppo.py",
+    "/one_step_off_policy/main_ppo.py",
+    "/fully_async_policy/fully_async_main.py",
+)
+_OF_VERL = re.compile(r"(?:^|/)verl[./](?:trainer|experimental)[./]")
 _SINGLE = "single_turn_agent"
 _LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
 # The user's own code, and tools, which may add fields.
-_OWN = ("data.custom_cls.path", "actor_rollout_ref.rollout.agent.agent_loop_config_path", "reward.reward_manager.module.path", "actor_rollout_ref.model.external_lib")  # fmt: skip
+_OWN = ("data.custom_cls.path", "data.datagen.path", "actor_rollout_ref.rollout.agent.agent_loop_manager_class", "actor_rollout_ref.rollout.agent.agent_loop_config_path", "reward.reward_manager.module.path", "actor_rollout_ref.model.external_lib")  # fmt: skip
+_AS_STORED = frozenset(
+    {"Value", "Sequence", "List", "LargeList", "ClassLabel"}
+)  # features of `datasets` that leave values as they are
+_OF_ARRAYS = frozenset(
+    {"tolist", "item", "shape", "size", "dtype", "ndim", "astype", "flatten"}
+)  # what a conversion to NumPy adds
 _ADDED = frozenset({"num_turns", "rollout_reward_scores"})  # to extra_info, by verl
 # Types of a row's values: what Python makes of them, and how that is named.
 _KINDS: tuple[tuple[tuple[str, ...], type, str], ...] = (
@@ -43,7 +59,26 @@ def _reading(parameter: str, name: str, *, is_item: bool = True) -> RewardFuncti
     )
 
 
+def _own_program() -> Configuration:
+    (found,) = configured()
+    return replace(found, program="/home/me/train.py")
+
+
+def _started(program: str) -> Launch:
+    return Launch((), command=Command(program, (), "run.sh", 2))
+
+
+def _json() -> DataTables:
+    return DataTables(
+        tuple(replace(table, file=replace(table.file, kind="jsonl")) for table in tables().tables)
+    )
+
+
 def _irrelevant(configuration: Configuration) -> str | None:
+    if configuration.get("trainer.val_only") not in (False, None, MISSING):
+        return "the job may score no row that it trains on"
+    if not configuration.program.endswith(_PROGRAMS):
+        return "another program may change rows, or how they are scored"
     own = next((key for key in _OWN if configuration.get(key) not in (None, "", MISSING)), "")
     if own:
         return f"{own} may change rows, or how they are scored"
@@ -64,6 +99,13 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("a method of texts", (*configured(), tables(), _reading(_TEXT, "strip", is_item=False))),
         Example("a ground truth of unknown type", (*configured(), tables(Column("reward_model", "")), _reading(_TEXT, "answer"))),
         Example("a manager that catches exceptions", (*configured("+reward.reward_manager.name=limited"), tables(), _reading(_TEXT, "answer"))),
+        Example("a job that only validates", (*configured("++trainer.val_only=True"), tables(), _reading("extra_info", "level"))),
+        Example("a program of the user's own", (_own_program(), tables(), _reading("extra_info", "level"))),
+        Example("a program of the user's own that starts verl's", (*configured(), tables(), _reading("extra_info", "level"), _started("/home/me/train.py"))),
+        Example("verl's program by its file", (*configured(), tables(), _reading("extra_info", "level"), _started("verl/trainer/main_ppo.py")), "reads extra_info['level']"),
+        Example("a JSON file, of which other rows may have more fields", (*configured(), _json(), _reading("extra_info", "level"))),
+        Example("texts that datasets turns into objects", (*configured(), tables(features=("Json", "Value")), _reading(_TEXT, "answer"))),
+        Example("a method of NumPy's arrays", (*configured(), tables(Column("reward_model", "struct<ground_truth: list<string>>")), _reading(_TEXT, "tolist", is_item=False))),
         Example("a field that the rows do not have", (*configured(), tables(), _reading("extra_info", "level")), "reads extra_info['level'], but extra_info has index, split"),
         Example("a text taken for a dictionary", (*configured(), tables(), _reading(_TEXT, "answer")), "reads ground_truth['answer'], but ground_truth is text"),
         Example(
@@ -74,7 +116,9 @@ def _irrelevant(configuration: Configuration) -> str | None:
     ],
     since="0.2",
 )  # fmt: skip
-def reward_reads_other_rows(tables: DataTables, reward: RewardFunction) -> Iterator[Finding]:
+def reward_reads_other_rows(
+    tables: DataTables, reward: RewardFunction, launch: Launch | Unknown
+) -> Iterator[Finding]:
     """The reward function reads of its arguments what the rows do not have.
 
     ## Why it matters
@@ -88,8 +132,8 @@ def reward_reads_other_rows(tables: DataTables, reward: RewardFunction) -> Itera
     Write the field when you generate the data, or read what the rows have; `extra_info.get(...)` returns None for a field that is missing.
     """
     trained = tables.of("train", "named")
-    if any(set(table.agents) - {_SINGLE} for table in trained):
-        return  # which may add fields
+    if any(_is_uncertain(table) for table in trained) or _starts_otherwise(launch):
+        return
     for read in reward.reads:
         problems = [_problem(read, table.kind("reward_model"), table.kind("extra_info")) for table in trained]
         if not problems or not all(problems):
@@ -106,6 +150,19 @@ def reward_reads_other_rows(tables: DataTables, reward: RewardFunction) -> Itera
         return
 
 
+def _is_uncertain(table: Table) -> bool:
+    """Return whether agents may add fields, whether other rows may have more than the first ones, and whether `datasets` converts values."""
+    return bool(
+        set(table.agents) - {_SINGLE} or table.file.kind != "parquet" or set(table.features) - _AS_STORED
+    )
+
+
+def _starts_otherwise(launch: Launch | Unknown) -> bool:
+    """Return whether a program of the user's own starts verl's: it may have replaced parts of verl before."""
+    command = None if isinstance(launch, Unknown) else launch.command
+    return command is not None and _OF_VERL.search(command.module) is None
+
+
 def _problem(read: Read, reward_model: str, extra: str) -> str:
     """What the argument is instead of what is read of it; "" if it may have that, or if its type is not known."""
     kind = {"solution_str": "string", _TEXT: _fields(reward_model).get(_TEXT, ""), "extra_info": extra}.get(
@@ -116,7 +173,11 @@ def _problem(read: Read, reward_model: str, extra: str) -> str:
         return ""
     made, title = found
     if not read.is_item:
-        return "" if hasattr(made, read.name) else f"{read.parameter} is {title}"
+        return (
+            ""
+            if hasattr(made, read.name) or (made is not str and read.name in _OF_ARRAYS)
+            else f"{read.parameter} is {title}"
+        )
     if made is not dict:
         return f"{read.parameter} is {title}"
     has = _fields(kind)

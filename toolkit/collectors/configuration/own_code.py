@@ -18,6 +18,12 @@ _EXITS = frozenset({"sys.exit", "exit", "quit", "os._exit"})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LEAVE = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _YIELDS = (ast.Yield, ast.YieldFrom)
+# Methods that change nothing of their object, and functions that change nothing of their arguments.
+_LOOKS = frozenset(
+    {name for kind in (str, int, float, tuple) for name in dir(kind)}
+    | {"get", "keys", "values", "items", "copy", "tolist", "item"}
+)
+_LEAVES_AS_IS = frozenset({"abs", "bool", "dict", "float", "int", "isinstance", "json.dumps", "json.loads", "len", "list", "print", "repr", "round", "set", "sorted", "str", "tuple", "type", "hasattr", "getattr", "max", "min", "sum", "any", "all"})  # fmt: skip
 # Modules that set no variables and make no files when they are imported, besides those of the standard library.
 _NEUTRAL = sys.stdlib_module_names | {"torch", "numpy", "pandas", "transformers", "datasets", "ray", "verl", "vllm", "sympy", "requests", "httpx", "aiohttp", "openai"}  # fmt: skip
 # Names may be made where no statement binds them.
@@ -87,8 +93,12 @@ class Read:
     is_item: bool
 
 
-def reads(function: ast.AST | None) -> Iterator[Read]:
-    """Yield what a function reads of its parameters whatever their values are, up to the first statement that may end it."""
+def reads(function: ast.AST | None, looking: frozenset[str] = frozenset()) -> Iterator[Read]:
+    """Yield what a function reads of its parameters whatever their values are, up to the first statement that may end it.
+
+    What a parameter has is unknown from the line on that may change it: that stores into it, calls a method of it that is not known only to
+    look, or passes it on to a function. Those named in `looking` change nothing.
+    """
     if not isinstance(function, _FUNCTIONS) or function.decorator_list:
         return
     nodes = list(walk(function))
@@ -99,6 +109,8 @@ def reads(function: ast.AST | None) -> Iterator[Read]:
     parameters -= {
         node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)
     }
+    parameters -= {name for node in nodes for name in _bound_otherwise(node)}
+    changed = _first_changes(nodes, looking)
     for statement in _reached(function.body):
         for node in _evaluated(statement):
             match node:
@@ -110,8 +122,47 @@ def reads(function: ast.AST | None) -> Iterator[Read]:
                     is_item = False
                 case _:
                     continue
-            if owner in parameters:
+            if owner in parameters and node.lineno < changed.get(owner, node.lineno + 1):
                 yield Read(owner, name, node.lineno, is_item)
+
+
+def _bound_otherwise(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a node binds without a `Name`: patterns, imports, handlers, and nested functions with their parameters."""
+    match node:
+        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+            yield name
+        case ast.alias(name=name, asname=other):
+            yield other or name.partition(".")[0]
+        case ast.ExceptHandler(name=str(name)) | ast.ClassDef(name=name):
+            yield name
+
+
+def _first_changes(nodes: Sequence[ast.AST], looking: frozenset[str]) -> Mapping[str, int]:
+    """Return for each name the first line that may change its items, also by another name that it gets."""
+    found: list[tuple[str, int]] = []
+    others: list[tuple[str, str]] = []
+    for node in nodes:
+        match node:
+            case ast.Subscript(value=owner, ctx=ast.Store() | ast.Del(), lineno=line):
+                found.append((dotted(owner), line))
+            case ast.Call(func=function, args=arguments, keywords=words, lineno=line):
+                if isinstance(function, ast.Attribute) and function.attr not in _LOOKS:
+                    found.append((dotted(function.value), line))
+                if ast.unparse(function) not in _LEAVES_AS_IS | looking:
+                    given = (*arguments, *(word.value for word in words))
+                    parts = (part.value if isinstance(part, ast.Starred) else part for part in given)
+                    found += ((dotted(part), line) for part in parts)
+            case ast.Assign(targets=targets, value=ast.Name(id=name)):
+                others += ((dotted(target), name) for target in targets)
+            case ast.NamedExpr(target=target, value=ast.Name(id=name)):
+                others.append((target.id, name))
+    lines: dict[str, int] = {}
+    for changed, line in sorted(found, key=lambda change: change[1]):
+        lines.setdefault(changed, line)
+        for other, name in others:
+            if f"{changed}.".startswith(f"{other}.") or f"{other}.".startswith(f"{changed}."):
+                lines.setdefault(name, line)
+    return lines
 
 
 def _followed(

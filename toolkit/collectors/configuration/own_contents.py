@@ -25,6 +25,7 @@ _OTHER_ANSWERS = ("", "I do not know.")  # which a pattern that finds something 
 _MANAGERS = frozenset({"naive", "dapo", "gdpo", "limited", "rate_limited"})
 _MANAGER = ("reward.reward_manager.name", "reward_model.reward_manager")
 _MODELS = ("reward.reward_model.enable", "reward_model.enable")
+_ITS_BASE = frozenset({"super().__init__"})  # verl's keeps the settings as they are
 
 
 def agent_loops(configuration: Configuration, path: Path, folders: Sequence[Path]) -> Iterator[str]:
@@ -322,9 +323,18 @@ def _setting_missing(target: str, config: Mapping[str, Any], folders: Sequence[P
     path = _own_module(module, folders)
     tree = parsed(path) if path else None
     owner = lasting(tree).get(name) if tree else None
-    for method in owner.body if isinstance(owner, ast.ClassDef) and not owner.decorator_list else ():
+    if not isinstance(owner, ast.ClassDef) or owner.decorator_list or owner.keywords:
+        return ""
+    if any(isinstance(part, ast.FunctionDef) and part.name == "__new__" for part in owner.body):
+        return ""  # which is called first, with the same settings
+    for method in owner.body:
         if isinstance(method, ast.FunctionDef) and method.name == "__init__":
-            missing = (read.name for read in reads(method) if read.is_item and read.parameter == "config" and read.name not in config)  # fmt: skip
+            looking = (
+                _ITS_BASE
+                if [dotted(base).rpartition(".")[2] for base in owner.bases] == ["BaseTool"]
+                else frozenset()
+            )
+            missing = (read.name for read in reads(method, looking) if read.is_item and read.parameter == "config" and read.name not in config)  # fmt: skip
             return next(missing, "")
     return ""
 

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Literal
 
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
-from verl_doctor.toolkit.collectors.configuration.roles import has_external_module
+from verl_doctor.toolkit.collectors.configuration.roles import has_external_module, trains
 from verl_doctor.toolkit.collectors.model.model import BadFile, Model, read_json
 from verl_doctor.toolkit.collectors.model.weight_shapes import FAMILIES, tensors
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 
 _TARGETS: Literal["target_modules"] = "target_modules"
 _EXCLUDED: Literal["exclude_modules"] = "exclude_modules"
+_PARAMETERS = "target_parameters"
+_PREFIX = "model."
 _ALL = "all-linear"
 _STRATEGIES = ("fsdp", "fsdp2")
 _OUTPUT = "lm_head"  # not stored if it is the embedding; PEFT leaves it out of all linear modules
@@ -45,17 +47,23 @@ def adapter_modules(model: Model, configuration: Configuration) -> AdapterModule
     if rank <= 0 or configuration.get(f"{section}.lora_adapter_path") not in (None, MISSING):
         return Absent("the job trains no new adapter")
     strategy = configuration.get("actor_rollout_ref.actor.strategy" if trained else "engine.strategy")
-    if strategy not in _STRATEGIES or has_external_module(configuration):
+    if strategy not in _STRATEGIES or has_external_module(configuration) or not trains(configuration):
         return Absent("PEFT may not be what chooses the modules")
     config = read_json(Path(model.folder, "config.json"))
     if isinstance(config, BadFile) or config.get("model_type") not in FAMILIES or config.get("quantization_config"):  # fmt: skip
         return Absent("the names of this model's modules do not follow from its weights")
+    if configuration.get(f"{section}.{_PARAMETERS}") not in (None, MISSING):
+        return Absent("the adapter may have parameters in place of modules")
     stored = tensors(Path(model.folder))
     targets, excluded = (
         _patterns(configuration, section, _TARGETS),
         _patterns(configuration, section, _EXCLUDED),
     )
-    if not stored or targets is None or excluded is None or not targets:
+    if not any(name.startswith(_PREFIX) for name in stored):
+        return Absent(
+            "the weights are those of a base model, whose modules get other names when it is loaded"
+        )
+    if targets is None or excluded is None or not targets:
         return Absent("the names of the modules, or the patterns, are not known")
     modules = {name.rpartition(".")[0] for name in stored} | {_OUTPUT}
     modules |= {".".join(steps[:end]) for name in modules for steps in [name.split(".")] for end in range(1, len(steps))}  # fmt: skip

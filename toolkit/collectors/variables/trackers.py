@@ -37,7 +37,7 @@ _BARRED = re.compile(
 _BARRED_SIGNS = re.compile(rb"\".*\"")
 _QUOTED = re.compile(rb"\"(\w+)\"")
 _ANONYMOUS = "WANDB_ANONYMOUS"  # with it an older wandb works without a key
-_LOGS_IN = re.compile(r"wandb[ ._]?login|netrc", re.IGNORECASE)
+_LOGS_IN = re.compile(r"wandb[ ._]?login|netrc|wandb\s+(?:disabled|offline|off)\b", re.IGNORECASE)
 _OFFLINE = re.compile(r"^\s*mode\s*=\s*(offline|dryrun|disabled)\s*$", re.MULTILINE)
 
 
@@ -115,7 +115,7 @@ def trackers(
 
 
 def _runs_here(launch: Launch | Unknown, variables: JobVariables) -> bool:
-    """Return whether the job starts its own Ray on this node, and none of its scripts may log in."""
+    """Return whether the job starts its own Ray on this node, and none of its scripts may log in, or switch wandb off."""
     if isinstance(launch, Unknown) or launch.is_elsewhere or launch.ray_starts or launch.unread:
         return False
     logs_in = any(_LOGS_IN.search(load_text(path) or "") for path, _ in launch.files)

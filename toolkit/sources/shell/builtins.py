@@ -181,7 +181,8 @@ def _source(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     gone = "/" in name and walk.state.cwd != "" and walk.presence.is_gone(path)
     # The environment of the job is where it is checked; other files may belong to the machine on which it runs.
     is_own = name.endswith("/bin/activate") or not walk.presence.is_of_machine(name)
-    if gone and is_own and not walk.files.may_have_made(path):
+    may_be_there = walk.files.may_have_made(path) or walk.presence.may_have_installed(Path(path))
+    if gone and is_own and not may_be_there:
         walk.missing(node.line, f"{name}: No such file or directory")
     walk.not_followed(node.line, f"{name} is sourced, but does not exist")
 
@@ -195,10 +196,11 @@ def _cd(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     elsewhere = isinstance(target, str) and not target.startswith((".", "/"))
     searched = elsewhere and not isinstance(scope.get("CDPATH"), Unset)
     known = isinstance(target, str) and before and not searched
-    state.cwd = os.path.normpath(Path(before, str(target))) if known else ""
+    folder = os.path.normpath(Path(before, str(target))) if known else ""
+    may_be_there = walk.files.may_have_made(folder) or walk.presence.may_have_installed(Path(folder))
+    state.cwd = folder
     state.variables["OLDPWD"] = before or None
-    folder = state.cwd
-    if folder and walk.presence.is_gone(folder) and not walk.files.may_have_made(folder):
+    if folder and walk.presence.is_gone(folder) and not may_be_there:
         walk.missing(node.line, f"cd: {target}: No such file or directory")
         state.cwd, state.status = before, False
 

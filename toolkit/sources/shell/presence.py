@@ -47,6 +47,8 @@ _BRINGS_NONE = _CHANGES_NONE | {
     "touch",
     "tr",
 }
+# And those that put no files where no argument shows it.
+_INSTALLS_NONE = _BRINGS_NONE | {"lspci", "nvcc", "ray", "sysctl"}
 _CHANGES = re.compile(r"\b(?:rm|rmdir|mv|cp|ln|touch|find|tar|unzip|rsync|git|python\S*|(?:ba|z|da)?sh)\b|>")
 # Python's `glob` reads these as bash does; all else depends on bash's options.
 _PLAIN_PATTERN = re.compile(r"(?:[^\[\]*?()!^\\]|\*(?!\*)|\?|\[[\w,-]+\])+")
@@ -129,10 +131,13 @@ class Presence:
     def is_of_machine(self, name: str) -> bool:
         """Return whether a path belongs to the machine rather than to the job: it may exist where the job runs."""
         path = Path(self._whole(name))
-        own = (Path(self._cwd), self._folder_of_script, Path(self.scope.state.environ.get("HOME", "")))
-        if any(len(folder.parts) > _SHALLOW and path.is_relative_to(folder) for folder in own):
+        own = (Path(self._cwd), self._folder_of_script)
+        if any(_is_below(path, folder) for folder in own):
             return False
-        if self.is_here and not self.is_batch and _INSTALLED.match(str(path)):
+        if self.may_have_installed(path):
+            return True
+        known = self.is_here and not self.is_batch and _INSTALLED.match(str(path))
+        if known or _is_below(path, self._home):
             return False
         top = str(Path(*path.parts[:2]))
         return _OF_MACHINES.match(str(path)) is not None or self.is_gone(top)
@@ -224,6 +229,15 @@ class Presence:
             )
         )
 
+    def may_have_installed(self, path: Path) -> bool:
+        """Return whether a program so far may have put this where no argument shows it: installers write to homes and to /opt."""
+        own = (Path(self._cwd), self._folder_of_script)
+        home = _is_below(path, self._home) and not any(_is_below(path, folder) for folder in own)
+        if not home and not _INSTALLED.match(str(path)):
+            return False
+        names = {None if name is None else Path(name).name for name in _programs(self.files.calls)}
+        return not names <= _INSTALLS_NONE or any(_BRINGS.search(script) for script in self.files.substituted)
+
     def _calls(self, before: Call | None = None) -> list[Call]:
         return list(itertools.takewhile(lambda call: call is not before, self.files.calls))
 
@@ -241,8 +255,17 @@ class Presence:
         return self.scope.state.cwd
 
     @property
+    def _home(self) -> Path:
+        home = self.scope.single("HOME")
+        return Path(home if isinstance(home, str) else self.scope.state.environ.get("HOME", ""))
+
+    @property
     def _folder_of_script(self) -> Path:
         return Path(self.scope.source()).parent
+
+
+def _is_below(path: Path, folder: Path) -> bool:
+    return len(folder.parts) > _SHALLOW and path.is_relative_to(folder)
 
 
 def _programs(calls: Iterable[Call]) -> set[str | None]:

@@ -46,6 +46,10 @@ def test_agent_loops(tmp_path: Path, text: str, problem: str) -> None:
         ("- class_name: mine.Own\n", "no list of tools"),
         ("tools:\n  - class_name: mine.Search\n    config: {type: native, url: x}\n    tool_schema: {type: function}\n", ""),
         ("tools:\n  - class_name: mine.Search\n    config: {type: native}\n    tool_schema: {type: function}\n", "no config.url, which its constructor reads"),
+        ("tools:\n  - class_name: mine.Filled\n    config: {type: native}\n    tool_schema: {type: function}\n", ""),
+        ("tools:\n  - class_name: mine.Created\n    config: {type: native}\n    tool_schema: {type: function}\n", ""),
+        ("tools:\n  - class_name: mine.Inherits\n    config: {type: native}\n    tool_schema: {type: function}\n", ""),
+        ("tools:\n  - class_name: mine.After\n    config: {type: native}\n    tool_schema: {type: function}\n", "no config.url, which its constructor reads"),
         ("tools: ${more}\n", ""),
         ("tools:\n  - ${more.0}\n", ""),
         ("tools:\n  - class_name: mine.Own\n    config: ${more}\n", ""),
@@ -54,6 +58,10 @@ def test_agent_loops(tmp_path: Path, text: str, problem: str) -> None:
 def test_tools(tmp_path: Path, text: str, problem: str) -> None:
     classes = "class Tool(BaseTool):\n    pass\n\n\nclass Own(BaseTool):\n    def get_openai_tool_schema(self):\n        return SCHEMA\n"
     classes += "\n\nclass Search(BaseTool):\n    def __init__(self, config, tool_schema):\n        self.url = config['url']\n"
+    classes += "\n\nclass Filled(BaseTool):\n    def __init__(self, config, tool_schema):\n        config.setdefault('url', '')\n        self.url = config['url']\n"
+    classes += "\n\nclass Created(Search):\n    def __new__(cls, config, tool_schema):\n        config['url'] = ''\n        return super().__new__(cls)\n\n    def __init__(self, config, tool_schema):\n        self.url = config['url']\n"
+    for name, base in (("Inherits", "Filled"), ("After", "BaseTool")):
+        classes += f"\n\nclass {name}({base}):\n    def __init__(self, config, tool_schema):\n        super().__init__(config, tool_schema)\n        self.url = config['url']\n"
     (tmp_path / "mine.py").write_text(classes)
     (tmp_path / "tools.yaml").write_text(text)
     found = list(own_contents.tools(tmp_path / "tools.yaml", (tmp_path,)))

@@ -130,6 +130,25 @@ def test_installation_that_this_machine_lacks(tmp_path: Path) -> None:
     assert not read(tmp_path, script.replace("/usr/", "/tmp/"), has_gpus=True).stopped
 
 
+@pytest.mark.parametrize(
+    ("head", "stops"),
+    [
+        ("source ~/.cargo/env", True),
+        ("mkdir -p out\ndate\nsource ~/.cargo/env", True),
+        ("curl -sSf https://example.com/install.sh | sh -s -- -y\nsource ~/.cargo/env", False),
+        ("huggingface-cli download some/model\ncd ~/.cache/hub", False),
+        ("./fetch\ncd ~/fetched", False),
+        ("curl -s https://example.com/made | sh\nsource ~/made-by-it/bin/activate", False),
+        ("apt-get install -y toolset\nsource /opt/toolset/setvars.sh", False),
+        ("X=$(curl -s https://example.com/made | sh)\nsource ~/.cargo/env", False),
+    ],
+)
+def test_what_a_program_may_have_installed_is_not_missing(tmp_path: Path, head: str, stops: bool) -> None:
+    (tmp_path / "machine/home").mkdir(parents=True)
+    script = f"export HOME=/home/me\nset -e\n{head}\n{START} a=1"
+    assert bool(read(tmp_path, script, has_gpus=True).stopped) == stops
+
+
 def test_installation_may_be_where_the_job_runs(tmp_path: Path) -> None:
     script = f"set -e\nsource {INSTALLATION}/etc/profile.d/conda.sh\n{START} a=1"
     assert not read(tmp_path, script).stopped

@@ -35,7 +35,12 @@ class AwqQuantizer:
 
 
 def look(
-    folder: Path, quantized: Any, *packages: str, strategy: str = "fsdp", **model: Any
+    folder: Path,
+    quantized: Any,
+    *packages: str,
+    strategy: str = "fsdp",
+    program: str = "main_ppo",
+    **model: Any,
 ) -> Quantizer | Absent:
     site = folder / "site"
     for name in ("torch", "transformers/quantizers", *packages):
@@ -48,7 +53,7 @@ def look(
     python = replace(PYTHON, sys_path=(str(site),))
     target = Target(Path("/env/bin/python"), "--python")
     job = {"actor": {"strategy": strategy}, "model": model}
-    configuration = composed({"actor_rollout_ref": job})
+    configuration = replace(composed({"actor_rollout_ref": job}), program=program)
     found = quantizer.collect(read_model(folder, "--model"), target, python, configuration)
     assert isinstance(found, (Quantizer, Absent))
     return found
@@ -83,3 +88,8 @@ def test_what_is_missing(
 )
 def test_other_loaders_are_not_judged(tmp_path: Path, quantized: Any, more: dict[str, Any]) -> None:
     assert isinstance(look(tmp_path, quantized, **more), Absent)
+
+
+def test_generation_by_an_engine_is_not_judged(tmp_path: Path) -> None:
+    program = "/env/verl/trainer/main_generation_server.py"
+    assert isinstance(look(tmp_path, {"quant_method": "awq"}, program=program), Absent)

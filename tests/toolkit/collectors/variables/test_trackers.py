@@ -201,6 +201,16 @@ def test_signs_that_wandb_refuses_are_read(tmp_path: Path) -> None:
     assert tracker_in(look(tmp_path, launch=JOB)).barred == ""
 
 
+@pytest.mark.parametrize("command", ["wandb disabled", "python3 -m wandb offline"])
+def test_script_that_switches_wandb_off_needs_no_key(tmp_path: Path, command: str) -> None:
+    """wandb writes the mode into wandb/settings, which this machine does not have yet."""
+    write(tmp_path, "/site/wandb/sdk/wandb_login.py", "# No API key configured. Use")
+    write(tmp_path, "/run.sh", f"{command}\n")
+    launch = replace(JOB, files=((str(tmp_path / "run.sh"), "shell script"),))
+    found = tracker_in(look(tmp_path, launch=launch))
+    assert (found.refuses, found.barred) == ("", "")
+
+
 def test_script_that_logs_in_needs_no_key(tmp_path: Path) -> None:
     write(tmp_path, "/site/wandb/sdk/wandb_login.py", "# No API key configured. Use")
     write(tmp_path, "/run.sh", "wandb login $KEY\n")
