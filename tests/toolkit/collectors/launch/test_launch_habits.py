@@ -139,7 +139,7 @@ def test_installation_that_this_machine_lacks(tmp_path: Path) -> None:
         ("huggingface-cli download some/model\ncd ~/.cache/hub", False),
         ("./fetch\ncd ~/fetched", False),
         ("curl -s https://example.com/made | sh\nsource ~/made-by-it/bin/activate", False),
-        ("apt-get install -y toolset\nsource /opt/toolset/setvars.sh", False),
+        ("apt-get install -y toolset\nsource /usr/toolset/setvars.sh", False),
         ("X=$(curl -s https://example.com/made | sh)\nsource ~/.cargo/env", False),
     ],
 )
