@@ -16,6 +16,7 @@ from verl_doctor.toolkit.collectors.configuration.registries import VerlRegistri
 from verl_doctor.toolkit.collectors.configuration.validation import Validation
 from verl_doctor.toolkit.collectors.installed.environment_place import environment_place
 from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.model.adapter_modules import AdapterModules
 from verl_doctor.toolkit.collectors.model.chat_template import ChatTemplate
 from verl_doctor.toolkit.collectors.model.config_entries import ConfigEntries
 from verl_doctor.toolkit.collectors.model.model import NamedModel, named_model
@@ -46,6 +47,7 @@ _MAIN = f"import sys\nfrom {_PROGRAM} import main\nmain(*sys.argv[1:])\n"
 # chat template is.
 _ONCE = frozenset(
     {
+        AdapterModules,
         ChatTemplate,
         ConfigEntries,
         EngineArguments,
