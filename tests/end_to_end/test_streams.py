@@ -125,6 +125,15 @@ sys.stdout.buffer.write(text)
     assert shown[0] == shown[1]
 
 
+def test_non_blocking_file_keeps_what_others_wrote(tmp_path: Path) -> None:
+    file = os.open(tmp_path / "all.txt", os.O_WRONLY | os.O_CREAT)
+    os.write(file, b"the line before\n")
+    os.set_blocking(file, False)
+    subprocess.run([sys.executable, "-m", "verl_doctor.toolkit", "--version"], stdout=file, check=True)
+    os.close(file)
+    assert (tmp_path / "all.txt").read_text().startswith("the line before\nverl-doctor")
+
+
 def test_parent_that_ignores_the_ends_of_children_hides_no_exit_code(tmp_path: Path) -> None:
     """The kernel discards the exit codes of the children of a process that ignores SIGCHLD, and the ignoring is inherited."""
     begin = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"

@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import signal
+import stat
 import sys
 from collections.abc import Iterator
 
@@ -39,9 +40,9 @@ def open_closed_streams() -> None:
 def _let_it_wait(descriptor: int) -> None:
     """Make a stream wait for a slow reader if whoever started this process made it non-blocking: what does not fit would be lost.
 
-    It is opened again, because the flag belongs to all who share it.
+    It is opened again, because the flag belongs to all who share it. Writing to a file never waits, and its place would be lost.
     """
-    if os.get_blocking(descriptor):
+    if os.get_blocking(descriptor) or stat.S_ISREG(os.fstat(descriptor).st_mode):
         return
     try:
         again = os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
