@@ -1,11 +1,8 @@
-"""The history of verl's configuration keys, and the key of the current tree that the user may have meant."""
+"""What became of a key of verl's configuration, and the key of the current tree that the user may have meant."""
 
 from __future__ import annotations
 
 import difflib
-import functools
-import importlib.resources
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,21 +12,11 @@ from typing import Any
 from packaging.version import InvalidVersion, Version
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
+from verl_doctor.toolkit.sources.hydra.verl_keys import Rename, releases, renames
 
 _PLAIN = 0.9  # the similarity from which two names are certainly the same
 _CLOSE = 0.75  # the similarity from which a name may be a typo of another
 _WORD = re.compile(r"[^._]+")
-
-
-@dataclass(frozen=True)
-class Rename:
-    """`old`, with everything below it, is called `new` from a release on. `tree` is the configuration that had the old name."""
-
-    old: str
-    new: str
-    release: str
-    note: str = ""
-    tree: str = "ppo_trainer"
 
 
 @dataclass(frozen=True)
@@ -40,27 +27,12 @@ class History:
     went: str = ""
 
 
-@functools.cache
-def renames() -> tuple[Rename, ...]:
-    """All known renames."""
-    data = json.loads(_text("verl_key_renames.json"))
-    return tuple(Rename(**entry) for entry in data["renamed"])
-
-
-@functools.cache
-def table() -> Mapping[str, Any]:
-    """Which keys each release of verl added and removed."""
-    found: Mapping[str, Any] = json.loads(_text("verl_keys.json"))
-    return found
-
-
 def renamed(key: str, configuration: Configuration) -> Rename | None:
     """The key's name in the current tree, after several renames if need be; None if unknown."""
     name, notes, release = key, [], ""
     for rename in renames():
-        if name == rename.old or name.startswith(f"{rename.old}."):
-            name = rename.new + name.removeprefix(rename.old)
-            release = rename.release
+        if new := rename.renamed(name):
+            name, release = new, rename.release
             notes += [rename.note] if rename.note else []
         if name != key and configuration.has(name):
             return Rename(key, name, release, "; ".join(notes))
@@ -99,15 +71,9 @@ def history(key: str, verl: str) -> History:
     except InvalidVersion:
         return History()
 
-    def last(kind: str, *, later: bool) -> str:
-        found = ""
-        for release, keys in table()[kind].items():
-            known = any(key == other or key.startswith(f"{other}.") for other in keys)
-            if known and (Version(release) > here) is later:
-                found = release
-        return found
-
-    return History(last("added", later=True), last("removed", later=False))
+    came = [release for release in releases("added", key) if Version(release) > here]
+    went = [release for release in releases("removed", key) if Version(release) <= here]
+    return History(came[-1] if came else "", went[-1] if went else "")
 
 
 def elsewhere(key: str, configuration: Configuration) -> list[str]:
@@ -220,7 +186,3 @@ def _keys(tree: Mapping[str, Any], above: str) -> Iterator[str]:
         yield f"{above}{name}"
         if isinstance(value, Mapping):
             yield from _keys(value, f"{above}{name}.")
-
-
-def _text(name: str) -> str:
-    return (importlib.resources.files("verl_doctor.toolkit") / "data" / name).read_text("utf-8")

@@ -208,12 +208,17 @@ def _broken(configuration: Configuration) -> Iterator[_Broken]:
         yield from unmet(configuration)
 
 
+def _is_sharded(configuration: Configuration) -> bool:
+    """Whether the actor trains with FSDP, of either kind."""
+    return configuration.get(f"{_ACTOR}.strategy") in ("fsdp", "fsdp2")
+
+
 def _fixed_batches(configuration: Configuration) -> Iterator[_Broken]:
     """Yield what is wrong with batches that are measured in samples."""
     if configuration.get(f"{_ACTOR}.use_dynamic_bsz") is False:
         yield from _whole_batch(configuration)
         yield from _micro_batches(configuration)
-        if configuration.get(f"{_ACTOR}.strategy") in ("fsdp", "fsdp2"):
+        if _is_sharded(configuration):
             yield from _mini_batch(configuration)
 
 
@@ -252,7 +257,7 @@ def _rollout_groups(configuration: Configuration) -> Iterator[_Broken]:
 
 def _sequence_groups(configuration: Configuration) -> Iterator[_Broken]:
     gpus, sequence = _product(configuration, *_GPUS), configuration.number(_SEQUENCE)
-    if gpus and sequence and sequence > gpus and configuration.get(f"{_ACTOR}.strategy") in ("fsdp", "fsdp2"):
+    if gpus and sequence and sequence > gpus and _is_sharded(configuration):
         yield _Broken(
             _SEQUENCES,
             f"each sequence is split over {sequence:g} GPUs, and the job has {counted(int(gpus), 'GPU')}",
@@ -315,7 +320,7 @@ def _dynamic_batches(configuration: Configuration, *, padded: bool) -> Iterator[
         configuration.number("data.max_response_length"),
     )
     sequence = configuration.number(_SEQUENCE) or 1
-    if not prompt or not response or configuration.get(f"{_ACTOR}.strategy") not in ("fsdp", "fsdp2"):
+    if not prompt or not response or not _is_sharded(configuration):
         return
     row = prompt + response
     for switch, key in (

@@ -21,12 +21,12 @@ from typing import Any
 from bench_scripts import _by_hydra
 from packaging.version import Version
 
-from verl_doctor.checks.configuration import _verl_keys
 from verl_doctor.checks.configuration.config_key_unknown import config_key_unknown
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.hydra_job import composed
 from verl_doctor.toolkit.collectors.launch.launch import Command, Word
 from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.sources.hydra import verl_keys
 from verl_doctor.toolkit.testing import run_check
 
 _PROGRAM = "verl.trainer.main_ppo"
@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("--hydra", type=Path, required=True)
     parser.add_argument("--newest", type=int, default=2)
     options = parser.parse_args()
-    table = json.loads(_verl_keys._text("verl_keys.json"))
+    table = json.loads(verl_keys._text("verl_keys.json"))
     newest = sorted(table["added"], key=Version)[-options.newest :]
     changed = sorted(
         {key for kind in ("added", "removed") for release in newest for key in table[kind][release]}
@@ -76,7 +76,7 @@ def main() -> int:
 @contextmanager
 def without(releases: list[str]) -> Iterator[None]:
     """Take releases out of the shipped lists."""
-    shipped: Callable[[str], str] = _verl_keys._text
+    shipped: Callable[[str], str] = verl_keys._text
 
     def text(name: str) -> str:
         data: dict[str, Any] = json.loads(shipped(name))
@@ -89,12 +89,12 @@ def without(releases: list[str]) -> Iterator[None]:
             data["renamed"] = [entry for entry in data["renamed"] if entry["release"] not in releases]
         return json.dumps(data)
 
-    _verl_keys._text = text
-    for known in (_verl_keys.table, _verl_keys.renames):
+    verl_keys._text = text
+    for known in (verl_keys.table, verl_keys.renames):
         known.cache_clear()
     yield
-    _verl_keys._text = shipped
-    for known in (_verl_keys.table, _verl_keys.renames):
+    verl_keys._text = shipped
+    for known in (verl_keys.table, verl_keys.renames):
         known.cache_clear()
 
 

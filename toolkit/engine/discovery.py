@@ -124,9 +124,9 @@ def _why_not_obeyed(named: NamedInterpreter) -> str:
     A script of this user's may name a colleague's environment, and a colleague's script one of this user's.
     """
     files = dict.fromkeys(path for file in named.read for path in (file, Path(os.path.realpath(file))))
-    if why := why_any_not_ours(files, group_counts=False):
-        return (other := _why_not_run(named.python.parent.parent)) and f"{why}, and {other}"
-    return ""
+    chosen = why_any_not_ours(files, group_counts=False)
+    runs = _why_not_run(named.python.parent.parent) if chosen else ""
+    return f"{chosen}, and {runs}" if runs else ""
 
 
 def _is_of_a_job(site: Path) -> bool:

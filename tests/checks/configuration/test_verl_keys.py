@@ -11,18 +11,16 @@ from bench import verl_keys
 
 from verl_doctor.checks.configuration._verl_keys import (
     History,
-    Rename,
     alike,
     elsewhere,
     history,
     is_slip,
     renamed,
-    renames,
-    table,
 )
 from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.sources.hydra.compose import Sources, compose
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING, lookup
+from verl_doctor.toolkit.sources.hydra.verl_keys import Rename, renames, table
 
 
 def _within(key: str, keys: list[str]) -> bool:

@@ -26,6 +26,16 @@ def trains(configuration: Configuration) -> bool:
     return _TRAINS_NOTHING.search(configuration.program) is None
 
 
+def loads_with_transformers(configuration: Configuration) -> bool:
+    """Return whether the trainer loads the model with transformers, unchanged by a module that verl imports first."""
+    key = "actor_rollout_ref.actor.strategy" if configuration.has("actor_rollout_ref") else "engine.strategy"
+    return (
+        configuration.get(key) in ("fsdp", "fsdp2")
+        and not has_external_module(configuration)
+        and trains(configuration)
+    )
+
+
 def no_update(configuration: Configuration) -> str | None:
     """Return why the job never gets as far as an update, as when it ends after the validation before training; None if it does."""
     only_validates = (

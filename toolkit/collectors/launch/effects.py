@@ -47,7 +47,7 @@ def may_make(call: Call, unwrapped: Unwrapped, folder: str, home: str, *, is_rea
     It starts in `folder`. `is_read`: it is a shell whose script was followed.
     """
     yield from (os.path.normpath(Path(folder, name)) for name in call.written)
-    names = {name.rpartition("/")[2] for name in unwrapped.names}
+    names = base_names(unwrapped.names)
     program = unwrapped.program
     if names & _LOOKS or (isinstance(program, PythonProgram) and program.module in _LOOKS):
         return

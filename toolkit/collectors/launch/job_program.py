@@ -29,9 +29,8 @@ class Program:
     """A Python program that is called, and the variables given to it up to that point.
 
     `launcher` starts its processes, `names` are the programs called on the way to it by the last shell, `around` those called
-    before, `folder` is where it starts, ""
-    if unknown. `starts_verl`: its source imports verl's trainer, or verl and Hydra. `missing` is the error
-    if it, its source or the folder of its output does not exist.
+    before, `folder` is where it starts, "" if unknown. `starts_verl`: its source imports verl's trainer, or verl and Hydra.
+    `missing` is the error if it, its source or the folder of its output does not exist.
     """
 
     module: str

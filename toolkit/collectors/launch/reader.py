@@ -303,7 +303,7 @@ class LaunchReader:
     def creates(self, call: Call) -> Iterator[str]:
         """Yield what a program may create, as long as nothing that it runs has been read."""
         unwrapped = unwrap(call.argv)
-        is_python = any(PYTHON.fullmatch(name.rpartition("/")[2]) for name in unwrapped.names)
+        is_python = any(map(PYTHON.fullmatch, base_names(unwrapped.names)))
         if isinstance(unwrapped.program, ShellProgram) or (unwrapped.program is None and is_python):
             yield ANYWHERE
         yield from self.may_make(call, unwrapped)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
-from verl_doctor.toolkit.collectors.configuration.roles import has_external_module, trains
+from verl_doctor.toolkit.collectors.configuration.roles import loads_with_transformers
 from verl_doctor.toolkit.collectors.model.model import BadFile, Model, read_json
 from verl_doctor.toolkit.collectors.model.weight_shapes import FAMILIES, tensors
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
@@ -19,7 +19,6 @@ _EXCLUDED: Literal["exclude_modules"] = "exclude_modules"
 _PARAMETERS = "target_parameters"
 _PREFIX = "model."
 _ALL = "all-linear"
-_STRATEGIES = ("fsdp", "fsdp2")
 _OUTPUT = "lm_head"  # not stored if it is the embedding; PEFT leaves it out of all linear modules
 _LINEAR = re.compile(r"(?:.*\.)?\w+_proj")
 
@@ -41,13 +40,11 @@ class AdapterModules:
 @collector(kept=True)
 def adapter_modules(model: Model, configuration: Configuration) -> AdapterModules | Unknown:
     """Match the adapter's patterns with the names of the model's modules as PEFT does."""
-    trained = "actor_rollout_ref." if configuration.has("actor_rollout_ref") else ""
-    section = f"{trained}model"
+    section = "actor_rollout_ref.model" if configuration.has("actor_rollout_ref") else "model"
     rank = configuration.number(f"{section}.lora_rank") or 0
     if rank <= 0 or configuration.get(f"{section}.lora_adapter_path") not in (None, MISSING):
         return Absent("the job trains no new adapter")
-    strategy = configuration.get("actor_rollout_ref.actor.strategy" if trained else "engine.strategy")
-    if strategy not in _STRATEGIES or has_external_module(configuration) or not trains(configuration):
+    if not loads_with_transformers(configuration):
         return Absent("PEFT may not be what chooses the modules")
     config = read_json(Path(model.folder, "config.json"))
     if isinstance(config, BadFile) or config.get("model_type") not in FAMILIES or config.get("quantization_config"):  # fmt: skip

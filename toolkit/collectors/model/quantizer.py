@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
-from verl_doctor.toolkit.collectors.configuration.roles import has_external_module, trains
+from verl_doctor.toolkit.collectors.configuration.roles import loads_with_transformers
 from verl_doctor.toolkit.collectors.installed.import_path import is_on_path
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.model.model import BadFile, Model, read_json
@@ -23,7 +23,6 @@ _TABLE = "quantizers/auto.py"
 _MAPPING = "AUTO_QUANTIZER_MAPPING"
 _CHECKS = "validate_environment"
 _SECTIONS = ("actor_rollout_ref.model.override_config", "model.override_config")
-_STRATEGIES = ("fsdp", "fsdp2")  # which load the model with transformers
 _AVAILABLE = re.compile(r"is_(\w+)_available")
 # Whose name in transformers is that of the module.
 _PACKAGES = frozenset(
@@ -54,13 +53,7 @@ def quantizer(
     sections = [configuration.get(key) for key in _SECTIONS]
     if any(isinstance(section, dict) and "quantization_config" in section for section in sections):
         return Absent("the job replaces the model's quantization_config")
-    key = "actor_rollout_ref.actor.strategy" if configuration.has("actor_rollout_ref") else "engine.strategy"
-    if (
-        configuration.get(key) not in _STRATEGIES
-        or model.own_code
-        or has_external_module(configuration)
-        or not trains(configuration)
-    ):
+    if model.own_code or not loads_with_transformers(configuration):
         return Absent("the model may be loaded by other code than that of transformers")
     root = transformers_folder(target, interpreter)
     if root is None or not is_on_path("torch", interpreter.sys_path):

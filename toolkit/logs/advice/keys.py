@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.resources
-import json
 from collections.abc import Iterator
-from functools import cache
-from typing import Any
+from typing import Literal
 
 from packaging.version import Version
+
+from verl_doctor.toolkit.sources.hydra.verl_keys import PPO, Rename, releases, renames
 
 UNKNOWN = "CFG101"
 """The code of such a key."""
@@ -21,7 +20,7 @@ def unknown(key: str) -> str:
     if any(section in key for section in _FREE):
         return f"verl leaves this section to the user: write +{key}="
     came, went = _last("added", key), _last("removed", key)
-    other = next((older for older, newer in _renames() if newer == key), "")
+    other = next((rename.old for rename in _renames() if rename.new == key), "")
     if went and (not came or Version(came) < Version(went)):
         new = _new_names(key)
         instead = f"set {new}" if new else "leave it out"
@@ -37,36 +36,23 @@ def _new_names(key: str) -> str:
     name = key
     names: list[str] = []
     notes: list[str] = []
-    for entry in _table("verl_key_renames.json")["renamed"]:
-        if "tree" not in entry and (name == entry["old"] or name.startswith(f"{entry['old']}.")):
-            name = entry["new"] + name.removeprefix(entry["old"])
-            names.append(f"from {entry['release']} on {name}" if names else f"{name} instead")
-            notes += [entry["note"]] if "note" in entry else []
+    for rename in _renames():
+        if new := rename.renamed(name):
+            name = new
+            names.append(f"from {rename.release} on {name}" if names else f"{name} instead")
+            notes += [rename.note] if rename.note else []
     return ", ".join(names) + (f" ({'; '.join(notes)})" if notes else "")
 
 
-def _renames() -> Iterator[tuple[str, str]]:
-    return (
-        (entry["old"], entry["new"])
-        for entry in _table("verl_key_renames.json")["renamed"]
-        if "tree" not in entry
-    )
+def _renames() -> Iterator[Rename]:
+    return (rename for rename in renames() if rename.tree == PPO)
 
 
-def _last(change: str, key: str) -> str:
+def _last(change: Literal["added", "removed"], key: str) -> str:
     """Return the last release that added, or removed, a key or a section above it; "" for none."""
-    found = ""
-    for release, keys in _table("verl_keys.json")[change].items():
-        if any(key == other or key.startswith(f"{other}.") for other in keys):
-            found = release
-    return found
+    return next(reversed(releases(change, key)), "")
 
 
 def _plain(release: str) -> str:
     """Return a release without what was published again of it."""
     return release.partition(".post")[0]
-
-
-@cache
-def _table(name: str) -> Any:
-    return json.loads((importlib.resources.files("verl_doctor.toolkit") / "data" / name).read_text("utf-8"))
