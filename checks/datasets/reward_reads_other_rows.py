@@ -1,4 +1,4 @@
-"""DATA112: the reward function reads of its arguments what the rows do not have."""
+"""DATA112: the reward function reads fields that the rows do not have."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
 def reward_reads_other_rows(
     tables: DataTables, reward: RewardFunction, launch: Launch | Unknown
 ) -> Iterator[Finding]:
-    """The reward function reads of its arguments what the rows do not have.
+    """The reward function reads fields that the rows do not have.
 
     ## Why it matters
 

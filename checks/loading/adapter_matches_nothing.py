@@ -1,4 +1,4 @@
-"""LOAD123: the adapter's settings leave it no module of the model."""
+"""LOAD123: the adapter's settings select no module of the model."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _NAMES = ("down_proj", "q_proj", "v_proj")
     requires=("CFG101", "CFG102", "CFG103", "LOAD101"),
     examples=lambda: [
         Example("modules of the model", (*configured(f"+{_TARGETS}=[q_proj]"), AdapterModules(_MODEL))),
-        Example("a list without commas", (*configured(f"+{_TARGETS}=[q_proj v_proj]"), AdapterModules(_MODEL, "target_modules", _TARGETS, _NAMES)), "actor_rollout_ref.model.target_modules matches no module of /models/qwen"),
-        Example("all of them", (*configured(f"+{_EXCLUDED}=.*"), AdapterModules(_MODEL, "exclude_modules", _EXCLUDED, _NAMES)), "matches all modules of the adapter"),
+        Example("names without commas, which match nothing", (*configured(f"+{_TARGETS}=[q_proj v_proj]"), AdapterModules(_MODEL, "target_modules", _TARGETS, _NAMES)), "actor_rollout_ref.model.target_modules matches no module of /models/qwen"),
+        Example("all modules excluded", (*configured(f"+{_EXCLUDED}=.*"), AdapterModules(_MODEL, "exclude_modules", _EXCLUDED, _NAMES)), "matches all modules of the adapter"),
     ],
     since="0.2",
 )  # fmt: skip
 def adapter_matches_nothing(configuration: Configuration, adapter: AdapterModules) -> Iterator[Finding]:
-    """The adapter's settings leave it no module of the model.
+    """The adapter's settings select no module of the model.
 
     ## Why it matters
 
