@@ -213,7 +213,9 @@ class Report:
         if any(result.blind for result in self.results):
             return True
         found = {result.status for result in self.results if not result.deliberate}
-        return "error" in found or not found or ("skipped" in found and not found & {"pass", "warn"})
+        if found <= {"not_applicable"}:
+            return not self.repairs  # what a repair mends may be gone afterwards
+        return "error" in found or ("skipped" in found and not found & {"pass", "warn"})
 
     @property
     def summary(self) -> dict[str, int]:

@@ -385,7 +385,7 @@ def test_verdict_without_judgements_is_not_ok() -> None:
         return Report({}, judged).verdict
 
     assert verdict(Unknown("python cannot be started")) == "could_not_check"
-    assert verdict(Absent("there is no disk")) == "ok"
+    assert verdict(Absent("there is no disk")) == "could_not_check"
     assert verdict(Disk(0), ignores={"HOST901": Ignore("known", TODAY)}) == "could_not_check"
 
 
