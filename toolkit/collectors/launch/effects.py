@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.launch.job_program import base_names
-from verl_doctor.toolkit.collectors.launch.program import PythonProgram, ShellProgram, Unwrapped
+from verl_doctor.toolkit.collectors.launch.wrappers.programs import PythonProgram, ShellProgram
+from verl_doctor.toolkit.collectors.launch.wrappers.unwrap import Unwrapped
 from verl_doctor.toolkit.sources.shell.found import Call
 from verl_doctor.toolkit.sources.shell.walk import Walk
 from verl_doctor.toolkit.system.secret import secrets_in, without_secrets

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from verl_doctor.toolkit.collectors.launch.program import CONTAINERS
+from verl_doctor.toolkit.collectors.launch.wrappers.containers import CONTAINERS
 from verl_doctor.toolkit.sources.shell.found import Argument
 from verl_doctor.toolkit.sources.shell.state import EnvironmentChange
 

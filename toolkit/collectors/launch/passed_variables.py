@@ -8,7 +8,9 @@ from dataclasses import replace
 
 from verl_doctor.toolkit.collectors.launch.environment import is_listed
 from verl_doctor.toolkit.collectors.launch.job_program import base_names
-from verl_doctor.toolkit.collectors.launch.program import OWN_VARIABLES, PythonProgram, Unwrapped
+from verl_doctor.toolkit.collectors.launch.wrappers.containers import OWN_VARIABLES
+from verl_doctor.toolkit.collectors.launch.wrappers.programs import PythonProgram
+from verl_doctor.toolkit.collectors.launch.wrappers.unwrap import Unwrapped
 from verl_doctor.toolkit.sources.shell.found import Call
 from verl_doctor.toolkit.sources.shell.state import UNSET, EnvironmentChange, ShellState
 

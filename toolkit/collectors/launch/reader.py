@@ -35,13 +35,14 @@ from verl_doctor.toolkit.collectors.launch.passed_variables import (
     inherited,
     state_of,
 )
-from verl_doctor.toolkit.collectors.launch.program import PythonProgram, ShellProgram, Unwrapped, unwrap
 from verl_doctor.toolkit.collectors.launch.runtime_env import (
     NotARuntimeEnvError,
     variables_in_json,
     variables_in_yaml,
 )
 from verl_doctor.toolkit.collectors.launch.working_dir import folder_of_overrides, submitted_folder
+from verl_doctor.toolkit.collectors.launch.wrappers.programs import PythonProgram, ShellProgram
+from verl_doctor.toolkit.collectors.launch.wrappers.unwrap import Unwrapped, unwrap
 from verl_doctor.toolkit.sources.make.makefile import NAMES, Makefile, Recipe
 from verl_doctor.toolkit.sources.make.request import request_of
 from verl_doctor.toolkit.sources.make.text import NotFollowedError

@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 
 from verl_doctor.toolkit.collectors.launch.launch import WorkingDir
-from verl_doctor.toolkit.collectors.launch.program import Unwrapped
+from verl_doctor.toolkit.collectors.launch.wrappers.unwrap import Unwrapped
 from verl_doctor.toolkit.sources.shell.found import Argument
 
 _NONE = WorkingDir(None, "", 0)
