@@ -28,6 +28,7 @@ from verl_doctor.toolkit.collectors.configuration.hydra_program import (
     program_file,
     search_path,
 )
+from verl_doctor.toolkit.collectors.configuration.named_variables import with_variables
 from verl_doctor.toolkit.collectors.launch.launch import Command, Setting
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
@@ -99,6 +100,11 @@ def _composed(
         )
     except NotFollowedError as problem:
         return Unknown(f"verl-doctor does not follow {problem}")
+    tree = replace(
+        tree,
+        before=with_variables(tree.before, machine.environ, settings),
+        after=with_variables(tree.after, machine.environ, settings),
+    )
     composition = _with(empty, tree, read, overrides)
     return replace(
         composition, overrides=tuple(_foreseen(word, composition, verl) for word in composition.overrides)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ _KEY = re.compile(r"\"?(?:\+\+?)?([A-Za-z_][\w.]*)=")
 class KeyValue:
     """The value given to a key: a Python value (None for null), and where it is written.
 
-    `known` is False if reading cannot determine the value.
+    `known` is False if reading cannot determine the value, `interpolated` if it is a text that names other values.
     """
 
     key: str
@@ -34,6 +34,7 @@ class KeyValue:
     known: bool = True
     path: str = ""
     line: int = 0
+    interpolated: bool = False
 
     @property
     def text(self) -> str:
@@ -55,9 +56,12 @@ class LaunchValues:
 
     def get(self, key: str) -> KeyValue | None:
         """Return the value given to a dotted key; None if nothing is known of it."""
-        if key in self.words or self.configuration is None:
-            return self.words.get(key)
+        word = self.words.get(key)
+        if self.configuration is None or (word is not None and not word.interpolated):
+            return word
         value = self.configuration.get(key)
+        if word is not None:
+            return word if value in (MISSING, UNDETERMINED) else replace(word, value=value, known=True)
         if value is MISSING or value == _MANDATORY:
             return None
         origin = self.configuration.origins.get(key, "")
@@ -78,7 +82,10 @@ def launch_values(launch: Launch | Unknown, configuration: Configuration | Unkno
             value, known = (None, False) if word.text is None else (parse_override(word.text).value, True)
         except OverrideError:
             value, known = None, False
-        found[match[1]] = KeyValue(match[1], value, known, word.path, word.line)
+        interpolated = isinstance(value, str) and "${" in value
+        found[match[1]] = KeyValue(
+            match[1], value, known and not interpolated, word.path, word.line, interpolated
+        )
     return LaunchValues(found, composed)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, THIS_SHELL, Launch
+from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, THIS_SHELL, Launch, Setting
 from verl_doctor.toolkit.facts import Unknown
 
 _USUAL = "/tmp"  # noqa: S108 - it is looked at, not written to
@@ -28,15 +28,15 @@ class DriverVariable:
 
 def driver_variable(name: str, shell: Mapping[str, str], launch: Launch | Unknown) -> DriverVariable:
     """Return the variable as set by the last line that sets it, otherwise by this shell. Never falls back to an earlier line."""
-    settings = (
-        []
-        if isinstance(launch, Unknown)
-        else [setting for setting in launch.settings if setting.name == name]
-    )
-    if not settings:
+    return last_set(name, shell, () if isinstance(launch, Unknown) else launch.settings)
+
+
+def last_set(name: str, shell: Mapping[str, str], settings: Sequence[Setting]) -> DriverVariable:
+    """The same from the settings of a launch script."""
+    last = next((setting for setting in reversed(settings) if setting.name == name), None)
+    if last is None:
         value = shell.get(name)
         return DriverVariable(value, given_by="" if value is None else f"{name} of {THIS_SHELL}")
-    last = settings[-1]
     where = f"{name} in {last.path}:{last.line}" if last.in_file else f"{name} of {COMMAND_LINE}"
     if last.conditional or (last.value is None and not last.removed):
         return DriverVariable(None, known=False, path=last.path, line=last.line, given_by=where)

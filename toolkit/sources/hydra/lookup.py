@@ -1,6 +1,6 @@
 """Reads a value from a composed configuration, following interpolations.
 
-`${a.b}` and `${oc.select:a.b,default}` are followed; other resolvers, such as `oc.env`, result in UNDETERMINED.
+`${a.b}`, `${oc.select:a.b,default}` and a text with such parts are followed; other resolvers result in UNDETERMINED.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from verl_doctor.toolkit.sources.hydra.grammar import typed
 
 _WHOLE = re.compile(r"\$\{([^{}]*)\}")
 _SELECT = re.compile(r"oc\.select:\s*([\w.]+)\s*(?:,\s*(.*))?", re.DOTALL)
+_INNERMOST = re.compile(r"\$\{[^{}]*\}")
 _LITERALS: Mapping[str, Any] = {"null": None, "true": True, "false": False, "{}": {}, "[]": []}
 _DEEPEST = 20
 
@@ -77,11 +78,9 @@ def resolved(tree: Mapping[str, Any], value: Any, key: str, depth: int = 0) -> A
 
 def _selected(tree: Mapping[str, Any], value: str, key: str, depth: int) -> Any:
     """`${oc.select:key,default}`, whose default may be another interpolation."""
-    if not (value.startswith("${") and value.endswith("}")):
-        return UNDETERMINED
-    match = _SELECT.fullmatch(value[2:-1].strip())
+    match = _SELECT.fullmatch(value[2:-1].strip()) if value.startswith("${") and value.endswith("}") else None
     if not match:
-        return UNDETERMINED
+        return _joined(tree, value, key, depth)
     found = lookup(tree, match[1], depth + 1)
     if found is not MISSING and found is not None:
         return found
@@ -93,3 +92,14 @@ def _selected(tree: Mapping[str, Any], value: str, key: str, depth: int) -> Any:
     if "${" in default:
         return resolved(tree, default, key, depth + 1)
     return typed(default.strip("'\""))
+
+
+def _joined(tree: Mapping[str, Any], value: str, key: str, depth: int) -> Any:
+    """A text with interpolations in it, such as `${data.folder}/train.parquet`: each is a text or a number."""
+    if "\\" in value or _INNERMOST.fullmatch(value):
+        return UNDETERMINED
+    parts = {part: resolved(tree, part, key, depth + 1) for part in _INNERMOST.findall(value)}
+    if not parts or not all(type(part) in (str, int) for part in parts.values()):
+        return UNDETERMINED
+    text = _INNERMOST.sub(lambda match: str(parts[match[0]]), value)
+    return UNDETERMINED if "${" in text else text

@@ -29,13 +29,15 @@ def main(config):
 }
 
 
-def _configuration(folder: Path, *words: str, program: str = "-m verl.trainer.main_sft") -> Configuration:
+def _configuration(
+    folder: Path, *words: str, program: str = "-m verl.trainer.main_sft", before: str = ""
+) -> Configuration:
     for name, text in TREE.items():
         file = folder / "verl" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     script = folder / "run.sh"
-    script.write_text(f"python3 {program} {' '.join(words)}\n")
+    script.write_text(f"{before}python3 {program} {' '.join(words)}\n")
     machine = Machine(cwd=folder)
     read = launch.collect(
         Target(python=folder / "python", chosen_by="--python", files=(script,), words=()), machine
@@ -184,3 +186,17 @@ def test_users_config_file_is_distinguished_from_those_of_verl() -> None:
     plain = replace(mine, folder="/env/verl/trainer/config", origins={"a": "ppo_trainer.yaml:3"})
     assert plain.own_line("a") is None
     assert replace(mine, program="/home/me/train.py").own_line("a") is None
+
+
+def test_variables_named_in_a_value_are_those_of_the_job(tmp_path: Path) -> None:
+    words = (
+        "+trainer.path='${oc.env:JOB_DATA}/train'",
+        "+trainer.other='${trainer.path}/${oc.env:JOB_LACKS_IT,x}'",
+        "+trainer.third='${oc.env:JOB_LACKS_IT}'",
+        "+trainer.key='${oc.env:WANDB_API_KEY}'",
+    )
+    before = "export JOB_DATA=/d WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567; "
+    found = _configuration(tmp_path, *words, before=before)
+    assert found.get("trainer.path") == "/d/train"
+    assert found.get("trainer.other") == "/d/train/x"
+    assert found.get("trainer.third") is found.get("trainer.key") is UNDETERMINED
