@@ -20,6 +20,7 @@ from verl_doctor.toolkit.rule import Phase
 HERE = Path(__file__).parent
 REAL = HERE / "real.jsonl"
 FIRST = HERE / "first.jsonl"
+SINCE = HERE / "since.jsonl"
 
 Cause = Literal["", "script", "files", "packages", "configuration", "hardware", "other"]
 """What a failure comes from, "" for a case that is meant to be healthy. It is written down before the first prediction."""
@@ -157,6 +158,11 @@ def first() -> Mapping[str, First]:
         for row in _lines(FIRST)
     )
     return {row["case"]: First(**row) for row in rows}
+
+
+def since() -> Mapping[str, tuple[str, ...]]:
+    """The rules that foretold a failure when `predict.py --since` was last run, by case. Where tests look first: it decides nothing."""
+    return {row["case"]: tuple(row["codes"]) for row in _lines(SINCE)}
 
 
 def record(file: Path, row: Any) -> None:

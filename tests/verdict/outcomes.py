@@ -5,6 +5,7 @@ from __future__ import annotations
 from verdict import case as cases_of
 
 CASES, REAL, FIRST = cases_of.cases(), cases_of.real(), cases_of.first()
+SINCE = cases_of.since()
 DECIDED = [name for name, real in REAL.items() if real.outcome != "undecided"]
 HEALTHY = [name for name in DECIDED if REAL[name].outcome == "trained"]
 _BY_ITS_MACHINE = {"gpu_older_libcuda_first"}  # foretold from folders that the recorded facts lack

@@ -1,9 +1,10 @@
 """What `check` reports about cases before they run.
 
-    python tests/verdict/predict.py CASE... [--first COMMIT]
+    python tests/verdict/predict.py CASE... [--first COMMIT] [--since]
 
 Cases that ran on a machine without a GPU are judged in the environment in which they ran, those of the H200 with a vLLM tree of the
-same release, the facts of a recorded H200 and its NCCL: what is read from sources and files is real in both. `--first` writes `first.jsonl`.
+same release, the facts of a recorded H200 and its NCCL: what is read from sources and files is real in both. `--first` writes `first.jsonl`, `--since`
+writes `since.jsonl`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import functools
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from support import machine_facts, rehearsal_environment, wheels
 from verdict import case as cases_of
 from verdict.build import Builder, environ
-from verdict.case import FIRST, Case, First, record
+from verdict.case import FIRST, SINCE, Case, First, record
 
+from verl_doctor.toolkit.collectors.api import uses_collector
 from verl_doctor.toolkit.collectors.construction.construction import Construction
 from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
 from verl_doctor.toolkit.collectors.host.resources import Resources
@@ -39,7 +41,7 @@ from verl_doctor.toolkit.collectors.model import data_tables
 from verl_doctor.toolkit.collectors.processes.processes import Processes
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.config import Config
-from verl_doctor.toolkit.engine.judge import Selection
+from verl_doctor.toolkit.engine.judge import Selection, facts_of, in_order
 from verl_doctor.toolkit.engine.registry import Registry
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.facts import Unknown
@@ -88,6 +90,10 @@ class Prepared:
         phases = tuple(dict.fromkeys(phase for _, phase in errors if phase))
         return Foretold(report.verdict, codes, phases, seconds)
 
+    def by_one_rule(self, code: str) -> Prepared:
+        """The same case, judged by this rule and those that it requires only."""
+        return replace(self, session=replace(self.session, registry=_with_one_rule(code)))
+
     def with_construction(self, built: Construction | Unknown) -> Prepared:
         """The same case, judged by what verl's own code made of it too."""
         self.look.give(Construction, built)
@@ -99,7 +105,8 @@ class Prepared:
 def files_read_once() -> Iterator[None]:
     """Parse each source of verl and Ray once for all cases: a quarter of what a case takes. The reader changes none of their trees.
 
-    And describe the same tables once: importing pyarrow takes as long as all else that a case needs.
+    And describe the same tables once: importing pyarrow takes as long as all else that a case needs. And compare verl with vLLM in
+    this process, which has parsed them: a child would parse them anew for every case with other settings.
     """
     parse = ast.parse
     kept = functools.lru_cache(maxsize=256)(parse)
@@ -129,6 +136,7 @@ def files_read_once() -> Iterator[None]:
     with (
         mock.patch.object(ast, "parse", parsed),
         mock.patch.object(data_tables, "_query", described_once),
+        mock.patch.object(uses_collector, "in_child", lambda work, _: work()),
     ):
         yield
 
@@ -139,12 +147,16 @@ class Predictor:
     def __init__(self, folder: Path) -> None:
         self.python = rehearsal_environment.python()
         self.builder = Builder(folder, self.python)
-        self.shared: dict[tuple[str, str], Mapping[type, Any]] = {}
+        self.shared: dict[tuple[str, str], dict[type, Any]] = {}
 
-    def foretell(self, case: Case) -> Foretold:
-        """Build the case and judge its script by instant rules."""
+    def foretell(self, case: Case, by: Iterable[str] = ()) -> Foretold:
+        """Build the case and judge its script by instant rules: by all, unless one of the rules `by` foretells its failure alone.
+
+        What one of them reports with those that it requires, it reports among all rules; one failure decides the verdict.
+        """
         with self.prepared(case) as prepared:
-            return prepared.judged()
+            alone = (prepared.by_one_rule(code).judged() for code in _with_fewest_facts(by))
+            return next((found for found in alone if found.fails), None) or prepared.judged()
 
     @contextlib.contextmanager
     def prepared(self, case: Case) -> Iterator[Prepared]:
@@ -158,9 +170,12 @@ class Predictor:
             if case.base.device != "cpu" and Packages not in self.shared.get(target, {}):
                 look.give(Packages, _with_nccl(look.get(Packages)))
             yield Prepared(case, session, look)
-            if target not in self.shared:
-                facts = {fact: look.get(fact) for fact in _apart_from_the_script() if look.has(fact)}
-                self.shared[target] = {**facts, **self._recorded(case)}
+            kept = self.shared.setdefault(target, self._recorded(case))
+            kept |= {
+                fact: look.get(fact)
+                for fact in _apart_from_the_script()
+                if fact not in kept and look.has(fact)
+            }
 
     def session(self, case: Case, script: Path, private: Path) -> Session:
         """The session in which its script is judged."""
@@ -174,7 +189,7 @@ class Predictor:
         selection = Selection((), (), frozenset({"instant"}), {})
         return Session(machine, target, Config(), machine_facts.known(), selection)
 
-    def _recorded(self, case: Case) -> Mapping[type, Any]:
+    def _recorded(self, case: Case) -> dict[type, Any]:
         """Nothing runs beside a case; the devices are those of the machine on which it ran."""
         if case.base.device == "cpu":
             return {Processes: Processes()}
@@ -213,6 +228,32 @@ def _with_rules_about_it() -> Registry:
 
 
 @functools.cache
+def _with_one_rule(code: str) -> Registry:
+    """A rule and those that it requires; no rule where it is none of ours."""
+    known = machine_facts.known()
+    rules = in_order(known.checks, Selection(select=(code,), costs=frozenset({"instant"})))
+    return replace(known, checks=tuple(rules))
+
+
+def _with_fewest_facts(codes: Iterable[str]) -> list[str]:
+    """Rules in the order in which it is cheap to try them."""
+    return sorted(codes, key=lambda code: len(_facts_for(code)))
+
+
+@functools.cache
+def _facts_for(code: str) -> frozenset[type]:
+    """The facts that are collected for a rule and those that it requires."""
+    needs = {collector.fact: collector.needs for collector in machine_facts.known().collectors}
+    waiting, found = list(facts_of(_with_one_rule(code).checks)), set[type]()
+    while waiting:
+        fact = waiting.pop()
+        if fact not in found:
+            found.add(fact)
+            waiting += [need.fact for need in needs.get(fact, ())]
+    return frozenset(found)
+
+
+@functools.cache
 def _apart_from_the_script() -> tuple[type, ...]:
     """The facts that no collector reads from the script, or from what was read from it, and what earlier jobs have left."""
     collectors = {collector.fact: collector for collector in machine_facts.known().collectors}
@@ -231,6 +272,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="what check reports about cases")
     parser.add_argument("names", nargs="*", metavar="CASE", help="all without any")
     parser.add_argument("--first", metavar="COMMIT", default="")
+    parser.add_argument("--since", action="store_true")
     options = parser.parse_args()
     known, done = cases_of.cases(), cases_of.first()
     with tempfile.TemporaryDirectory(prefix="v") as folder:
@@ -245,6 +287,8 @@ def main() -> None:
             )
             if options.first:
                 record(FIRST, First(name, options.first, found.verdict, found.codes, found.phases))
+            if options.since and found.fails:
+                record(SINCE, First(name, "", "", found.codes))
 
 
 if __name__ == "__main__":

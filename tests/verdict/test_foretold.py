@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from verdict.outcomes import CASES, FORETOLD
+from verdict.outcomes import CASES, FORETOLD, SINCE
 from verdict.predict import Predictor
 
 pytestmark = [pytest.mark.real, pytest.mark.slow(seconds=150)]
@@ -11,4 +11,4 @@ pytestmark = [pytest.mark.real, pytest.mark.slow(seconds=150)]
 
 @pytest.mark.parametrize("name", FORETOLD)
 def test_first_prediction_is_kept(name: str, predictor: Predictor) -> None:
-    assert predictor.foretell(CASES[name]).fails
+    assert predictor.foretell(CASES[name], SINCE.get(name, ())).fails

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from verdict.outcomes import CASES, NOW_FORETOLD
+from verdict.outcomes import CASES, NOW_FORETOLD, SINCE
 from verdict.predict import Predictor
 
 pytestmark = [pytest.mark.real, pytest.mark.slow(seconds=150)]
@@ -11,4 +11,4 @@ pytestmark = [pytest.mark.real, pytest.mark.slow(seconds=150)]
 
 @pytest.mark.parametrize("name", NOW_FORETOLD)
 def test_later_prediction_is_kept(name: str, predictor: Predictor) -> None:
-    assert predictor.foretell(CASES[name]).fails
+    assert predictor.foretell(CASES[name], SINCE.get(name, ())).fails
