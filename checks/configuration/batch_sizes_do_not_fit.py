@@ -26,7 +26,10 @@ _GROUPS, _SEQUENCES = "rollout groups", "sequence groups"
 _SEQUENCE = f"{_ACTOR}.ulysses_sequence_parallel_size"
 # When these demands are made, if not in validation.
 _PHASES: Mapping[str, Phase] = {
-    **dict.fromkeys((_GROUPS, _SEQUENCES, "micro batch per GPU", "same kind of batches"), "workers"),
+    **dict.fromkeys(
+        (_GROUPS, _SEQUENCES, "micro batch per GPU", "same kind of batches", "remove padding in the engine"),
+        "workers",
+    ),
     "raw chat": "first batch",
 }
 _PROGRAM = "/trainer/main_ppo.py"  # another may set what it needs itself
@@ -36,7 +39,7 @@ _EVERY = Demands(
     dict.fromkeys(
         (
             "divisible by the GPUs", "divisible by model parallelism", "at least a mini batch", "one of two", "not both",
-            "mini batch per GPU", "micro batch per GPU", "same kind of batches", "mini batch of micro batches", "rollout groups", "sequence groups", "remove padding", "temperature",
+            "mini batch per GPU", "micro batch per GPU", "same kind of batches", "mini batch of micro batches", "rollout groups", "sequence groups", "remove padding", "remove padding in the engine", "temperature",
             "row in a batch", "raw chat",
         ),
         "/env/verl/utils/config.py:111",
@@ -117,6 +120,8 @@ def _irrelevant(configuration: Configuration) -> str | Unknown | None:
             (*configured(f"{_SEQUENCE}=2", "actor_rollout_ref.model.use_remove_padding=False"), _EVERY),
             "use_remove_padding",
         ),
+        Example("a reference model that is split, with padding", (*configured(f"+{_REF}.ulysses_sequence_parallel_size=2", f"+{_REF}.strategy=fsdp", f"{_ACTOR}.use_kl_loss=True", "actor_rollout_ref.model.use_remove_padding=False"), _EVERY), "(ref.ulysses_sequence_parallel_size=2) needs"),
+        Example("a reference model that the job does not have", (*configured(f"+{_REF}.ulysses_sequence_parallel_size=2", f"+{_REF}.strategy=fsdp", "actor_rollout_ref.model.use_remove_padding=False"), _EVERY)),
         Example(
             "dynamic batches of whole rows",
             (*configured(f"{_ACTOR}.use_dynamic_bsz=True", f"+{_ACTOR}.ppo_max_token_len_per_gpu=1536", "+data.max_response_length=1024"), _EVERY),
@@ -281,6 +286,25 @@ def _padding(configuration: Configuration) -> Iterator[_Broken]:
             values={padding: True},
             why="sequences are split only where rows have no padding",
         )
+    yield from _padding_in_engines(configuration, padding)
+
+
+def _padding_in_engines(configuration: Configuration, padding: str) -> Iterator[_Broken]:
+    """Yield what the engine of each model demands by itself, whatever the actor's configuration does."""
+    roles = {_ACTOR: ("fsdp2",)} | ({_REF: ("fsdp", "fsdp2")} if has_reference(configuration) else {})
+    for role, strategies in roles.items():
+        key = f"{role}.ulysses_sequence_parallel_size"
+        sequence = configuration.number(key)
+        is_split = sequence and sequence > 1 and configuration.get(f"{role}.strategy") in strategies
+        if is_split and configuration.get(padding) is False:
+            yield _Broken(
+                "remove padding in the engine",
+                f"sequence parallelism ({key.removeprefix('actor_rollout_ref.')}={sequence:g}) needs {padding}=True",
+                (key, padding),
+                f"set {padding}=True",
+                values={padding: True},
+                why="sequences are split only where rows have no padding",
+            )
 
 
 def _temperature(configuration: Configuration) -> Iterator[_Broken]:

@@ -1,4 +1,4 @@
-"""CFG124: the folder for checkpoints, Hydra's output, a tracker's logs or cached tables cannot be created."""
+"""CFG124: a folder to which the job writes cannot be created."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from verl_doctor.toolkit.collectors.host.output_folders import (
     CheckpointFolder,
     DatasetsCache,
     HydraFolder,
+    SamplesFolder,
     TrackerFolder,
 )
 from verl_doctor.toolkit.facts import Unknown
@@ -38,6 +39,7 @@ _WHY = {
         Example("Hydra's folder", (*configured(f"{HYDRA_FOLDER}=/proc/outputs"), HydraFolder("/proc/outputs", "/proc", "of the kernel")), "Hydra writes to /proc/outputs"),
         Example("tables in /proc", (*_JOB, DatasetsCache("/proc/datasets", "/proc", "of the kernel", "HF_DATASETS_CACHE")), "datasets keeps tables in /proc/datasets, but nothing can be created in /proc"),
         Example("TensorBoard's folder", (*_JOB, TrackerFolder("/proc/tb", "/proc", "of the kernel", "tensorboard", "TENSORBOARD_DIR")), "the tracker tensorboard writes to /proc/tb, but nothing can be created in /proc"),
+        Example("generated texts into a file", (*_JOB, SamplesFolder("/data/texts", "/data/texts", "a file is in the way", "trainer.rollout_data_dir")), "generated texts go to /data/texts, but /data/texts is not a folder"),
         Example("no folder, and nothing is saved", (*configured(f"++{_KEY}=null", f"++{_EVERY}=-1"),)),
         Example("no folder", (*configured(f"++{_KEY}=null", f"++{_EVERY}=10"),), "is null, but the job saves after every 10 steps"),
         Example("another user's folder", (*_JOB, CheckpointFolder("/data/ckpt", "/data", "no permission to write")), "you cannot write to /data"),
@@ -52,14 +54,16 @@ def checkpoint_folder_unusable(
     hydra: HydraFolder | Unknown,
     cache: DatasetsCache | Unknown,
     board: TrackerFolder | Unknown,
+    samples: SamplesFolder | Unknown,
 ) -> Iterator[Finding]:
-    """The folder for checkpoints, Hydra's output, a tracker's logs or cached tables cannot be created.
+    """The folder for checkpoints, Hydra's output, a tracker's logs, generated texts or cached tables cannot be created.
 
     ## Why it matters
     verl creates `trainer.default_local_dir` when it first saves, after `save_freq` steps; what was trained
     until then is lost. Hydra creates `hydra.run.dir` before the program begins. `datasets`, with which verl reads its
     tables, creates HF_DATASETS_CACHE, or `datasets` in HF_HOME, before it reads the first. Before the first step, the trackers
-    `tensorboard` and `file` create TENSORBOARD_DIR and VERL_FILE_LOGGER_ROOT.
+    `tensorboard` and `file` create TENSORBOARD_DIR and VERL_FILE_LOGGER_ROOT; after it, generated texts go to
+    `trainer.rollout_data_dir`.
 
     ## How to fix
     Name a folder that you can write to and that every node sees. On a login node, ignore the finding if the
@@ -99,6 +103,18 @@ def checkpoint_folder_unusable(
             subject=Subject("folder", board.path, board.variable),
             stops=(EVERY_JOB,),
             phase="first batch",
+        )
+    if isinstance(samples, SamplesFolder) and samples.trouble and samples.above != "/":
+        word = configuration.override_of(samples.key)
+        yield Finding(
+            f"generated texts go to {samples.path}, but {_WHY[samples.trouble].format(above=samples.above)}",
+            Evidence(found=samples.trouble, wanted="a writable folder", read_from=samples.above),
+            location=place(word) if word else None,
+            remedy=f"set {samples.key} to a folder that you can write to",
+            subject=Subject("folder", samples.path, samples.key),
+            stops=(EVERY_JOB,),
+            phase="first batch",
+            **healed("CFG124", reworded(word, None, effect="no generated texts are kept") if word else None),
         )
     nowhere = configuration.override_of(_KEY)
     saves = configuration.number(_EVERY)

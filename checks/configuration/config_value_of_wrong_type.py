@@ -49,7 +49,12 @@ _CHECKPOINTS = "actor_rollout_ref.model.enable_gradient_checkpointing"
 _NOTHING = "None"
 # Keys that count something. Others whose default happens to be 0 or 1, such as entropy_coeff and top_p, accept fractions.
 _COUNTS = re.compile(
-    r"(?:^|\.)(?:n|nnodes|num_\w+|max_num_\w+|\w+_(?:size|per_gpu|per_node|epochs|steps|freq|length|len|workers|rank))$"
+    r"(?:^|\.)(?:n|nnodes|num_\w+|max_num_\w+|(?!lr_warmup_)\w+_(?:size|per_gpu|per_node|epochs|steps|freq|length|len|workers|rank|samples))$"
+)
+# Sections of which every job with rollouts reads a part: a word in their place ends it.
+_READ = re.compile(
+    r"reward\.(?:reward_manager|custom_reward_function)|data(?:\.custom_cls)?|trainer|algorithm"
+    r"|actor_rollout_ref(?:\.(?:model|actor|rollout)(?:\.(?:optim|checkpoint|policy_loss|val_kwargs|agent|multi_turn))?)?"
 )
 
 
@@ -70,6 +75,12 @@ _COUNTS = re.compile(
         Example("a misspelt boolean", configured("actor_rollout_ref.rollout.enforce_eager=Ture"), "must be True or False"),
         Example("a value for a section", configured("actor_rollout_ref.actor=dp"), "is a section"),
         Example("a switch for a section that has one", configured("skip=True", tree={"skip": {"enable": False}}), "is a section"),
+        Example("a word for a section that every job reads", configured("data=mine", tree={"data": {"train_batch_size": 2}}), "is a section"),
+        Example("a word for a mapping", configured("data.template_kwargs=thinking", tree={"data": {"template_kwargs": {}}}), "data.template_kwargs must be a mapping, not thinking"),
+        Example("a mapping", configured("data.template_kwargs={thinking:False}", tree={"data": {"template_kwargs": {}}})),
+        Example("one rank for a list", configured("profiler.ranks=0", tree={"profiler": {"ranks": []}}), "must be a list, not 0"),
+        Example("warm-up of less than a step", configured("optim.lr_warmup_steps=0.1", tree={"optim": {"lr_warmup_steps": -1}})),
+        Example("a share of the samples", configured("data.train_max_samples=0.5", tree={"data": {"train_max_samples": -1}}), "must be an integer, not 0.5"),
         Example("a tracker that is no list", configured("trainer.logger=console")),
         Example("a number for a list", configured("trainer.logger=0.9"), "must be a list"),
         Example("a text, which the class allows", (*configured("actor_rollout_ref.actor.entropy_coeff=low_high"), ConfigClasses(declared={"actor_rollout_ref.actor.entropy_coeff": ("str", "float")}))),
@@ -164,9 +175,11 @@ def _wanted(word: OverrideWord, configuration: Configuration, types: Sequence[st
         return "" if isinstance(value, int) else f"{word.key} must be an integer, not {shown}"
     if isinstance(default, float):
         return "" if isinstance(value, (int, float)) else f"{word.key} must be a number, not {shown}"
-    if isinstance(default, list) and default and isinstance(value, (int, float)):
+    if isinstance(default, list) and isinstance(value, (int, float)):
         return f"{word.key} must be a list, not {shown}"
-    if isinstance(default, Mapping) and default and not isinstance(value, dict):
+    if default == {} and not isinstance(value, dict):
+        return f"{word.key} must be a mapping, not {shown}"
+    if isinstance(default, Mapping) and not isinstance(value, dict):
         return f"{word.key} is a section of {release(configuration)}'s configuration, but {shown} would replace it"
     return ""
 
@@ -196,10 +209,11 @@ def _is_switch(text: str) -> bool:
 def _severity(
     word: OverrideWord, configuration: Configuration, classes: ConfigClasses | Unknown
 ) -> Severity | None:
-    """A warning where the job may train all the same: it never reads the value, or Python takes any text for true."""
+    """A warning where the job may train all the same: it may never read the value, or Python takes any text for true."""
     default = _default(word, configuration)
     unread = isinstance(classes, ConfigClasses) and word.key in classes.unread
-    trains = isinstance(default, (Mapping, bool)) or unread or not is_read(configuration, word.key)
+    is_unread_section = isinstance(default, Mapping) and bool(default) and not _READ.fullmatch(word.key)
+    trains = isinstance(default, bool) or is_unread_section or unread or not is_read(configuration, word.key)
     return "warning" if trains else None
 
 
@@ -218,7 +232,7 @@ def _correction(word: OverrideWord, configuration: Configuration) -> Correction 
         return reworded(
             word, f"{word.sign}{word.key}={as_written(new)}", f"{_plain(word.value)} means {as_written(new)}"
         )
-    if isinstance(default, list) and default and isinstance(word.value, (int, float)):
+    if isinstance(default, list) and isinstance(word.value, (int, float)):
         new = [word.value, *default[1:]]
         effect = f"{word.key} is {as_written(new)}: the given value, then verl's defaults"
         return reworded(word, f"{word.sign}{word.key}={as_written(new)}", effect=effect)
@@ -232,13 +246,12 @@ def _correction(word: OverrideWord, configuration: Configuration) -> Correction 
 
 
 def _switch(word: OverrideWord, default: object) -> str:
-    """The section's own switch, if the word sets the section to True or False; "" otherwise."""
-    is_switch = (
-        isinstance(word.value, bool)
-        and isinstance(default, Mapping)
-        and isinstance(default.get("enable"), bool)
-    )
-    return f"{word.key}.enable" if is_switch else ""
+    """The key in a section that a word in its place means: its own switch for True or False, its `name` for a text; "" otherwise."""
+    if not isinstance(default, Mapping):
+        return ""
+    if isinstance(word.value, bool):
+        return f"{word.key}.enable" if isinstance(default.get("enable"), bool) else ""
+    return f"{word.key}.name" if isinstance(word.value, str) and isinstance(default.get("name"), str) else ""
 
 
 def _meant(value: object, default: object) -> object:

@@ -21,6 +21,7 @@ _WORD = Word(f"{_KEY}=/gsm8k/train.parquet", SCRIPT, 7, f"{_KEY}=$DATA_DIR/gsm8k
 _NUMBER = Word("trainer.nnodes=", SCRIPT, 8, "trainer.nnodes=$NNODES")
 _PROCESSES = Word("--nproc_per_node=", SCRIPT, 7, "--nproc_per_node=$NGPU")
 _OF_TORCHRUN = re.compile(r"--(?:nnodes|nproc[-_]per[-_]node|node[-_]rank|master[-_]port|max[-_]restarts)=")
+_NAMES = {"actor_rollout_ref.model.path": "a model", "model.path": "a model", "data.train_files": "a table"}
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _FOUND = HollowPaths((HollowPath(_KEY, "/gsm8k/train.parquet", ("DATA_DIR",), _WORD),))
 
@@ -33,6 +34,7 @@ _FOUND = HollowPaths((HollowPath(_KEY, "/gsm8k/train.parquet", ("DATA_DIR",), _W
         Example("every variable has a value", (HollowPaths(),)),
         Example("an empty text", (HollowPaths(), *configured(), Launch(FILES, hollow=(replace(_NUMBER, text="trainer.project_name="),)))),
         Example("a number that is empty", (HollowPaths(), *configured(), Launch(FILES, hollow=(_NUMBER,))), "trainer.nnodes is empty, but must be a number: NNODES is set neither here nor in the script"),
+        Example("a model that is empty", (HollowPaths(), *configured(), Launch(FILES, hollow=(Word("actor_rollout_ref.model.path=", SCRIPT, 8, "actor_rollout_ref.model.path=$MODEL"),))), "actor_rollout_ref.model.path is empty, but must name a model: MODEL is set neither here nor in the script"),
         Example("a number of torchrun's that is empty", (HollowPaths(), Launch(FILES, hollow=(_PROCESSES,))), "torchrun gets no number after --nproc_per_node=: NGPU is set neither here nor in the script"),
         Example("an address of torchrun's that is empty", (HollowPaths(), Launch(FILES, hollow=(replace(_PROCESSES, text="--rdzv_endpoint="),)))),
         Example(
@@ -102,6 +104,5 @@ def _problem(word: Word, configuration: Configuration | Unknown) -> str:
         return ""
     default = configuration.default(match[1])
     is_number = isinstance(default, (int, float)) and not isinstance(default, bool)
-    return (
-        f"{match[1]} is empty, but must be a number" if is_number and is_read(configuration, match[1]) else ""
-    )
+    wanted = "be a number" if is_number else f"name {_NAMES[match[1]]}" if match[1] in _NAMES else ""
+    return f"{match[1]} is empty, but must {wanted}" if wanted and is_read(configuration, match[1]) else ""

@@ -30,6 +30,7 @@ from verdict.case import Case
 from verdict.predict import Foretold, Predictor, Prepared
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
 from verl_doctor.toolkit.collectors.construction.construction import Construction
 from verl_doctor.toolkit.collectors.construction.construction_collector import judged, request_of
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
@@ -167,11 +168,12 @@ def _order(one: Prepared) -> Order | None:
     """What a fork is to build; None for a job that needs a process of its own, and for one that cannot be built."""
     machine, case = one.session.machine, one.case
     facts = _facts(one, Configuration, Launch, VerlTrees, Variables, JobVariables)
+    (processes,) = _facts(one, JobProcesses)
     if any(isinstance(fact, Unknown) for fact in facts) or case.base.group != _CURRENT or _is_imported(case):
         return None
     configuration, launch, trees, variables, job = facts
     environ = child_environ(machine, variables, job)
-    request = request_of(configuration, launch, trees, machine)
+    request = request_of(configuration, launch, trees, machine, processes)
     if isinstance(request, Unknown):
         return None
     return Order(request, environ)

@@ -53,6 +53,9 @@ _PATTERNS: Mapping[str, re.Pattern[bytes]] = {
         rb"assert self\.config\.actor\.use_dynamic_bsz == self\.config\.rollout\.log_prob_use_dynamic_bsz"
     ),
     "remove padding": re.compile(rb"you must enable `use_remove_padding`"),
+    "remove padding in the engine": re.compile(
+        rb"When using sequence parallelism \(ulysses_sequence_parallel_size > 1\)"
+    ),
     "sequence groups": re.compile(rb"mesh_shape=\(dp(?:_size)?, self\.ulysses_sequence_parallel_size\)"),
     "temperature": re.compile(rb"validation gen temperature should be greater than 0"),
     "row in a batch": re.compile(rb"max_token_len must be greater than the sequence length"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -86,15 +87,26 @@ def unread_keys(
     engines = _ENGINES - {str(name).rstrip("2") for name in used}
     either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
     pattern = re.compile(rf"(?<=[\w)\]]\.)(?:{either})\b|(?<=[\"'])(?:{either})\b".encode())
+    plain = {key for key in left if key.startswith("trainer.") and key.count(".") == 1}
     read_names: set[str] = set()
     for path in SourceTree(folder, module, "verl").files():
         parts = path.relative_to(folder).parts
         source = b"" if "config" in parts or not engines.isdisjoint(parts) else read(path)
-        if isinstance(source, bytes) and any(name.encode() in source for name in names - read_names):
-            read_names.update(name.decode() for name in pattern.findall(_IMPORT.sub(b"", source)))
-            if names <= read_names:
+        left_names = names - read_names | {key.rpartition(".")[2] for key in plain}
+        if isinstance(source, bytes) and any(name.encode() in source for name in left_names):
+            code = _IMPORT.sub(b"", source)
+            read_names.update(name.decode() for name in pattern.findall(code))
+            plain -= {key for key in plain if _of_trainer(key).search(code)}
+            if names <= read_names and not plain:
                 break
-    return tuple(key for key, steps in left.items() if not steps <= read_names)
+    return tuple(key for key, steps in left.items() if not steps <= read_names or key in plain)
+
+
+@functools.cache
+def _of_trainer(key: str) -> re.Pattern[bytes]:
+    """How code reads a setting of the trainer: names such as `seed` are attributes of much else, too."""
+    leaf = re.escape(key.rpartition(".")[2])
+    return re.compile(rf"trainer\w*(?:\.{leaf}\b|(?:\.get\(|\[|, )[\"']{leaf}\b)".encode())
 
 
 def _annotation(key: str, configuration: Configuration, sources: Sources) -> ast.expr | None:

@@ -79,7 +79,8 @@ def reward_function(
         return RewardFunction(key, path, name, "unexpanded")
     if os.path.exists(file) or (not Path(path).is_absolute() and changes_folder(launch)):
         return RewardFunction(key, path, name, "there")
-    elsewhere = launch.is_elsewhere or (not Path(path).is_absolute() and _is_above(path, launch, machine.cwd))
+    may_start_above = not Path(path).is_absolute() and folder_of(launch, machine.cwd) == machine.cwd
+    elsewhere = launch.is_elsewhere or (may_start_above and _is_above(path, launch, machine.cwd))
     return RewardFunction(key, path, name, "unseen" if elsewhere else "missing")
 
 

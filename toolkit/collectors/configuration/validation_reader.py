@@ -59,10 +59,14 @@ _JUDGE = "reward.reward_model"
 _JUDGES = "verl.experimental.reward_loop.reward_model.RewardModelManager"
 _SAMPLING = "vllm.sampling_params.SamplingParams"
 _SAMPLED = ("temperature", "top_p", "top_k")
+_BUFFER = "verl.trainer.ppo.v1.replay_buffer.ReplayBuffer"
+_SAMPLER = "trainer.v1.sampler"
+_GROUPS = "algorithm.filter_groups"
 _SCHEDULER = "vllm.config.scheduler.SchedulerConfig"
 _SCHEDULED = ("max_num_seqs", "max_num_batched_tokens", "max_model_len")
 _ENGINE = "verl.workers.engine.fsdp.transformer_impl.FSDPEngine"
 _STRATEGIES = ("fsdp", "fsdp2")
+_SPLIT = "ulysses_sequence_parallel_size"  # of a role, which its engine takes over
 _ENGINE_METHODS: tuple[tuple[str, Phase], ...] = (
     ("__init__", "workers"),
     ("_build_module", "workers"),
@@ -78,6 +82,8 @@ _LIBRARIES = (
 )
 _MODEL = "actor_rollout_ref.model"
 _MANAGERS = ("reward.reward_manager.name", "reward_model.reward_manager")
+# What the trainer collects its batches by: only certain values of these fit each other.
+_BATCHING = ("trainer.v1.", "algorithm.filter_groups.", "data.gen_batch_size")
 _WORLD = ("torch.distributed.get_world_size", "dist.get_world_size")
 # What a trainer does with its configuration, and where the job is then.
 _METHODS: tuple[tuple[str, Phase], ...] = (
@@ -85,6 +91,7 @@ _METHODS: tuple[tuple[str, Phase], ...] = (
     ("_validate_config", "workers"),
     ("_build_config", "workers"),
     ("_init_dataloader", "workers"),
+    ("_next_train_batch", "first batch"),
     ("_init_resource_pool_mgr", "workers"),
     ("_load_checkpoint", "first batch"),
     ("fit", "first update"),
@@ -271,6 +278,8 @@ def _later(
         parts = [(name, method, {"config": ""}, phase) for name in trainers for method, phase in _METHODS]
         for name, method, fields, phase in [*parts, *(_PARTS if configuration.has(_ROLLOUT) else _TUNING)]:
             yield partial(_method, name=name, method=method, fields=fields), phase
+        if not beside and configuration.get(f"{_SAMPLER}.custom_sampler.path") in (None, MISSING):
+            yield _replay_buffer, "workers"
     for section, optim in _engines(configuration):
         for method, phase in _ENGINE_METHODS if optim else _ENGINE_METHODS[:3]:
             yield partial(_engine, section=section, optim=optim, method=method), phase
@@ -324,11 +333,14 @@ def _world(configuration: Configuration, processes: JobProcesses | Unknown) -> i
 
 
 def _is_unusual(word: OverrideWord, configuration: Configuration) -> bool:
-    """Return whether verl's code may not expect a setting: removed, null, zero, negative, in place of a section, or of another type."""
+    """Return whether verl's code may not expect a setting: removed, null, zero, negative, in place of a section, or of another type.
+
+    And each setting by which batches are collected.
+    """
     if word.fate != "applied" or not word.key:
         return False
     value, default = word.value, configuration.default(word.key)
-    if word.sign == "~" or isinstance(value, list):
+    if word.sign == "~" or isinstance(value, list) or word.key.startswith(_BATCHING):
         return True
     if isinstance(default, Mapping) and default:
         return not isinstance(value, Mapping)
@@ -365,7 +377,7 @@ def _engines(configuration: Configuration) -> Iterator[tuple[str, str]]:
         changed = [word for word in configuration.overrides if word.fate == "applied"]
         prefixes = tuple(f"{name}." for name in (section, optim) if name)
         if configuration.get(strategy) in _STRATEGIES and any(
-            word.key.startswith(prefixes) for word in changed
+            word.key.startswith(prefixes) or word.key.endswith(_SPLIT) for word in changed
         ):
             yield section, optim
 
@@ -473,6 +485,21 @@ def _reward_model(follower: Follower, configuration: Configuration) -> None:
         keys = {"world_size": f"{section}.n_gpus_per_node"}
         fields = {"config": Section(_JUDGE), "resource_pool": Made(_ANYTHING, {"world_size": world}, keys)}
         follower.method_of(Made(owner, fields), "_initialize_llm_servers", {})
+
+
+def _replay_buffer(follower: Follower) -> None:
+    """Follow verl's own buffer of samples, with the settings that its trainer passes on."""
+    owner = follower.definitions.named(_BUFFER)
+    if not isinstance(owner, ClassNode):
+        return
+    look = follower.settings.value_at
+    keys = {
+        name: f"{_SAMPLER}.{name}" for name in ("max_off_policy_threshold", "max_off_policy_strategy")
+    } | {"max_inflight_gen_batches": f"{_GROUPS}.max_inflight_gen_batches"}
+    known = {name: value for name, key in keys.items() if (value := look(key)) is not MISSING}
+    metric = look(f"{_GROUPS}.metric") if look(f"{_GROUPS}.enable") is True else None
+    from_keys: dict[str | int, tuple[str, ...]] = {name: (keys[name],) for name in known}
+    follower.constructed(owner, {**known, "filter_groups_metric": metric, "refill_fn": UNCLEAR}, from_keys)
 
 
 def _sampling(follower: Follower, section: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
 from verl_doctor.toolkit.collectors.construction.accepted import Accepted
 from verl_doctor.toolkit.collectors.construction.construction import Construction
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
@@ -31,6 +32,7 @@ def accepted(
     trees: VerlTrees,
     variables: Variables,
     job: JobVariables,
+    processes: JobProcesses | Unknown,
     machine: Machine,
 ) -> Accepted | Absent | Unknown:
     """Build the job with other settings, one after the other, until no stage fails."""
@@ -40,7 +42,7 @@ def accepted(
 
     if not any(built.ended == "breaks" for built in construction.stages):
         return Absent("no stage of the construction fails")
-    request = request_of(configuration, launch, trees, machine)
+    request = request_of(configuration, launch, trees, machine, processes)
     if isinstance(request, Unknown):
         return request
     begun = time.monotonic()

@@ -14,6 +14,7 @@ from verl_doctor.toolkit.collectors.configuration.configuration import (
     Configuration,
     OverrideWord,
 )
+from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
 from verl_doctor.toolkit.collectors.construction.construction import BAD, Built, Construction
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
@@ -68,12 +69,13 @@ def construction(
     trees: VerlTrees,
     variables: Variables,
     job: JobVariables,
+    processes: JobProcesses | Unknown,
     machine: Machine,
 ) -> Construction | Unknown:
     """Build the job in a child with the job's own words and variables. Unknown words prevent it."""
     from verl_doctor.toolkit.collectors.construction.child import constructed  # noqa: PLC0415 - only where it is built
 
-    request = request_of(configuration, launch, trees, machine)
+    request = request_of(configuration, launch, trees, machine, processes)
     if isinstance(request, Unknown):
         return request
     child = replace(machine, environ=child_environ(machine, variables, job))
@@ -82,9 +84,13 @@ def construction(
 
 
 def request_of(
-    configuration: Configuration, launch: Launch, trees: VerlTrees, machine: Machine
+    configuration: Configuration,
+    launch: Launch,
+    trees: VerlTrees,
+    machine: Machine,
+    processes: JobProcesses | Unknown,
 ) -> dict[str, Any] | Unknown:
-    """What the child is to build, or why it cannot be built."""
+    """What the child is to build, or why it cannot be built. Where a launcher starts the `processes`, its numbers count."""
     if configuration.refused:
         return Unknown(f"Hydra does not compose the configuration: {configuration.refused}")
     undetermined = [
@@ -118,7 +124,22 @@ def request_of(
         "config_name": configuration.name,
         "overrides": [_override(word) for word in configuration.overrides],
         "environ": {},
+        "launched": _launched(processes),
     }
+
+
+def _launched(processes: JobProcesses | Unknown) -> tuple[int, int] | None:
+    """Return how many processes a launcher starts, and how many of them on each node; None if the settings decide it."""
+    world = (
+        None
+        if isinstance(processes, Unknown)
+        else processes.world_size({"nnodes": "1", "nproc_per_node": "1"})
+    )
+    return (
+        None
+        if isinstance(processes, Unknown) or not world
+        else (world, int(processes.options.get("nproc_per_node") or 1))
+    )
 
 
 def _made_first(configuration: Configuration, launch: Launch, machine: Machine) -> Iterator[str]:

@@ -23,6 +23,7 @@ _TRACKERS = (
 )
 _KEY = "trainer.default_local_dir"
 _FREQUENCY = "trainer.save_freq"
+_SAMPLES = ("trainer.rollout_data_dir", "trainer.validation_data_dir")
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,13 @@ class DatasetsCache(OutputFolder):
     """The folder in which `datasets` keeps the tables that it reads, and the variable that sets it."""
 
     variable: str = ""
+
+
+@dataclass(frozen=True)
+class SamplesFolder(OutputFolder):
+    """The folder to which the trainer writes generated texts, and the key that sets it."""
+
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -138,4 +146,19 @@ def tracker_folder(
         if tracker in wanted and not unsure and path.startswith("/") and "$" not in path:
             found.append(TrackerFolder(path, *obstacle(machine, path), tracker=tracker, variable=variable))
     nothing = Absent("no tracker of the job writes to a known absolute path")
+    return next((folder for folder in found if folder.trouble), next(iter(found), nothing))
+
+
+@collector(timeout=5)
+def samples_folder(configuration: Configuration, launch: Launch, machine: Machine) -> SamplesFolder | Unknown:
+    """Check the nearest existing folder for each kind of generated texts that go to an absolute path: the first with an obstacle."""
+    if launch.is_elsewhere:
+        return Absent("the job runs on another machine")
+    named = ((key, configuration.get(key)) for key in _SAMPLES)
+    found = [
+        SamplesFolder(path, *obstacle(machine, path), key=key)
+        for key, path in named
+        if isinstance(path, str) and path.startswith("/")
+    ]
+    nothing = Absent("the job names no absolute path for generated texts")
     return next((folder for folder in found if folder.trouble), next(iter(found), nothing))

@@ -10,7 +10,8 @@ from typing import Any
 class Job:
     """One job. `config` is Hydra's composition, without the keys that the construction removes (`taken_out`).
 
-    `folder` is where the job is started, `private` the only writable folder. Each stage adds its results.
+    `folder` is where the job is started, `private` the only writable folder, `launched` the number of all processes that a launcher
+    starts and of those on a node, None if the settings decide it. Each stage adds its results.
     """
 
     module: str
@@ -19,6 +20,7 @@ class Job:
     config_folder: str
     config_name: str
     overrides: list[str]
+    launched: Any = None
     kind: str = "ppo"
     config: Any = None
     program: Any = None
@@ -65,9 +67,9 @@ class Job:
     @property
     def world(self) -> int:
         """Return how many GPUs the trainer has."""
-        return self.gpus_of_node * int(self.value("trainer.nnodes", 1))
+        return self.launched[0] if self.launched else self.gpus_of_node * int(self.value("trainer.nnodes", 1))
 
     @property
     def gpus_of_node(self) -> int:
         """Return how many of them are on one node."""
-        return int(self.value("trainer.n_gpus_per_node", 1))
+        return self.launched[1] if self.launched else int(self.value("trainer.n_gpus_per_node", 1))

@@ -157,6 +157,7 @@ class _Place:
             config_folder=request["config_folder"],
             config_name=request["config_name"],
             overrides=request["overrides"],
+            launched=request.get("launched"),
         )
         options = request.get("skip", []), self._home, request.get("most"), request.get("until")
         Run(job, self._isolation, self.stream, token, *options).all()
