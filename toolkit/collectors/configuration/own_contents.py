@@ -21,9 +21,16 @@ _LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
 # The keyword arguments with which verl's reward managers call a function.
 _HANDED = ("data_source", "solution_str", "ground_truth", "extra_info")
 _ANSWER = "solution_str"
+_TRUTH = "ground_truth"
 _OTHER_ANSWERS = ("", "I do not know.")  # which a pattern that finds something in every answer finds too
 _MANAGERS = frozenset({"naive", "dapo", "gdpo", "limited", "rate_limited"})
 _MANAGER = ("reward.reward_manager.name", "reward_model.reward_manager")
+_LET_PASS = frozenset({"naive", "dapo", "gdpo"})
+# Since verl 0.7.1, only these managers exist, and each calls a function in a thread.
+_LOADER = "trainer/ppo/reward.py"
+_LOADED = b"from verl.experimental.reward_loop.reward_manager import get_reward_manager_cls"
+_LOOP_MANAGERS = "experimental/reward_loop/reward_manager"
+_IN_A_THREAD = re.compile(rb"run_in_executor\(\s*None,\s*lambda: self\.compute_score\(")
 _MODELS = ("reward.reward_model.enable", "reward_model.enable")
 _ITS_BASE = frozenset({"super().__init__"})  # verl's keeps the settings as they are
 
@@ -123,31 +130,66 @@ def scores_rows(configuration: Configuration) -> bool:
     return managers <= _MANAGERS and not any(configuration.get(key) is True for key in _MODELS)
 
 
+def calls_in_a_thread(configuration: Configuration) -> bool:
+    """Return whether verl's reward manager certainly calls a function that is not `async` in a thread of its own, and lets its errors pass."""
+    before, inside, _ = configuration.program.rpartition("/verl/")
+    managers = {configuration.get(key) for key in _MANAGER} - {MISSING, None} or {"naive"}
+    loader = read(Path(before, "verl", _LOADER)) if inside else None
+    if not isinstance(loader, bytes) or _LOADED not in loader or not managers <= _LET_PASS:
+        return False
+    sources = [read(Path(before, "verl", _LOOP_MANAGERS, f"{name}.py")) for name in managers]
+    return all(isinstance(source, bytes) and _IN_A_THREAD.search(source) for source in sources)
+
+
 def reward(configuration: Configuration, section: str, tree: ast.Module) -> Iterator[str]:
     """Check the reward function: parameters that verl passes, and a result with a score."""
     name = configuration.get(f"{section}.name")
     if not scores_rows(configuration):
         return
     function = lasting(tree).get(name) if isinstance(name, str) else None
-    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or function.decorator_list:
-        return
     more = configuration.get(f"{section}.reward_kwargs")
     handed = [*_HANDED, *(more if isinstance(more, Mapping) else ())]
-    spec = function.args
-    named = [argument.arg for argument in (*spec.args, *spec.kwonlyargs)]
-    refused = [word for word in handed if word not in named] if spec.kwarg is None else []
-    if spec.posonlyargs:
-        yield f"has a {name} with positional-only parameters, but verl passes them by name"
-    elif refused:
-        yield f"has a {name} that does not accept {refused[0]}"
+    if isinstance(function, ast.ClassDef):
+        if problem := _constructor(function, handed):
+            yield f"defines {name} as a class, which verl calls for each row as it calls a function, and its constructor {problem}"
+        return
+    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or function.decorator_list:
+        return
+    if problem := _refused(function.args, handed):
+        yield f"has a {name} {problem}"
     else:
-        optional = len(spec.args) - len(spec.defaults)
-        needed = [argument.arg for argument in spec.args[:optional]]
-        needed += [argument.arg for argument, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if default is None]  # fmt: skip
-        if missing := [word for word in needed if word not in handed]:
-            yield f"has a {name} that requires {missing[0]}, which verl does not pass"
-        else:
-            yield from _result(function)
+        yield from _result(function)
+
+
+def _refused(spec: ast.arguments, handed: Sequence[str]) -> str:
+    """Return why parameters cannot be given these keyword arguments; "" if they can."""
+    named = [argument.arg for argument in (*spec.args, *spec.kwonlyargs)]
+    if spec.posonlyargs:
+        return "with positional-only parameters, but verl passes them by name"
+    if spec.kwarg is None and (refused := [word for word in handed if word not in named]):
+        return f"that does not accept {refused[0]}"
+    optional = len(spec.args) - len(spec.defaults)
+    needed = [argument.arg for argument in spec.args[:optional]]
+    needed += [argument.arg for argument, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if default is None]  # fmt: skip
+    missing = next((word for word in needed if word not in handed), "")
+    return f"that requires {missing}, which verl does not pass" if missing else ""
+
+
+def _constructor(owner: ast.ClassDef, handed: Sequence[str]) -> str:
+    """Return why the class of a file, without a base that may have a constructor, refuses a row's values; "" if it may not."""
+    methods = {getattr(part, "name", ""): part for part in owner.body}
+    plain = all(isinstance(base, ast.Name) and base.id == "object" for base in owner.bases)
+    bound = {node.id for part in owner.body if not hasattr(part, "name") for node in walk(part) if isinstance(node, ast.Name)}  # fmt: skip
+    if owner.decorator_list or owner.keywords or not plain or "__new__" in methods or "__init__" in bound:
+        return ""
+    match methods.get("__init__"):
+        case None:
+            return f"accepts no {handed[0]}" if "__new__" not in bound else ""
+        case ast.FunctionDef(decorator_list=[], args=ast.arguments(posonlyargs=[], args=[_, *_]) as spec):
+            named = {argument.arg for argument in (*spec.args[1:], *spec.kwonlyargs)}
+            refused = next((word for word in handed if word not in named), "")
+            return f"accepts no {refused}" if spec.kwarg is None and refused else ""
+    return ""
 
 
 def _result(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
@@ -190,6 +232,7 @@ def _nothing_unless(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     if _ANSWER in given:
         return ""
     matches = {name for name, values in given.items() if all(map(_searches, values))}
+    answers = {_ANSWER} | {name for name, [value] in _alone(given) if _ANSWER in _words(value)}
 
     def depends(test: ast.expr) -> bool:
         """Whether a test fails for an answer of another form."""
@@ -204,6 +247,9 @@ def _nothing_unless(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
                 return name in matches
             case ast.Compare(left=part, ops=[ast.In()], comparators=[ast.Name(id=name)]):
                 return name == _ANSWER and not (isinstance(part, ast.Constant) and not part.value)
+            case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]) if _TRUTH not in given:
+                one, other = sorted((_words(left), _words(right)), key=lambda words: _TRUTH in words)
+                return bool(one & answers) and _TRUTH in other and not other & answers and _TRUTH not in one
             case ast.Call():
                 return _searches(test)
         return False
@@ -246,6 +292,15 @@ def _nothing_unless(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
         return ""
 
     return end(function.body)
+
+
+def _alone(given: Mapping[str, list[ast.expr]]) -> Iterator[tuple[str, list[ast.expr]]]:
+    """Yield the names that one statement assigns, with the value."""
+    yield from ((name, values) for name, values in given.items() if len(values) == 1)
+
+
+def _words(value: ast.AST) -> set[str]:
+    return {node.id for node in walk(value) if isinstance(node, ast.Name)}
 
 
 def _searches(value: ast.expr) -> bool:

@@ -212,6 +212,8 @@ def _breaks(
     cwd = folder_of(launch, machine.cwd)
     called = key in _REWARDS and own_contents.scores_rows(configuration)
     name = configuration.get(f"{key.removesuffix('.path')}.name") if called else ""
+    if isinstance(name, str) and name and own_contents.calls_in_a_thread(configuration):
+        yield from own_code.handlers_of_signals(tree, name)
     yield from own_code.breaks(
         tree,
         source.decode("utf-8", "replace"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -191,6 +192,35 @@ def test_function_tools(code: str, problem: str) -> None:
             "returns text",
         ),
         ("def f(**kwargs):\n    if kwargs:\n        return 'no'\n    return 1.0\n", [], ""),
+        (
+            f"{FOUR}    last = solution_str.split('####')[-1]\n    if last == str(ground_truth):\n        return 1.0\n",
+            [],
+            "returns None unless `last == str(ground_truth)` holds",
+        ),
+        *(
+            (f"{FOUR}{body}", [], "")
+            for body in (
+                "    if solution_str == ground_truth:\n        return 1.0\n    return 0.0\n",
+                "    if data_source == ground_truth:\n        return 1.0\n",
+                "    last = ground_truth\n    last = last or solution_str\n    if last == ground_truth:\n        return 1.0\n",
+                "    if ground_truth == clean(ground_truth, solution_str):\n        return 1.0\n",
+                "    if solution_str != ground_truth:\n        return 0.0\n    if solution_str == ground_truth:\n        return 1.0\n",
+            )
+        ),
+        ("class f:\n    def __init__(self, weight=1.0): ...\n", [], "constructor accepts no data_source"),
+        ("class f:\n    def __call__(self, **row): ...\n", [], "constructor accepts no data_source"),
+        *(
+            (code, [], "")
+            for code in (
+                "class f:\n    def __init__(self, **row): ...\n",
+                "class f(Base):\n    def __call__(self, **row): ...\n",
+                "class f(metaclass=Calls):\n    def __init__(self): ...\n",
+                "@wrapped\nclass f:\n    def __init__(self): ...\n",
+                "class f:\n    def __new__(cls, **row):\n        return 1.0\n",
+                "class f:\n    __init__ = made\n",
+                "class f:\n    def __init__(self): ...\nf = f()\n",
+            )
+        ),
         ("def f(prediction):\n    return 1.0\n", ["+reward_model.reward_manager=mine"], ""),
     ],
 )
@@ -198,3 +228,29 @@ def test_reward_functions(code: str, words: list[str], problem: str) -> None:
     configuration = configured("+custom_reward_function.name=f", *words)[0]
     found = list(own_contents.reward(configuration, "custom_reward_function", ast.parse(code)))
     assert [problem in text for text in found] == ([True] if problem else [])
+
+
+OLD = "from verl.workers.reward_manager import get_reward_manager_cls\n"
+NEW = "from verl.experimental.reward_loop.reward_manager import get_reward_manager_cls\n"
+THREAD = "result = await self.loop.run_in_executor(\n    None,\n    lambda: self.compute_score(\n"
+
+
+@pytest.mark.parametrize(
+    ("loader", "manager", "words", "threaded"),
+    [
+        (NEW, THREAD, [], True),
+        (OLD, THREAD, [], False),
+        (NEW, "result = self.compute_score(\n", [], False),
+        (NEW, THREAD, ["+reward.reward_manager.name=limited"], False),
+    ],
+)
+def test_thread_in_which_verl_calls_a_reward_function(tmp_path: Path, loader: str, manager: str, words: list[str], *, threaded: bool) -> None:  # fmt: skip
+    verl = tmp_path / "verl"
+    for name, text in (
+        ("trainer/ppo/reward", loader),
+        ("experimental/reward_loop/reward_manager/naive", manager),
+    ):
+        (verl / name).parent.mkdir(parents=True, exist_ok=True)
+        (verl / f"{name}.py").write_text(text, "utf-8")
+    configuration = replace(configured(*words)[0], program=str(verl / "trainer/main_ppo.py"))
+    assert own_contents.calls_in_a_thread(configuration) is threaded
