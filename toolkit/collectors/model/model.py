@@ -92,8 +92,9 @@ def model(
     if isinstance(named, Unknown):
         return named
     found = replace(read_model(named.folder, named.by), place=named.place, line=named.line)
-    cached = {"bad_files": (), "without_weights": False, "has_processor": True, "code_elsewhere": ""}
-    return replace(found, **cached) if named.cached else found
+    if not named.cached:
+        return found
+    return replace(found, bad_files=(), without_weights=False, has_processor=True, code_elsewhere="")
 
 
 @dataclass(frozen=True)
