@@ -100,9 +100,9 @@ def vocabulary(path: str) -> set[str] | None:
     # GPT-2's alphabet of bytes, of which the others than printable ASCII follow from 256 on.
     alphabet = {256 + code: code for code in range(33)} | {289: 127} | {code: code for code in range(33, 127)}
     texts = (
-        "".join(map(chr, codes))
+        "".join(chr(alphabet[ord(sign)]) for sign in token)
         for token in model["vocab"]
-        if None not in (codes := [alphabet.get(ord(sign)) for sign in token])
+        if all(ord(sign) in alphabet for sign in token)
     )
     return {text for text in (*texts, *(token["content"] for token in added)) if text and text.isascii()}
 
