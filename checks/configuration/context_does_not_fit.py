@@ -97,7 +97,10 @@ def context_does_not_fit(
     Leave `max_model_len` unset, or set it to at least `max_prompt_length + max_response_length`. Where the finding names
     `max_num_batched_tokens`, raise that.
     """
-    shortest = 0 if isinstance(prompts, Unknown) or own_prompts(configuration) else prompts.shortest
+    trains = configuration.get("trainer.val_only") in (False, None, MISSING) and not own_prompts(
+        configuration
+    )
+    shortest = prompts.shortest if trains and not isinstance(prompts, Unknown) else 0
     for broken in _broken(configuration, None if isinstance(model, Unknown) else model, shortest):
         where = demands.place(broken.demand)
         if not where:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from verl_doctor.checks.datasets._data import tables
 from verl_doctor.checks.shared.configuration import configured, own_prompts, place
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.model.chat_template import ChatTemplate
 from verl_doctor.toolkit.collectors.model.data_tables import DataTables
 from verl_doctor.toolkit.collectors.model.rendered_prompts import FILTER, PROMPT, RenderedPrompts
@@ -21,6 +21,8 @@ _LONG = RenderedPrompts(7473, shortest=31)
 def _irrelevant(configuration: Configuration) -> str | None:
     if not configuration.program.endswith("/trainer/main_ppo.py"):
         return "another program may build prompts in another way"
+    if configuration.get("trainer.val_only") not in (False, None, MISSING):
+        return "the job may use no training prompt"
     own = own_prompts(configuration)
     return f"{own} may build prompts without a template" if own else None
 
@@ -34,6 +36,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("prompts that are left in", (*configured(f"++{PROMPT}=16", f"++{FILTER}=False"), tables(), _TEMPLATE, _LONG)),
         Example("prompts that may be short enough", (*configured(f"++{PROMPT}=31", f"++{FILTER}=True"), tables(), _TEMPLATE, _LONG)),
         Example("an own data set", (*configured("++data.custom_cls.path=mine.py"), tables(), _TEMPLATE, _REFUSED)),
+        Example("a job that only validates", (*configured("++trainer.val_only=True"), tables(), _TEMPLATE, _REFUSED)),
         Example("another trainer", (replace(configured()[0], program="/home/me/train.py"), tables(), _TEMPLATE, _REFUSED)),
         Example("prompts that are all too long", (*configured(f"++{PROMPT}=30", f"++{FILTER}=True"), tables(), _TEMPLATE, _LONG), "all 7473 training prompts have more than data.max_prompt_length=30 tokens: at least 31"),
         Example("a template that refuses them", (*configured(), tables(), _TEMPLATE, _REFUSED), "the chat template in /models/gemma/tokenizer_config.json refuses the training prompts: System role not supported"),

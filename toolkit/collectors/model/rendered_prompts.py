@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ FILTER = "data.filter_overlong_prompts"
 PROMPT = "data.max_prompt_length"
 CONTEXT = "actor_rollout_ref.rollout.max_model_len"
 _LIMIT = 20.0  # seconds: importing pyarrow takes about one
+_MOST_SIGNS = 100_000  # in one argument of a program: Linux allows 131,072 bytes
 _LONGEST = 512  # tokens: most data have a shorter prompt than a limit above this
 _TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
 _REFUSES = "raise_exception"
@@ -78,13 +80,16 @@ def rendered_prompts(
     spec = {
         "template": text,
         "names": names,
-        "tokenizer": str(tokenizer) if tokenizer.is_file() else "",
+        "tokenizer": str(tokenizer) if os.path.isfile(tokenizer) else "",
         "limit": limit,
         "column": demands.prompt,
         "retries": configuration.get(FILTER) is not True,
         "files": list(dict.fromkeys(table.file.path for table in read)),
     }
-    result = run_probe(machine, interpreter.executable, probe, json.dumps(spec), timeout=_LIMIT)
+    argument = json.dumps(spec)
+    if len(argument) > _MOST_SIGNS:
+        return Absent("the template is too long to be tried")
+    result = run_probe(machine, interpreter.executable, probe, argument, timeout=_LIMIT)
     if isinstance(result, Unknown):
         return result
     output, found = result
