@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
 
 from verl_doctor.checks.datasets._data import DEMANDS, TABLE, TRAIN, location
 from verl_doctor.checks.datasets._kinds import difference
@@ -17,6 +17,7 @@ from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subj
 
 _PLAIN = frozenset({"Value", "Sequence", "List", "LargeList"})  # features with the types of the file itself
 _KEYS: Mapping[Role, str] = {"train": "data.train_files", "val": "data.val_files"}
+_NULL = re.compile(r"(?:list<)*null>*")
 _PATTERN = frozenset("*?[")
 _ALIGNS = replace(DEMANDS, aligns=True)
 _LISTED = configured("data.train_files=[/data/train.parquet,/data/other.parquet]")
@@ -32,6 +33,17 @@ def _two(kind: str, *, name: str = "extra_info", role: Role = "train", rows: int
         features=(features,),
     )
     return DataTables((TABLE, other))
+
+
+def _three(*kinds: str, first: str = "struct<index: int64>") -> DataTables:
+    """Three tables whose columns have these types."""
+    parts = (table for kind in (first, *kinds) for table in _two(kind).tables[1:])
+    return DataTables(
+        tuple(
+            replace(table, file=replace(table.file, path=f"/data/{number}.parquet"))
+            for number, table in enumerate(parts)
+        )
+    )
 
 
 @check(
@@ -54,6 +66,8 @@ def _two(kind: str, *, name: str = "extra_info", role: Role = "train", rows: int
             (_two("struct<index: string, split: string>"), _ALIGNS, *_LISTED),
             "extra_info.index is int64 in /data/train.parquet and string in /data/other.parquet",
         ),
+        Example("fields that the first table has neither of", (_three("struct<level: int64>", "struct<level: string>"), _ALIGNS, *_LISTED)),
+        Example("an empty column, and two types", (_three("int64", "string", first="null"), _ALIGNS, *_LISTED), "extra_info is int64 in"),
         Example("a dictionary and a text", (_two("string"), _ALIGNS, *_LISTED), "extra_info is struct<"),
         Example(
             "messages of other fields",
@@ -84,12 +98,10 @@ def tables_disagree(
     for role, key in _KEYS.items():
         if _PATTERN & set(_inside(configuration.get(key))):
             continue
-        found = (
-            (one, other, *at)
-            for one, other in combinations(filter(_is_certain, tables.of(role)), 2)
-            if (at := _disagreement(one, other))
-        )
-        for one, other, name, here, there in found:
+        read = [table for table in tables.of(role) if table.rows != 0]  # datasets leaves out empty ones
+        if not all(map(_is_certain, read)):
+            continue
+        for one, other, name, here, there in _disagreements(read):
             yield Finding(
                 f"{name} is {here[:60]} in {one.file.path} and {there[:60]} in {other.file.path}",
                 Evidence(f"{name}: {there[:200]}", f"{name}: {here[:200]}, as in {one.file.path}", other.file.path),
@@ -110,10 +122,13 @@ def _is_certain(table: Table) -> bool:
     return bool(table.rows) and table.file.kind == "parquet" and set(table.features) <= _PLAIN
 
 
-def _disagreement(one: Table, other: Table) -> tuple[str, str, str] | None:
-    """The first column that cannot be aligned, and its two types."""
-    for column in one.columns:
-        kind = other.kind(column.name)
-        if kind and (at := difference(column.kind, kind)):
-            return column.name + at[0], *at[1:]
-    return None
+def _disagreements(read: Sequence[Table]) -> Iterator[tuple[Table, Table, str, str, str]]:
+    """Yield two tables, the name of what cannot be aligned, and its type in both. The first type of a column that is not null counts."""
+    first: dict[str, tuple[Table, str]] = {}
+    for table in read:
+        for column in table.columns:
+            one, kind = first.setdefault(column.name, (table, column.kind))
+            if at := difference(kind, column.kind):
+                yield one, table, column.name + at[0], *at[1:]
+            if _NULL.fullmatch(kind):
+                first[column.name] = table, column.kind
