@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from verl_doctor.checks.shared.configuration import TREE, configured, place
+from verl_doctor.checks.shared.configuration import TREE, configured, own_prompts, place
 from verl_doctor.checks.shared.corrections import healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.configuration.demands import Demands
 from verl_doctor.toolkit.collectors.model.context import ModelContext
+from verl_doctor.toolkit.collectors.model.rendered_prompts import RenderedPrompts
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Phase, Subject, check
 
 _ROLLOUT = "actor_rollout_ref.rollout"
 _LENGTH = f"{_ROLLOUT}.max_model_len"
@@ -51,6 +52,7 @@ class _Broken(NamedTuple):
     values: Mapping[str, object] = MappingProxyType({})
     """The nearest settings that fit."""
     why: str = ""
+    phase: Phase = "start"
 
 
 def _irrelevant(configuration: Configuration) -> str | None:
@@ -70,6 +72,7 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("chunks of an older verl's rollout", (_job(f"{_RESPONSE}=7680", mode="sync"), _OLD, _MODEL)),
         Example("longer than the model", (_job(f"{_LENGTH}=65536"), _NEW, _MODEL), "rollout.max_model_len (65536) is more than the 32768 positions of the model"),
         Example("shorter than the prompts", (_job(f"{_LENGTH}=256"), _NEW, _MODEL), "prompts of 256 tokens or more leave no room to generate"),
+        Example("shorter than each prompt", (_job(f"{_LENGTH}=32"), _NEW, _MODEL, RenderedPrompts(10, shortest=40)), "all have 40 or more"),
         Example("few tokens without chunked prefill", (_job(f"{_CHUNKED}=False"), _NEW, _MODEL), "max_num_batched_tokens (8192) is less than the context of 32768"),
         Example("too few tokens for an older verl", (_job(f"{_RESPONSE}=16384", mode="sync"), _OLD, _MODEL), "max_num_batched_tokens (8192) is less than the context of 16896"),
         Example("a longer sequence than the model's", (_job(f"{_RESPONSE}=40000", f"{_TOKENS}=65536", mode="sync"), _OLD, _MODEL), "40512 tokens, but the model has 32768 positions"),
@@ -77,7 +80,10 @@ def _irrelevant(configuration: Configuration) -> str | None:
     since="0.2",
 )  # fmt: skip
 def context_does_not_fit(
-    configuration: Configuration, demands: Demands, model: ModelContext | Unknown
+    configuration: Configuration,
+    demands: Demands,
+    model: ModelContext | Unknown,
+    prompts: RenderedPrompts | Unknown,
 ) -> Iterator[Finding]:
     """The rollout's context length does not fit the model, the prompts or the token batches.
 
@@ -91,7 +97,11 @@ def context_does_not_fit(
     Leave `max_model_len` unset, or set it to at least `max_prompt_length + max_response_length`. Where the finding names
     `max_num_batched_tokens`, raise that.
     """
-    for broken in _broken(configuration, None if isinstance(model, Unknown) else model):
+    trains = configuration.get("trainer.val_only") in (False, None, MISSING) and not own_prompts(
+        configuration
+    )
+    shortest = prompts.shortest if trains and not isinstance(prompts, Unknown) else 0
+    for broken in _broken(configuration, None if isinstance(model, Unknown) else model, shortest):
         where = demands.place(broken.demand)
         if not where:
             continue
@@ -108,11 +118,12 @@ def context_does_not_fit(
             subject=Subject("setting", broken.keys[0], broken.demand),
             **healed("CFG123", settings(configuration, broken.values, broken.why) if broken.values else None),
             stops=(EVERY_JOB,) if broken.certain else (),
-            phase="start",
+            phase=broken.phase,
         )
 
 
-def _broken(configuration: Configuration, model: ModelContext | None) -> Iterator[_Broken]:
+def _broken(configuration: Configuration, model: ModelContext | None, shortest: int) -> Iterator[_Broken]:
+    """What does not fit; `shortest` is a number of tokens that each prompt has."""
     length, tokens, chunked = (
         configuration.number(_LENGTH),
         configuration.number(_TOKENS),
@@ -133,10 +144,12 @@ def _broken(configuration: Configuration, model: ModelContext | None) -> Iterato
     if length and prompt and length <= prompt:
         yield _Broken(
             "room to generate",
-            f"rollout.max_model_len is {length:g}: prompts of {length:g} tokens or more leave no room to generate, and stop the job",
+            f"rollout.max_model_len is {length:g}: prompts of {length:g} tokens or more leave no room to generate, and stop the job"
+            + (f"; all have {shortest} or more" if shortest >= length else ""),
             (_LENGTH, _PROMPT),
             f"set {_LENGTH} to {_PROMPT} + {_RESPONSE}, or leave it unset",
-            certain=False,
+            certain=shortest >= length,
+            phase="first batch" if shortest >= length else "start",
             values={_LENGTH: int(prompt + response)} if response else {},
             why=f"{prompt:.0f} + {response or 0:.0f} = {prompt + (response or 0):.0f} tokens",
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from verl_doctor.checks.datasets._data import tables
+from verl_doctor.checks.datasets._kinds import LONGEST, fields
 from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.configuration.own_code import Read
@@ -17,7 +18,6 @@ from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
 from verl_doctor.toolkit.text import listed
 
-_LONGEST = 2000  # characters of a type
 _MANAGERS = ("naive", "dapo")  # which let the function's exceptions pass
 _NAMES = ("reward.reward_manager.name", "reward_model.reward_manager")
 _PROGRAMS = (
@@ -165,11 +165,11 @@ def _starts_otherwise(launch: Launch | Unknown) -> bool:
 
 def _problem(read: Read, reward_model: str, extra: str) -> str:
     """What the argument is instead of what is read of it; "" if it may have that, or if its type is not known."""
-    kind = {"solution_str": "string", _TEXT: _fields(reward_model).get(_TEXT, ""), "extra_info": extra}.get(
+    kind = {"solution_str": "string", _TEXT: fields(reward_model).get(_TEXT, ""), "extra_info": extra}.get(
         read.parameter, ""
     )
     found = next(((made, title) for names, made, title in _KINDS if kind.startswith(names)), None)
-    if found is None or len(kind) >= _LONGEST:
+    if found is None or len(kind) >= LONGEST:
         return ""
     made, title = found
     if not read.is_item:
@@ -180,21 +180,6 @@ def _problem(read: Read, reward_model: str, extra: str) -> str:
         )
     if made is not dict:
         return f"{read.parameter} is {title}"
-    has = _fields(kind)
+    has = fields(kind)
     added = _ADDED if read.parameter == "extra_info" else frozenset()
     return "" if read.name in has.keys() | added else f"{read.parameter} has {listed(tuple(has), 6)}"
-
-
-def _fields(kind: str) -> dict[str, str]:
-    """The fields of a type such as struct<a: string, b: list<struct<c: int64>>>, each with its type."""
-    if not kind.startswith("struct<") or not kind.endswith(">"):
-        return {}
-    parts, depth = [""], 0
-    for sign in kind[len("struct<") : -1]:
-        depth += (sign == "<") - (sign == ">")
-        if sign == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += sign
-    pairs = (part.strip().partition(": ") for part in parts)
-    return {name: inner for name, _, inner in pairs}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.checks.shared.corrections import healed, settings
 from verl_doctor.checks.shared.made_first import unless_made
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.collectors.configuration.roles import has_external_module
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.model.model import BadFile, Model
 from verl_doctor.toolkit.facts import Unknown
@@ -15,7 +17,13 @@ from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Loc
 from verl_doctor.toolkit.text import counted, listed
 
 _FINE = Model("/models/qwen", "--model", ("Qwen2ForCausalLM",), "qwen2", head_size=128)
+_ELSEWHERE = replace(_FINE, code_elsewhere="configuration_math.py")
+_SECTIONS = ("actor_rollout_ref.model", "model")
 _SHOWN = 3
+
+
+def _model(*, trust: bool = True, **more: str) -> Mapping[str, object]:
+    return {"model": {"trust_remote_code": trust, "hf_config_path": None, **more}}
 
 
 def _with(*bad: BadFile) -> Model:
@@ -51,9 +59,13 @@ def _with(*bad: BadFile) -> Model:
             (replace(_with(BadFile("", "missing")), beside="/models/qwen2"),),
             "does not exist",
         ),
+        Example("code of its own that the job does not run", (_ELSEWHERE, *configured(tree=_model(trust=False)))),
+        Example("code of its own that a module may replace", (_ELSEWHERE, *configured("+model.external_lib=mine", tree=_model()))),
+        Example("a configuration in another folder", (_ELSEWHERE, *configured(tree=_model(hf_config_path="/models/other")))),
+        Example("code of its own that is not there", (_ELSEWHERE, *configured(tree=_model())), "has no configuration_math.py, which auto_map in config.json names"),
         Example("no weights at all", (replace(_FINE, without_weights=True),), "no weights"),
     ],
-)
+)  # fmt: skip
 def model_files_broken(
     model: Model, configuration: Configuration | Unknown, launch: Launch | Unknown
 ) -> Iterator[Finding]:
@@ -67,7 +79,7 @@ def model_files_broken(
 
     ## How to fix
 
-    After an interrupted download, run `hf download NAME --local-dir DIR` again: it resumes. In a clone, run
+    A model with its own code (`auto_map` in config.json) needs the Python files as well. After an interrupted download, run `hf download NAME --local-dir DIR` again: it resumes. In a clone, run
     `git lfs install` and `git lfs pull`.
     """
     pointers = [file for file in model.bad_files if file.trouble == "pointer"]
@@ -108,11 +120,30 @@ def model_files_broken(
         elif file.trouble == "damaged":
             message = f"{model.folder}/{file.name} cannot be used: {file.reason}"
             yield _finding(model, about, message, "a readable file", "download the file again")
+    if model.code_elsewhere and _runs_code(configuration):
+        yield Finding(
+            f"{model.folder} has no {model.code_elsewhere}, which auto_map in config.json names",
+            Evidence(
+                model.code_elsewhere, "the Python file of the model's own code", f"{model.folder}/config.json"
+            ),
+            subject=Subject("file", f"{model.folder}/{model.code_elsewhere}"),
+            location=Location(f"{model.folder}/config.json"),
+            remedy="copy the model's Python files into the folder, or leave auto_map out if transformers has the model type",
+        )
     if model.without_weights and not model.bad_files:
         message = f"{model.folder} has no weights: no .safetensors and no .bin file"
         about = Subject("model", model.folder, "no weights")
         remedy = "download the model again, unless random weights are intended"
         yield _finding(model, about, message, "weights", remedy)
+
+
+def _runs_code(configuration: Configuration | Unknown) -> bool:
+    """Return whether the job certainly lets transformers take the configuration's class from the model's folder."""
+    if isinstance(configuration, Unknown) or has_external_module(configuration):
+        return False
+    section = next((name for name in _SECTIONS if configuration.has(f"{name}.trust_remote_code")), "")
+    others = {configuration.get(f"{section}.{name}") for name in ("hf_config_path", "external_lib")}
+    return configuration.get(f"{section}.trust_remote_code") is True and others <= {None, MISSING}
 
 
 def _correction(model: Model, configuration: Configuration | Unknown) -> Correction | None:

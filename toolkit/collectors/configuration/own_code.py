@@ -6,6 +6,7 @@ import ast
 import itertools
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -81,6 +82,55 @@ def breaks(
                 if isinstance(node, ast.expr) and (found := judge.found(node)):
                     error, reason = found
                     yield f"{error} {when} (line {node.lineno}){reason}"
+
+
+def handlers_of_signals(tree: ast.Module, called: str) -> Iterator[str]:
+    """Yield where a function certainly sets a handler of a signal, as a predicate of the file: Python allows that in a main thread only.
+
+    Its own functions that it certainly calls count, and classes of the file that it enters with `with`.
+    """
+    own = lasting(tree)
+    functions = {name: node for name, node in own.items() if isinstance(node, _FUNCTIONS) and not node.decorator_list}  # fmt: skip
+    function = functions.get(called)
+    if not isinstance(function, ast.FunctionDef) or any(isinstance(node, _YIELDS) for node in walk(function)):
+        return
+    names = _names_of_signal(tree)
+    entered = [
+        (f"in {method.name} of {owner.name}", method.body)
+        for call in _entered(function.body)
+        if isinstance(owner := own.get(dotted(call.func)), ast.ClassDef) and not (owner.decorator_list or owner.keywords)
+        for method in owner.body
+        if isinstance(method, ast.FunctionDef) and method.name in ("__init__", "__enter__") and not method.decorator_list
+    ]  # fmt: skip
+    for when, body in ((f"in {called}", function.body), *entered, *_followed(functions, function.body)):
+        for statement in _reached(body):
+            for node in _evaluated(statement):
+                if isinstance(node, ast.Call) and ast.unparse(node.func) in names:
+                    yield f"sets the handler of a signal {when} (line {node.lineno}), but verl calls {called} in a thread, where Python refuses that"
+
+
+def _entered(body: Sequence[ast.stmt]) -> Iterator[ast.Call]:
+    """Yield the calls whose result a block certainly enters first with `with`."""
+    for statement in body:
+        if isinstance(statement, ast.With) and isinstance(call := statement.items[0].context_expr, ast.Call):
+            yield call
+        if _may_leave(statement):
+            return
+
+
+def _names_of_signal(tree: ast.Module) -> frozenset[str]:
+    """Return the names by which a file calls `signal.signal`; none that anything else binds."""
+    counts = Counter(names_bound(tree))
+    names: dict[str, str] = {}
+    for node in walk(tree):
+        match node:
+            case ast.Import(names=aliases):
+                names |= {
+                    (alias.asname or alias.name): ".signal" for alias in aliases if alias.name == "signal"
+                }
+            case ast.ImportFrom(module="signal", level=0, names=aliases):
+                names |= {(alias.asname or alias.name): "" for alias in aliases if alias.name == "signal"}
+    return frozenset(name + end for name, end in names.items() if counts[name] == 1)
 
 
 @dataclass(frozen=True)

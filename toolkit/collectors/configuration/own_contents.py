@@ -1,10 +1,9 @@
-"""Definite errors in a user's own file: agent loops, tools and reward functions that verl cannot use."""
+"""Definite errors in a user's own file: agent loops and tools that verl cannot use."""
 
 from __future__ import annotations
 
 import ast
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,10 @@ from verl_doctor.toolkit.collectors.configuration.configuration import Configura
 from verl_doctor.toolkit.collectors.configuration.own_code import reads
 from verl_doctor.toolkit.collectors.configuration.reward_function import module_names
 from verl_doctor.toolkit.collectors.configuration.tool_schema import fault
-from verl_doctor.toolkit.sources.hydra.lookup import MISSING
 from verl_doctor.toolkit.sources.python.bound import lasting
 from verl_doctor.toolkit.sources.python.source import dotted, parsed, read, walk
 
 _LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
-# The keyword arguments with which verl's reward managers call a function.
-_HANDED = ("data_source", "solution_str", "ground_truth", "extra_info")
-_ANSWER = "solution_str"
-_OTHER_ANSWERS = ("", "I do not know.")  # which a pattern that finds something in every answer finds too
-_MANAGERS = frozenset({"naive", "dapo", "gdpo", "limited", "rate_limited"})
-_MANAGER = ("reward.reward_manager.name", "reward_model.reward_manager")
-_MODELS = ("reward.reward_model.enable", "reward_model.enable")
 _ITS_BASE = frozenset({"super().__init__"})  # verl's keeps the settings as they are
 
 
@@ -115,174 +106,6 @@ def function_tools(tree: ast.Module) -> Iterator[str]:
             yield f"has a tool {node.name} whose docstring does not describe {missing[0]} below Args:"
         elif node.args.vararg or node.args.kwarg:
             yield f"has a tool {node.name} with a variable number of arguments, for which no schema exists"
-
-
-def scores_rows(configuration: Configuration) -> bool:
-    """Return whether one of verl's own reward managers calls the reward function for each row."""
-    managers = {configuration.get(key) for key in _MANAGER} - {MISSING, None}
-    return managers <= _MANAGERS and not any(configuration.get(key) is True for key in _MODELS)
-
-
-def reward(configuration: Configuration, section: str, tree: ast.Module) -> Iterator[str]:
-    """Check the reward function: parameters that verl passes, and a result with a score."""
-    name = configuration.get(f"{section}.name")
-    if not scores_rows(configuration):
-        return
-    function = lasting(tree).get(name) if isinstance(name, str) else None
-    if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or function.decorator_list:
-        return
-    more = configuration.get(f"{section}.reward_kwargs")
-    handed = [*_HANDED, *(more if isinstance(more, Mapping) else ())]
-    spec = function.args
-    named = [argument.arg for argument in (*spec.args, *spec.kwonlyargs)]
-    refused = [word for word in handed if word not in named] if spec.kwarg is None else []
-    if spec.posonlyargs:
-        yield f"has a {name} with positional-only parameters, but verl passes them by name"
-    elif refused:
-        yield f"has a {name} that does not accept {refused[0]}"
-    else:
-        optional = len(spec.args) - len(spec.defaults)
-        needed = [argument.arg for argument in spec.args[:optional]]
-        needed += [argument.arg for argument, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if default is None]  # fmt: skip
-        if missing := [word for word in needed if word not in handed]:
-            yield f"has a {name} that requires {missing[0]}, which verl does not pass"
-        else:
-            yield from _result(function)
-
-
-def _result(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
-    """Check for a function that never returns a value, or returns dictionaries without a score."""
-    returned = [node for node in _own_nodes(function) if isinstance(node, ast.Return)]
-    own = list(_own_nodes(function))
-    if any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in own):
-        return
-    if all(node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None) for node in returned):  # fmt: skip
-        if not any(isinstance(node, ast.Raise) for node in own):
-            yield f"defines {function.name}, which returns nothing"
-        return
-    if test := _nothing_unless(function):
-        yield f"defines {function.name}, which returns None unless `{test}` holds, as for an answer in another form"
-        return
-    kinds = [_no_score(node.value) for node in returned]
-    if returned and all(kinds):
-        yield f"has a {function.name} that returns {kinds[0]}, but verl expects a number or a dictionary with a score"
-        return
-    for node in returned:
-        match node.value:
-            case ast.Dict(keys=keys) if keys and all(isinstance(key, ast.Constant) for key in keys):
-                if "score" in {key.value for key in keys if isinstance(key, ast.Constant)}:
-                    return
-            case _:
-                return
-    yield f"has a {function.name} that returns a dictionary without score"
-
-
-def _nothing_unless(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    """Return the test of the answer without which the function ends with nothing; "" if there is none, or it may never fail.
-
-    What an earlier return has left over may always pass the test: then nothing is certain.
-    """
-    given: dict[str, list[ast.expr]] = {}
-    for node in _own_nodes(function):
-        match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                given.setdefault(name, []).append(value)
-    if _ANSWER in given:
-        return ""
-    matches = {name for name, values in given.items() if all(map(_searches, values))}
-
-    def depends(test: ast.expr) -> bool:
-        """Whether a test fails for an answer of another form."""
-        match test:
-            case ast.Name(id=name):
-                return name in matches
-            case ast.NamedExpr(value=value):
-                return _searches(value)
-            case ast.Compare(
-                left=ast.Name(id=name), ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]
-            ):
-                return name in matches
-            case ast.Compare(left=part, ops=[ast.In()], comparators=[ast.Name(id=name)]):
-                return name == _ANSWER and not (isinstance(part, ast.Constant) and not part.value)
-            case ast.Call():
-                return _searches(test)
-        return False
-
-    def end(body: Sequence[ast.stmt]) -> str:
-        """The test at the end of a body whose failure leads past it."""
-        for statement in body[:-1]:
-            if isinstance(statement, ast.If) and not statement.orelse and (found := absent(statement)):
-                return found
-            if any(isinstance(node, ast.Return) for node in (statement, *_own_nodes(statement))):
-                return ""
-        last = body[-1]
-        if isinstance(last, ast.Try) and not last.orelse and not last.finalbody:
-            return end(last.body)
-        return end_of_if(last) if isinstance(last, ast.If) else ""
-
-    def end_of_if(last: ast.If) -> str:
-        if not depends(last.test):
-            return absent(last) if not last.orelse else ""
-        if not last.orelse:
-            return ast.unparse(last.test) if isinstance(last.body[-1], ast.Return) else ""
-        return (
-            end_of_if(last.orelse[0]) if len(last.orelse) == 1 and isinstance(last.orelse[0], ast.If) else ""
-        )
-
-    def absent(statement: ast.If) -> str:
-        """The match that `if not match: return None` tests."""
-        match statement.test:
-            case ast.UnaryOp(op=ast.Not(), operand=operand) if depends(operand):
-                found = ast.unparse(operand)
-            case ast.Compare(
-                left=ast.Name(id=name), ops=[ast.Is()], comparators=[ast.Constant(value=None)]
-            ) if name in matches:
-                found = name
-            case _:
-                return ""
-        match statement.body[-1]:
-            case ast.Return(value=None) | ast.Return(value=ast.Constant(value=None)):
-                return found
-        return ""
-
-    return end(function.body)
-
-
-def _searches(value: ast.expr) -> bool:
-    """Return whether an expression is a match of an answer with a pattern, which some answers do not have."""
-    match value:
-        case ast.Call(
-            func=ast.Attribute(attr="search" | "match" | "fullmatch"),
-            args=[ast.Constant(value=str(pattern)), text, *_],
-        ):
-            try:
-                form = re.compile(pattern, re.DOTALL | re.IGNORECASE | re.MULTILINE)
-            except re.error:
-                return False
-            names = {node.id for node in walk(text) if isinstance(node, ast.Name)}
-            return _ANSWER in names and not any(map(form.search, _OTHER_ANSWERS))
-    return False
-
-
-def _no_score(value: ast.expr | None) -> str:
-    """What a `return` yields if that is certainly no score; "" otherwise."""
-    match value:
-        case ast.Tuple():
-            return "a tuple"
-        case ast.List() | ast.ListComp():
-            return "a list"
-        case ast.JoinedStr() | ast.Constant(value=str()):
-            return "text"
-    return ""
-
-
-def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function without those of nested functions."""
-    waiting = list(ast.iter_child_nodes(function))
-    for node in waiting:
-        yield node
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            waiting += ast.iter_child_nodes(node)
 
 
 def _is_tool(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -198,7 +198,7 @@ def _breaks(
     configuration: Configuration, key: str, tree: ast.Module, source: bytes, around: tuple[Launch, Machine]
 ) -> Iterator[str]:
     """Errors that the code of a Python file is certain to raise, when it is imported or its function is called."""
-    from verl_doctor.toolkit.collectors.configuration import own_code, own_contents  # noqa: PLC0415 - only where a job names such a file
+    from verl_doctor.toolkit.collectors.configuration import own_code, own_reward  # noqa: PLC0415 - only where a job names such a file
 
     launch, machine = around
     given = configuration.get(_VARIABLES)
@@ -210,8 +210,10 @@ def _breaks(
     prepares = has_external_module(configuration) or "VERL_USE_EXTERNAL_MODULES" in names
     unsure = bool(launch.unread) or any(_SETS_VARIABLES.search(text) for text in texts) or outside or prepares
     cwd = folder_of(launch, machine.cwd)
-    called = key in _REWARDS and own_contents.scores_rows(configuration)
+    called = key in _REWARDS and own_reward.scores_rows(configuration)
     name = configuration.get(f"{key.removesuffix('.path')}.name") if called else ""
+    if isinstance(name, str) and name and own_reward.calls_in_a_thread(configuration):
+        yield from own_code.handlers_of_signals(tree, name)
     yield from own_code.breaks(
         tree,
         source.decode("utf-8", "replace"),
@@ -302,7 +304,7 @@ def _processes(configuration: Configuration, processes: JobProcesses | Unknown) 
 def _contents(
     configuration: Configuration, key: str, path: Path, tree: ast.Module | None, cwd: Path
 ) -> Iterator[str]:
-    from verl_doctor.toolkit.collectors.configuration import own_contents  # noqa: PLC0415 - only where a job names such a file
+    from verl_doctor.toolkit.collectors.configuration import own_contents, own_reward  # noqa: PLC0415 - only where a job names such a file
 
     if key.endswith(".agent_loop_config_path"):
         yield from own_contents.agent_loops(configuration, path, (cwd,))
@@ -312,7 +314,7 @@ def _contents(
     elif key.endswith(".function_tool_path") and tree is not None:
         yield from own_contents.function_tools(tree)
     elif key in _REWARDS and tree is not None:
-        yield from own_contents.reward(configuration, key.removesuffix(".path"), tree)
+        yield from own_reward.reward(configuration, key.removesuffix(".path"), tree)
 
 
 def _data_set(configuration: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:

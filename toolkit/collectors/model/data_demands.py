@@ -37,6 +37,7 @@ _MANAGERS = (
 )
 _DEFAULTS = ("trainer/config/data/legacy_data.yaml", "trainer/config/ppo_trainer.yaml")
 _BATCH = re.compile(r"^\s*train_batch_size:\s*(\d+)\s*(?:#.*)?$", re.MULTILINE)
+_CONCATENATES = "datasets.concatenate_datasets("
 _PROCESSOR = "assert self.processor is not None"
 _OWN_SCORE = ("custom_reward_function.path", "reward.custom_reward_function.path")
 _OWN_MANAGER = ("reward.reward_manager.module.path", "reward_manager.module.path")
@@ -54,7 +55,7 @@ class DataDemands:
     function of the job (`own_score`) still receives them. `batch` is the number of rows of the first step, 0 if
     unknown, and `batch_from` where it is set. `most_rows` is a limit set by the command, 0 for none. `source_by` is the
     setting that names the source column, "" if the name is fixed. `media` are columns whose values need the model's processor,
-    `filters`: rows whose prompt cannot be tokenized are left out.
+    `filters`: rows whose prompt cannot be tokenized are left out. `aligns`: the files become one table of the package `datasets`.
     """
 
     read_from: str
@@ -69,6 +70,7 @@ class DataDemands:
     source_by: str = "data.reward_fn_key"
     media: tuple[str, ...] = ()
     filters: bool = True
+    aligns: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,7 @@ def data_demands(
             _overridden(values, f"data.{name}_key", f"{name}s" if name != "audio" else name) for name in kinds
         ),
         filters=_filters(configuration),
+        aligns=_CONCATENATES in dataset,
     )
 
 

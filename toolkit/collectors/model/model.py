@@ -54,7 +54,8 @@ class Model:
     does not keep those of every token in every layer. `mla`: it has multi-head latent attention (a `kv_lora_rank`).
     `own_code`: it ships its own Python code (`auto_map`). `without_weights`: the folder holds no weights at all.
     `place` and `line` are where a launch file names it. `beside` is the only model that may have been meant if the
-    folder holds none. `has_processor`: it may have one for images, videos or audio.
+    folder holds none. `has_processor`: it may have one for images, videos or audio. `code_elsewhere`: the file of its own code that
+    describes its configuration (`auto_map`), if that is not in the folder.
     """
 
     folder: str
@@ -74,6 +75,7 @@ class Model:
     line: int = 0
     beside: str = ""
     has_processor: bool = True
+    code_elsewhere: str = ""
 
     @property
     def is_described(self) -> bool:
@@ -90,7 +92,9 @@ def model(
     if isinstance(named, Unknown):
         return named
     found = replace(read_model(named.folder, named.by), place=named.place, line=named.line)
-    return replace(found, bad_files=(), without_weights=False, has_processor=True) if named.cached else found
+    if not named.cached:
+        return found
+    return replace(found, bad_files=(), without_weights=False, has_processor=True, code_elsewhere="")
 
 
 @dataclass(frozen=True)
@@ -186,7 +190,20 @@ def read_model(folder: Path, named_by: str) -> Model:
         layers=_number(language, "num_hidden_layers") if _keeps_every_token(language) else 0,
         kv_heads=_kv_heads(language) if _keeps_every_token(language) else 0,
         bad_files=bad,
+        code_elsewhere=_code_elsewhere(config, files),
     )
+
+
+def _code_elsewhere(config: Mapping[str, Any], files: Iterable[str]) -> str:
+    """Return the file of `auto_map` from which transformers takes the class of the configuration, if it is not among the files.
+
+    `owner/name--module.Class` is in another repository (transformers/dynamic_module_utils.py).
+    """
+    auto_map = config.get("auto_map")
+    named = auto_map.get("AutoConfig") if isinstance(auto_map, dict) else None
+    parts = named.split(".") if isinstance(named, str) and "--" not in named else []
+    name = f"{parts[0]}.py" if len(parts) == 2 and all(part.isidentifier() for part in parts) else ""
+    return "" if not name or not files or name in files else name
 
 
 def read_json(path: Path) -> dict[str, Any] | BadFile:

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from verl_doctor.toolkit.collectors.configuration.own_code import breaks, reads
+from verl_doctor.toolkit.collectors.configuration.own_code import breaks, handlers_of_signals, reads
 from verl_doctor.toolkit.sources.python.bound import lasting
 
 
@@ -142,3 +142,29 @@ def test_code_that_may_work_is_not_reported(text: str) -> None:
 def test_what_a_function_certainly_reads_of_its_parameters(text: str, found: list[str]) -> None:
     shown = [f"{read.parameter}[{read.name!r}]" if read.is_item else f"{read.parameter}.{read.name}" for read in reads(lasting(ast.parse(text)).get("score"))]  # fmt: skip
     assert shown == found
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("import signal\ndef score(a):\n    signal.signal(signal.SIGALRM, late)\n", "in score (line 3)"),
+        ("from signal import signal as on\ndef score(a):\n    limit()\ndef limit():\n    on(14, late)\n", "in limit (line 5)"),
+        ("def score(a):\n    import signal as s\n    old = s.signal(14, late)\n    try:\n        return 1\n    finally:\n        s.alarm(0)\n", "in score (line 3)"),
+        (
+            "import signal\nclass Limit:\n    def __enter__(self):\n        signal.signal(14, late)\ndef score(a):\n    with Limit(5):\n        return 1\n",
+            "in __enter__ of Limit (line 4)",
+        ),
+        ("import signal\ndef score(a):\n    signal.alarm(5)\n", ""),
+        ("import signal\nsignal.signal(14, late)\ndef score(a):\n    return 1\n", ""),
+        ("import signal\ndef score(a):\n    if is_main():\n        signal.signal(14, late)\n    return 1\n", ""),
+        ("import signal\ndef score(a):\n    try:\n        signal.signal(14, late)\n    except ValueError:\n        pass\n", ""),
+        ("import signal\nasync def score(a):\n    signal.signal(14, late)\n", ""),
+        ("import signal\n@in_a_process\ndef score(a):\n    signal.signal(14, late)\n", ""),
+        ("import signal\nsignal = None\ndef score(a):\n    signal.signal(14, late)\n", ""),
+        ("from mine import signal\ndef score(a):\n    signal.signal(14, late)\n", ""),
+        ("import signal\nclass Limit:\n    def __enter__(self):\n        signal.signal(14, late)\ndef score(a):\n    if not a:\n        return 0\n    with Limit(5):\n        return 1\n", ""),
+    ],
+)  # fmt: skip
+def test_handlers_of_signals_that_a_function_certainly_sets(text: str, where: str) -> None:
+    found = list(handlers_of_signals(ast.parse(text), "score"))
+    assert [where in problem for problem in found] == ([True] if where else [])

@@ -333,6 +333,13 @@ def test_values_that_need_a_processor(tmp_path: Path) -> None:
     assert (found.media, found.filters) == (("images", "videos"), True)
 
 
+@pytest.mark.parametrize(("source", "aligns"), [("datasets.concatenate_datasets(frames)", True), ("pd.concat(frames)", False)])  # fmt: skip
+def test_verl_that_joins_tables_with_datasets(tmp_path: Path, source: str, *, aligns: bool) -> None:
+    found = data_demands.collect(verl(tmp_path, {"utils/dataset/rl_dataset.py": source}), NO_LAUNCH, NOT_COMPOSED)  # fmt: skip
+    assert isinstance(found, DataDemands)
+    assert found.aligns is aligns
+
+
 @pytest.mark.parametrize(
     ("condition", "words", "media"),
     [

@@ -83,6 +83,25 @@ def test_latent_attention_and_custom_code(tmp_path: Path) -> None:
     assert (found.mla, found.own_code) == (True, True)
 
 
+@pytest.mark.parametrize(
+    ("named", "files", "lost"),
+    [
+        ("configuration_m.C", {}, "configuration_m.py"),
+        ("configuration_m.C", {"configuration_m.py": b"class C: ..."}, ""),
+        ("owner/name--configuration_m.C", {}, ""),
+        ("..", {}, ""),
+        (None, {}, ""),
+    ],
+)
+def test_own_code_that_is_not_in_the_folder(
+    tmp_path: Path, named: object, files: dict[str, bytes], lost: str
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    config = {**QWEN, "auto_map": {"AutoConfig": named, "AutoModel": "modeling_m.M"}}
+    assert read_model(folder(tmp_path, config), "--model").code_elsewhere == lost
+
+
 @pytest.mark.parametrize("config", [{}, {"num_attention_heads": 0, "hidden_size": "x"}, {"architectures": 3}])
 def test_odd_configurations_are_read_without_results(tmp_path: Path, config: dict[str, Any]) -> None:
     found = read_model(folder(tmp_path, config), "--model")
