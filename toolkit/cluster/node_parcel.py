@@ -11,6 +11,7 @@ from typing import Any
 
 from verl_doctor.toolkit.cluster.packing import Contents, pack
 from verl_doctor.toolkit.collectors.api.uses import LibraryUses, VllmUses
+from verl_doctor.toolkit.collectors.configuration.config_classes import ConfigClasses
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.registries import VerlRegistries
 from verl_doctor.toolkit.collectors.configuration.validation import Validation
@@ -49,6 +50,7 @@ _ONCE = frozenset(
     {
         AdapterModules,
         ChatTemplate,
+        ConfigClasses,
         ConfigEntries,
         EngineArguments,
         LibraryUses,
