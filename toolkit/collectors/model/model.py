@@ -29,6 +29,7 @@ _TOKENIZER = "tokenizer_config.json"
 # What `git clone` leaves without git-lfs: three lines of text, of which this is the first.
 LFS_MARK = b"version https://git-lfs.github.com/spec/"
 _SMALL = 1024 * 1024  # bytes: that of a real vocabulary is several times as large
+_WHOLE = "model.safetensors"
 _LARGEST_CONFIG = 16 * 1024 * 1024  # bytes; the index of shards of a large model has one or two MiB
 _PATHS = ("actor_rollout_ref.model.path", "model.path", "model.partial_pretrain")
 
@@ -289,7 +290,10 @@ def _bad_weights(folder: Path, files: Iterable[str]) -> Iterator[BadFile]:
         return
     shards = index.get("weight_map")
     if isinstance(shards, dict):
-        for name in sorted({str(shard) for shard in shards.values()} - present):
+        named = {str(shard) for shard in shards.values()}
+        if _WHOLE in present - named:  # transformers takes the one file, and does not read the index
+            return
+        for name in sorted(named - present):
             yield BadFile(name, "missing", f"{file} names it")
     else:
         for name in missing_shards(loaded(present)):

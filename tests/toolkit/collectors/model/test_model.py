@@ -160,6 +160,13 @@ def test_missing_pickle_shards_count_without_safetensors(tmp_path: Path) -> None
     assert read_model(made, "--model").bad_files == ()
 
 
+def test_index_beside_a_file_of_all_weights_does_not_count(tmp_path: Path) -> None:
+    made = folder(tmp_path, QWEN)
+    index = {"weight_map": {"a": "model-00001-of-00002.safetensors"}}
+    (made / "model.safetensors.index.json").write_text(json.dumps(index), "utf-8")
+    assert read_model(made, "--model").bad_files == ()
+
+
 def test_missing_shards_are_found_by_number_without_an_index(tmp_path: Path) -> None:
     made = folder(tmp_path, {})
     (made / "model-00001-of-00003.safetensors").write_bytes(bytes(2000))
