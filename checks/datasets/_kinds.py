@@ -23,31 +23,37 @@ def fields(kind: str) -> dict[str, str]:
     return {name: inner for name, _, inner in pairs}
 
 
-def difference(one: str, other: str) -> tuple[str, str, str] | None:
+def difference(left: str, right: str) -> tuple[str, str, str] | None:
     """Return where `datasets` cannot align two types of a column, and both types there; None if it can, or if that is uncertain.
 
-    Fields that only one of two structs has are filled in, but not within a list (datasets/features/features.py).
+    Fields that only left of two structs has are filled in, but not within a list (datasets/features/features.py).
     """
-    if one == other or max(len(one), len(other)) >= LONGEST or "null" in (one, other):
+    if left == right or max(len(left), len(right)) >= LONGEST or "null" in (left, right):
         return None
-    here, there = fields(one), fields(other)
-    if here and there:
-        found = ((name, difference(here[name], there[name])) for name in here if name in there)
+    left_fields, right_fields = fields(left), fields(right)
+    if left_fields and right_fields:
+        found = (
+            (name, difference(left_fields[name], right_fields[name]))
+            for name in left_fields
+            if name in right_fields
+        )
         return next(((f".{name}{at[0]}", *at[1:]) for name, at in found if at), None)
-    return ("", one, other) if _differ(one, other) else None
+    return ("", left, right) if _differ(left, right) else None
 
 
-def _differ(one: str, other: str) -> bool:
+def _differ(left: str, right: str) -> bool:
     """Return whether two types are certainly not the same. What is null, or not among the common types, may be."""
-    if "null" in (one, other):
+    if "null" in (left, right):
         return False
-    here, there = fields(one), fields(other)
-    if here and there:
-        shared = here.keys() & there.keys()
-        return here.keys() != there.keys() or any(_differ(here[name], there[name]) for name in shared)
-    kinds = [_family(kind) for kind in (one, other)]
+    left_fields, right_fields = fields(left), fields(right)
+    if left_fields and right_fields:
+        shared = left_fields.keys() & right_fields.keys()
+        return left_fields.keys() != right_fields.keys() or any(
+            _differ(left_fields[name], right_fields[name]) for name in shared
+        )
+    kinds = [_family(kind) for kind in (left, right)]
     if kinds == ["list", "list"]:
-        return _differ(one[len("list<") : -1], other[len("list<") : -1])
+        return _differ(left[len("list<") : -1], right[len("list<") : -1])
     return "" not in kinds and kinds[0] != kinds[1]
 
 

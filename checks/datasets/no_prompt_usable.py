@@ -66,9 +66,9 @@ def no_prompt_usable(
         yield Finding(
             f"the chat template in {template.found_in} refuses the training prompts: {prompts.refused}",
             Evidence(prompts.refused, "messages that the template accepts", file),
-            location=None if template.text else Location(template.found_in),
+            location=None if template.text else Location(template.folder),
             remedy="generate the data with roles that the template accepts, or change the template",
-            subject=Subject("setting" if template.text else "file", template.found_in, "refuses"),
+            subject=Subject("model", template.folder, "refuses"),
             severity=None if prompts.whole else "warning",
             stops=(EVERY_JOB,) if prompts.whole else (),
             phase="workers" if filters else "first batch",

@@ -101,13 +101,13 @@ def tables_disagree(
         read = [table for table in tables.of(role) if table.rows != 0]  # datasets leaves out empty ones
         if not all(map(_is_certain, read)):
             continue
-        for one, other, name, here, there in _disagreements(read):
+        for first, second, name, kind, other_kind in _disagreements(read):
             yield Finding(
-                f"{name} is {here[:60]} in {one.file.path} and {there[:60]} in {other.file.path}",
-                Evidence(f"{name}: {there[:200]}", f"{name}: {here[:200]}, as in {one.file.path}", other.file.path),
-                location=location(other.file),
+                f"{name} is {kind[:60]} in {first.file.path} and {other_kind[:60]} in {second.file.path}",
+                Evidence(f"{name}: {other_kind[:200]}", f"{name}: {kind[:200]}, as in {first.file.path}", second.file.path),
+                location=location(second.file),
                 remedy=f"generate both files of {key} with the same types",
-                subject=Subject("column", name, other.file.path),
+                subject=Subject("column", name, second.file.path),
                 stops=(EVERY_JOB,),
             )  # fmt: skip
             break  # datasets reports one
@@ -127,8 +127,8 @@ def _disagreements(read: Sequence[Table]) -> Iterator[tuple[Table, Table, str, s
     first: dict[str, tuple[Table, str]] = {}
     for table in read:
         for column in table.columns:
-            one, kind = first.setdefault(column.name, (table, column.kind))
+            earlier, kind = first.setdefault(column.name, (table, column.kind))
             if at := difference(kind, column.kind):
-                yield one, table, column.name + at[0], *at[1:]
+                yield earlier, table, column.name + at[0], *at[1:]
             if _NULL.fullmatch(kind):
                 first[column.name] = table, column.kind

@@ -152,8 +152,13 @@ def _nothing_unless(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
             case ast.Compare(left=part, ops=[ast.In()], comparators=[ast.Name(id=name)]):
                 return name == _ANSWER and not (isinstance(part, ast.Constant) and not part.value)
             case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]) if _TRUTH not in given:
-                one, other = sorted((_words(left), _words(right)), key=lambda words: _TRUTH in words)
-                return bool(one & answers) and _TRUTH in other and not other & answers and _TRUTH not in one
+                answer, truth = sorted((_words(left), _words(right)), key=lambda words: _TRUTH in words)
+                return (
+                    bool(answer & answers)
+                    and _TRUTH in truth
+                    and not truth & answers
+                    and _TRUTH not in answer
+                )
             case ast.Call():
                 return _searches(test)
         return False

@@ -13,6 +13,7 @@ import pytest
 
 from verl_doctor.checks.shared.configuration import SCRIPT, configured
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
 from verl_doctor.toolkit.collectors.construction.construction import Built, Construction
 from verl_doctor.toolkit.collectors.construction.construction_collector import construction
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
@@ -20,10 +21,12 @@ from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Setting
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
-from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine, Output
 
 PYTHON = Interpreter(sys.executable, "3.11", "CPython", "", "", "", (), (), "Linux", "x86_64", "", "", "")
+
+_WITHOUT_LAUNCHER = Absent("Ray starts the processes")
 
 
 class Child:
@@ -61,6 +64,7 @@ def collected(
     folder: Path = Path("/job"),
     there: Configuration | None = None,
     written: Mapping[str, str | None] | None = None,
+    processes: JobProcesses | Absent = _WITHOUT_LAUNCHER,
 ) -> Construction | Unknown:
     composed = there or configured(*words)[0]
     script = folder / "run.sh"
@@ -77,9 +81,17 @@ def collected(
         VerlTrees(Tree("/env/verl", "verl", "0.9.1", "--verl"), "named"),
         Variables({"HOME": "/home/me", "PATH": "/bin"}),
         JobVariables({"VLLM_USE_V1": "1", "HOME": "/home/me", "PATH": "/bin"}, {"VLLM_USE_V1": (SCRIPT, 1)}),
+        processes,
         machine,
     )
     return found
+
+
+def test_numbers_of_a_launcher_count_instead_of_the_settings() -> None:
+    child = Child(*[[begin("composition"), end("composition"), WHOLE]] * 2)
+    collected(child)
+    collected(child, processes=JobProcesses(True, "torchrun", {"nnodes": "2", "nproc_per_node": "4"}))
+    assert [order["launched"] for order in child.orders] == [None, [8, 4]]
 
 
 def test_child_receives_overrides_folder_and_variables_of_the_job() -> None:
