@@ -10,7 +10,7 @@ from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.checks.shared.launch_examples import FILES, SCRIPT
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.roles import is_read
-from verl_doctor.toolkit.collectors.launch.hollow_paths import HollowPath, HollowPaths
+from verl_doctor.toolkit.collectors.launch.hollow_paths import HollowPath, HollowPaths, variables_of
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch, Word
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Phase, Subject, check
@@ -42,6 +42,7 @@ _FOUND = HollowPaths((HollowPath(_KEY, "/gsm8k/train.parquet", ("DATA_DIR",), _W
             (HollowPaths(), Launch(FILES, hollow=(Word("=1", SCRIPT, 8, "$T{epochs,steps}=1"),))),
             "$T{epochs,steps}=1 becomes =1, which names no setting: T is set",
         ),
+        Example("a variable that is not exported", (HollowPaths(lacking=(replace(_WORD, text=f"{_KEY}=${{oc.env:DATA_DIR}}/train.parquet"),)),), "data.train_files needs the variable DATA_DIR, which the job does not have"),
         Example("an unset variable", (_FOUND,), "data.train_files is /gsm8k/train.parquet, which does not exist: DATA_DIR is set neither here nor in the script"),
     ],
     since="0.2",
@@ -70,6 +71,16 @@ def path_begins_with_nothing(
             subject=Subject("setting", path.key),
             stops=(EVERY_JOB,),
         )
+    for word in paths.lacking:
+        key, names = _key_of(word), listed(variables_of(word), 3)
+        yield Finding(
+            f"{key} needs the variable {names}, which the job does not have",
+            Evidence(found=word.written, wanted=f"a value of {names}", read_from=word.path),
+            location=Location(word.path, None if word.path == COMMAND_LINE else word.line),
+            remedy=f"export {names} in the script: a variable that is only set stays in the shell",
+            subject=Subject("setting", key),
+            stops=(EVERY_JOB,),
+        )
     for word in launch.hollow if isinstance(launch, Launch) else ():
         unset = tuple(dict.fromkeys(_VARIABLE.findall(word.written)))
         problem = _problem(word, configuration) if unset and not word.conditional else ""
@@ -80,10 +91,14 @@ def path_begins_with_nothing(
                 Evidence(found=word.written, wanted=f"a value of {listed(unset, 3)}", read_from=word.path),
                 location=Location(word.path, None if word.path == COMMAND_LINE else word.line),
                 remedy=f"set {listed(unset, 3)} in the script, or export it before the job is started",
-                subject=Subject("setting", (word.text or "").partition("=")[0].lstrip("+") or word.written),
+                subject=Subject("setting", _key_of(word)),
                 stops=(EVERY_JOB,),
                 phase=_phase(word.text or ""),
             )
+
+
+def _key_of(word: Word) -> str:
+    return (word.text or "").partition("=")[0].lstrip("+") or word.written
 
 
 def _phase(text: str) -> Phase:

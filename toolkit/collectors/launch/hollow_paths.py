@@ -1,4 +1,4 @@
-"""Paths of the job's files that begin with an unset variable and do not exist without it."""
+"""Paths of the job's files that begin with an unset variable and do not exist without it, and settings that name such a variable."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from verl_doctor.toolkit.collectors.launch.driver_variable import driver_variable
 from verl_doctor.toolkit.collectors.launch.launch import Launch, Word
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
+from verl_doctor.toolkit.machine import Machine
+from verl_doctor.toolkit.sources.shell.set_by_others import is_set_by_others
 
 _READ = re.compile(
     r"[+]*((?:\w+\.)*(?:train_files|val_files|path|tokenizer_path|\w*_config_path|\w*_tool_path))=(.+)",
     re.DOTALL,
 )
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
+_NAMED = re.compile(r"\$\{oc\.env:\s*([A-Za-z_]\w*)\s*\}")  # without a default
 _AROUND = " '\"[]"
 
 
@@ -30,17 +34,34 @@ class HollowPath:
 
 @dataclass(frozen=True)
 class HollowPaths:
-    """The hollow paths of the job's command."""
+    """The hollow paths of the job's command, and its words with an interpolation of a variable that the job does not have."""
 
     paths: tuple[HollowPath, ...] = ()
+    lacking: tuple[Word, ...] = ()
 
 
 @collector(kept=True)
-def hollow_paths(launch: Launch) -> HollowPaths | Unknown:
-    """Find the hollow paths that do not exist."""
+def hollow_paths(launch: Launch, machine: Machine) -> HollowPaths | Unknown:
+    """Find the hollow paths that do not exist, and the variables that OmegaConf will not find."""
     if launch.is_elsewhere:
         return Absent("the job runs on another machine")
-    return HollowPaths(tuple(found for word in launch.hollow for found in _of(word)))
+    words = (
+        () if launch.command is None or launch.unread else launch.command.words
+    )  # what is not read may set anything
+    lacking = tuple(
+        word for word in words if any(_is_lacking(name, launch, machine) for name in variables_of(word))
+    )
+    return HollowPaths(tuple(found for word in launch.hollow for found in _of(word)), lacking)
+
+
+def variables_of(word: Word) -> list[str]:
+    """Return the variables that a word needs: those of `${oc.env:NAME}`."""
+    return [] if word.conditional else _NAMED.findall(word.text or "")
+
+
+def _is_lacking(name: str, launch: Launch, machine: Machine) -> bool:
+    variable = driver_variable(name, machine.environ, launch)
+    return variable.known and variable.value is None and not is_set_by_others(name)
 
 
 def _of(word: Word) -> Iterator[HollowPath]:

@@ -16,15 +16,39 @@ JOB = "python3 -m verl.trainer.main_ppo"
 KEY = "data.train_files"
 
 
-def hollow(folder: Path, script: str, **environ: str) -> list[tuple[str, str, tuple[str, ...]]]:
+def collected(folder: Path, script: str, **environ: str) -> HollowPaths:
     path = folder / "run.sh"
     path.write_text(script)
     target = Target(Path("/env/bin/python"), "--python", files=(path,))
-    read = launch.collect(target, Machine(environ={"HOME": "/home/u", **environ}, cwd=folder))
+    machine = Machine(environ={"HOME": "/home/u", **environ}, cwd=folder)
+    read = launch.collect(target, machine)
     assert isinstance(read, Launch)
-    found = hollow_paths.collect(read)
+    found = hollow_paths.collect(read, machine)
     assert isinstance(found, HollowPaths)
+    return found
+
+
+def hollow(folder: Path, script: str, **environ: str) -> list[tuple[str, str, tuple[str, ...]]]:
+    found = collected(folder, script, **environ)
     return [(path.key, path.path, path.names) for path in found.paths]
+
+
+@pytest.mark.parametrize(
+    ("before", "value", "lacks"),
+    [
+        ("DATA=/d", "${oc.env:DATA}/train.parquet", True),
+        ("export DATA=/d", "${oc.env:DATA}/train.parquet", False),
+        ("DATA=/d", "${oc.env:DATA,/e}/train.parquet", False),
+        ("DATA=/d", "${oc.env:SLURM_JOB_ID}", False),
+        ("source setup.sh", "${oc.env:DATA}/train.parquet", False),
+        ("[ -f x ] && export DATA=/d", "${oc.env:DATA}/train.parquet", False),
+    ],
+)
+def test_variable_that_only_the_shell_has_is_lacking(
+    tmp_path: Path, before: str, value: str, lacks: bool
+) -> None:
+    found = collected(tmp_path, f"{before}\n{JOB} {KEY}='{value}'")
+    assert bool(found.lacking) is lacks
 
 
 @pytest.mark.parametrize(
