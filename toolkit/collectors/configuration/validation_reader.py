@@ -91,7 +91,6 @@ _METHODS: tuple[tuple[str, Phase], ...] = (
     ("_validate_config", "workers"),
     ("_build_config", "workers"),
     ("_init_dataloader", "workers"),
-    ("_next_train_batch", "first batch"),
     ("_init_resource_pool_mgr", "workers"),
     ("_load_checkpoint", "first batch"),
     ("fit", "first update"),
@@ -280,6 +279,12 @@ def _later(
             yield partial(_method, name=name, method=method, fields=fields), phase
         if not beside and configuration.get(f"{_SAMPLER}.custom_sampler.path") in (None, MISSING):
             yield _replay_buffer, "workers"
+        if not _fetches_single_prompts(configuration):
+            for name in trainers:
+                yield (
+                    partial(_method, name=name, method="_next_train_batch", fields={"config": ""}),
+                    "first batch",
+                )
     for section, optim in _engines(configuration):
         for method, phase in _ENGINE_METHODS if optim else _ENGINE_METHODS[:3]:
             yield partial(_engine, section=section, optim=optim, method=method), phase
@@ -485,6 +490,13 @@ def _reward_model(follower: Follower, configuration: Configuration) -> None:
         keys = {"world_size": f"{section}.n_gpus_per_node"}
         fields = {"config": Section(_JUDGE), "resource_pool": Made(_ANYTHING, {"world_size": world}, keys)}
         follower.method_of(Made(owner, fields), "_initialize_llm_servers", {})
+
+
+def _fetches_single_prompts(configuration: Configuration) -> bool:
+    """Return whether the trainer sets `data.gen_batch_size` to 1 itself, whatever the job sets (verl/trainer/ppo/v1/trainer_base.py)."""
+    switches = (f"{_GROUPS}.enable", f"{_SAMPLER}.sync_refill_failed_groups")
+    is_usual = all(configuration.get(key) in (False, None, MISSING) for key in switches)
+    return not is_usual or configuration.get(_MODE) not in ("sync", MISSING)
 
 
 def _replay_buffer(follower: Follower) -> None:
