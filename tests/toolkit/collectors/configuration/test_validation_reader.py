@@ -216,3 +216,41 @@ def test_old_workers_still_divide_the_global_micro_batch(tmp_path: Path) -> None
     assert demands.collect(verl).place("micro batch per GPU")
     (workers / "fsdp_workers.py").write_text("")
     assert not demands.collect(verl).place("micro batch per GPU")
+
+
+FETCHING = """\
+class RayPPOTrainer:
+    def _next_train_batch(self, num_prompts=None):
+        train_batch_size = self.config.data.train_batch_size
+        if num_prompts is None:
+            num_prompts = train_batch_size
+        gen_batch_size = self.config.data.get("gen_batch_size", None) or train_batch_size
+        if num_prompts % gen_batch_size != 0:
+            raise ValueError(f"{num_prompts} is no multiple of {gen_batch_size}")
+"""
+BUFFER = """\
+class ReplayBuffer:
+    def __init__(self, max_off_policy_threshold, max_off_policy_strategy, refill_fn=None, filter_groups_metric=None):
+        assert max_off_policy_strategy in ["drop", "wait"], f"{max_off_policy_strategy} is neither"
+        if filter_groups_metric is not None and refill_fn is None:
+            raise ValueError("no refill_fn")
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "texts"),
+    [
+        (["+data.gen_batch_size=5"], ["12 is no multiple of 5"]),
+        (["+data.gen_batch_size=6"], []),
+        (["+data.gen_batch_size=5", "+algorithm.filter_groups.enable=True"], []),
+        (["+data.gen_batch_size=5", "+trainer.v1.sampler.sync_refill_failed_groups=True"], []),
+        (["+trainer.v1.sampler.max_off_policy_strategy=discard"], ["discard is neither"]),
+        (["+trainer.v1.sampler.max_off_policy_strategy=wait"], []),
+    ],
+)
+def test_settings_of_batches_are_compared_with_each_other(
+    tmp_path: Path, words: list[str], texts: list[str]
+) -> None:
+    place(tmp_path, "verl/trainer/ppo/ray_trainer.py", FETCHING)
+    place(tmp_path, "verl/trainer/ppo/v1/replay_buffer.py", BUFFER)
+    assert [found.text for found in raised(tmp_path, *words).raised] == texts
