@@ -43,6 +43,7 @@ _WHY = {
         Example("no folder, and nothing is saved", (*configured(f"++{_KEY}=null", f"++{_EVERY}=-1"),)),
         Example("no folder", (*configured(f"++{_KEY}=null", f"++{_EVERY}=10"),), "is null, but the job saves after every 10 steps"),
         Example("another user's folder", (*_JOB, CheckpointFolder("/data/ckpt", "/data", "no permission to write")), "you cannot write to /data"),
+        Example("a file in place of the folder of a fine-tuning job", (*configured(f"++{_KEY}=/job/saved", tree={"trainer": {"save_freq": -1}}), CheckpointFolder("/job/saved", "/job/saved", "a file is in the way")), "checkpoints go to /job/saved, but /job/saved is not a folder"),
         Example("a quota", (*_JOB, CheckpointFolder("/data/ckpt", "/data", "over the disk quota")), "the disk quota of /data is used up"),
         Example("a file system that is not mounted here", (*_JOB, CheckpointFolder("/data/ckpt", "/", "no permission to write")), "you cannot write to /"),
     ],
@@ -133,16 +134,19 @@ def checkpoint_folder_unusable(
     if isinstance(folder, Unknown) or not folder.trouble:
         return
     word = configuration.override_of(_KEY)
+    has_rollouts = configuration.has(
+        "actor_rollout_ref"
+    )  # a job that only fine-tunes saves its last step in any case
     certain = folder.above != "/"  # otherwise a file system may not be mounted here
     yield Finding(
         f"checkpoints go to {folder.path}, but {_WHY[folder.trouble].format(above=folder.above)}",
         Evidence(found=folder.trouble, wanted="a writable folder", read_from=folder.above),
         location=place(word) if word else None,
-        remedy=f"set {_KEY} to a folder that you can write to, or trainer.save_freq=-1",
+        remedy=f"set {_KEY} to a folder that you can write to{', or trainer.save_freq=-1' if has_rollouts else ''}",
         severity=None if certain else "warning",
         subject=Subject("folder", folder.path),
         stops=(EVERY_JOB,) if certain else (),
-        phase="start",
+        phase="start" if has_rollouts else "checkpoint",
         **healed(
             "CFG124",
             reworded(word, None, effect=f"checkpoints go to verl's own folder: {configuration.default(_KEY)}")

@@ -57,7 +57,7 @@ first_no_reward_worker first_reward_model_without_an_engine first_trace_without_
 first_tool_without_its_setting
 keys_rollouts_into_a_file keys_off_policy_discard keys_groups_without_batches keys_half_of_the_samples keys_generation_batch_of_three
 keys_all_prompts_too_long keys_template_words_as_text keys_ref_split_with_padding keys_manager_as_a_word
-parts_engine_shorter_than_prompts parts_reward_forgets_to_return parts_reward_with_an_alarm
+keys_sft_checkpoints_into_a_file parts_engine_shorter_than_prompts parts_reward_forgets_to_return parts_reward_with_an_alarm
 all_prompts_too_long files_with_different_columns max_model_len
 """.split()  # noqa: SIM905 - sixty names
 """Missed at first; found by rules that grew for their classes."""

@@ -71,8 +71,8 @@ class TrackerFolder(OutputFolder):
 def checkpoint_folder(
     configuration: Configuration, launch: Launch, machine: Machine
 ) -> CheckpointFolder | Unknown:
-    """Check the nearest existing folder, if the job saves checkpoints below an absolute path."""
-    frequency = configuration.number(_FREQUENCY)
+    """Check the nearest existing folder, if the job saves checkpoints below an absolute path. Fine-tuning saves its last step in any case."""
+    frequency = configuration.number(_FREQUENCY) if configuration.has("actor_rollout_ref") else 1
     if not frequency or frequency <= 0:
         return Absent("the job saves no checkpoints")
     path = configuration.get(_KEY)
