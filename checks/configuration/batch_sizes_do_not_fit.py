@@ -23,11 +23,12 @@ _ROLLOUT = "actor_rollout_ref.rollout"
 _TENSOR = f"{_ROLLOUT}.tensor_model_parallel_size"
 _LOG_PROBS = f"{_ROLLOUT}.log_prob_use_dynamic_bsz"
 _GROUPS, _SEQUENCES = "rollout groups", "sequence groups"
+_IN_ENGINE = "remove padding in the engine"
 _SEQUENCE = f"{_ACTOR}.ulysses_sequence_parallel_size"
 # When these demands are made, if not in validation.
 _PHASES: Mapping[str, Phase] = {
     **dict.fromkeys(
-        (_GROUPS, _SEQUENCES, "micro batch per GPU", "same kind of batches", "remove padding in the engine"),
+        (_GROUPS, _SEQUENCES, "micro batch per GPU", "same kind of batches", _IN_ENGINE),
         "workers",
     ),
     "raw chat": "first batch",
@@ -39,7 +40,7 @@ _EVERY = Demands(
     dict.fromkeys(
         (
             "divisible by the GPUs", "divisible by model parallelism", "at least a mini batch", "one of two", "not both",
-            "mini batch per GPU", "micro batch per GPU", "same kind of batches", "mini batch of micro batches", "rollout groups", "sequence groups", "remove padding", "remove padding in the engine", "temperature",
+            "mini batch per GPU", "micro batch per GPU", "same kind of batches", "mini batch of micro batches", "rollout groups", "sequence groups", "remove padding", _IN_ENGINE, "temperature",
             "row in a batch", "raw chat",
         ),
         "/env/verl/utils/config.py:111",
@@ -274,32 +275,19 @@ def _sequence_groups(configuration: Configuration) -> Iterator[_Broken]:
 
 
 def _padding(configuration: Configuration) -> Iterator[_Broken]:
-    sequence = configuration.number(_SEQUENCE)
+    """Yield what the actor's configuration demands, and what the engine of each model demands by itself."""
     padding = "actor_rollout_ref.model.use_remove_padding"
-    is_padded = configuration.get(padding) is False and configuration.get(f"{_ACTOR}.strategy") == "fsdp"
-    if sequence and sequence > 1 and is_padded:
-        yield _Broken(
-            "remove padding",
-            f"sequence parallelism ({sequence:g}) needs {padding}=True",
-            (_SEQUENCE, padding),
-            f"set {padding}=True",
-            values={padding: True},
-            why="sequences are split only where rows have no padding",
-        )
-    yield from _padding_in_engines(configuration, padding)
-
-
-def _padding_in_engines(configuration: Configuration, padding: str) -> Iterator[_Broken]:
-    """Yield what the engine of each model demands by itself, whatever the actor's configuration does."""
-    roles = {_ACTOR: ("fsdp2",)} | ({_REF: ("fsdp", "fsdp2")} if has_reference(configuration) else {})
-    for role, strategies in roles.items():
+    demands = [("remove padding", _ACTOR, {"fsdp"}), (_IN_ENGINE, _ACTOR, {"fsdp2"})]
+    if has_reference(configuration):
+        demands.append((_IN_ENGINE, _REF, {"fsdp", "fsdp2"}))
+    for demand, role, strategies in demands if configuration.get(padding) is False else ():
         key = f"{role}.ulysses_sequence_parallel_size"
         sequence = configuration.number(key)
-        is_split = sequence and sequence > 1 and configuration.get(f"{role}.strategy") in strategies
-        if is_split and configuration.get(padding) is False:
+        if sequence and sequence > 1 and configuration.get(f"{role}.strategy") in strategies:
+            shown = f"ref.ulysses_sequence_parallel_size={sequence:g}" if role == _REF else f"{sequence:g}"
             yield _Broken(
-                "remove padding in the engine",
-                f"sequence parallelism ({key.removeprefix('actor_rollout_ref.')}={sequence:g}) needs {padding}=True",
+                demand,
+                f"sequence parallelism ({shown}) needs {padding}=True",
                 (key, padding),
                 f"set {padding}=True",
                 values={padding: True},

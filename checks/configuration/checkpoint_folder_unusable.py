@@ -134,9 +134,8 @@ def checkpoint_folder_unusable(
     if isinstance(folder, Unknown) or not folder.trouble:
         return
     word = configuration.override_of(_KEY)
-    has_rollouts = configuration.has(
-        "actor_rollout_ref"
-    )  # a job that only fine-tunes saves its last step in any case
+    # A job that only fine-tunes saves its last step in any case.
+    has_rollouts = configuration.has("actor_rollout_ref")
     certain = folder.above != "/"  # otherwise a file system may not be mounted here
     yield Finding(
         f"checkpoints go to {folder.path}, but {_WHY[folder.trouble].format(above=folder.above)}",

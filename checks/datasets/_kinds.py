@@ -26,7 +26,7 @@ def fields(kind: str) -> dict[str, str]:
 def difference(left: str, right: str) -> tuple[str, str, str] | None:
     """Return where `datasets` cannot align two types of a column, and both types there; None if it can, or if that is uncertain.
 
-    Fields that only left of two structs has are filled in, but not within a list (datasets/features/features.py).
+    Fields that only one of two structs has are filled in, but not within a list (datasets/features/features.py).
     """
     if left == right or max(len(left), len(right)) >= LONGEST or "null" in (left, right):
         return None

@@ -130,16 +130,10 @@ def request_of(
 
 def _launched(processes: JobProcesses | Unknown) -> tuple[int, int] | None:
     """Return how many processes a launcher starts, and how many of them on each node; None if the settings decide it."""
-    world = (
-        None
-        if isinstance(processes, Unknown)
-        else processes.world_size({"nnodes": "1", "nproc_per_node": "1"})
-    )
-    return (
-        None
-        if isinstance(processes, Unknown) or not world
-        else (world, int(processes.options.get("nproc_per_node") or 1))
-    )
+    if isinstance(processes, Unknown):
+        return None
+    world = processes.world_size({"nnodes": "1", "nproc_per_node": "1"})
+    return (world, int(processes.options.get("nproc_per_node") or 1)) if world else None
 
 
 def _made_first(configuration: Configuration, launch: Launch, machine: Machine) -> Iterator[str]:
