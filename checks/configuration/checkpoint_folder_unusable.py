@@ -9,10 +9,12 @@ from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.host.output_folders import (
     HYDRA_FOLDER,
+    TIMELINE,
     CheckpointFolder,
     DatasetsCache,
     HydraFolder,
     SamplesFolder,
+    TimelineFile,
     TrackerFolder,
 )
 from verl_doctor.toolkit.facts import Unknown
@@ -40,6 +42,8 @@ _WHY = {
         Example("tables in /proc", (*_JOB, DatasetsCache("/proc/datasets", "/proc", "of the kernel", "HF_DATASETS_CACHE")), "datasets keeps tables in /proc/datasets, but nothing can be created in /proc"),
         Example("TensorBoard's folder", (*_JOB, TrackerFolder("/proc/tb", "/proc", "of the kernel", "tensorboard", "TENSORBOARD_DIR")), "the tracker tensorboard writes to /proc/tb, but nothing can be created in /proc"),
         Example("generated texts into a file", (*_JOB, SamplesFolder("/data/texts", "/data/texts", "a file is in the way", "trainer.rollout_data_dir")), "generated texts go to /data/texts, but /data/texts is not a folder"),
+        Example("a timeline", (*configured(f"+{TIMELINE}=/data/t.json"), TimelineFile("/data/t.json"))),
+        Example("a timeline in no folder", (*configured(f"+{TIMELINE}=/data/traces/t.json"), TimelineFile("/data/traces/t.json", "/data/traces")), "Ray's timeline goes to /data/traces/t.json, but /data/traces does not exist"),
         Example("no folder, and nothing is saved", (*configured(f"++{_KEY}=null", f"++{_EVERY}=-1"),)),
         Example("no folder", (*configured(f"++{_KEY}=null", f"++{_EVERY}=10"),), "is null, but the job saves after every 10 steps"),
         Example("another user's folder", (*_JOB, CheckpointFolder("/data/ckpt", "/data", "no permission to write")), "you cannot write to /data"),
@@ -56,6 +60,7 @@ def checkpoint_folder_unusable(
     cache: DatasetsCache | Unknown,
     board: TrackerFolder | Unknown,
     samples: SamplesFolder | Unknown,
+    timeline: TimelineFile | Unknown,
 ) -> Iterator[Finding]:
     """The folder for checkpoints, Hydra's output, a tracker's logs, generated texts or cached tables cannot be created.
 
@@ -64,7 +69,7 @@ def checkpoint_folder_unusable(
     until then is lost. Hydra creates `hydra.run.dir` before the program begins. `datasets`, with which verl reads its
     tables, creates HF_DATASETS_CACHE, or `datasets` in HF_HOME, before it reads the first. Before the first step, the trackers
     `tensorboard` and `file` create TENSORBOARD_DIR and VERL_FILE_LOGGER_ROOT; after it, generated texts go to
-    `trainer.rollout_data_dir`.
+    `trainer.rollout_data_dir`. When the training has ended, Ray opens `ray_kwargs.timeline_json_file`, and creates no folder for it.
 
     ## How to fix
     Name a folder that you can write to and that every node sees. On a login node, ignore the finding if the
@@ -116,6 +121,20 @@ def checkpoint_folder_unusable(
             stops=(EVERY_JOB,),
             phase="first batch",
             **healed("CFG124", reworded(word, None, effect="no generated texts are kept") if word else None),
+        )
+    if isinstance(timeline, TimelineFile) and timeline.missing_folder:
+        word = configuration.override_of(TIMELINE)
+        yield Finding(
+            f"Ray's timeline goes to {timeline.path}, but {timeline.missing_folder} does not exist",
+            Evidence(
+                found=word.text if word else f"{TIMELINE}={timeline.path}", wanted="a folder that exists"
+            ),
+            location=place(word) if word else None,
+            remedy=f"create it first: mkdir -p {timeline.missing_folder}",
+            subject=Subject("setting", TIMELINE),
+            stops=(EVERY_JOB,),
+            phase="checkpoint",
+            **healed("CFG124", reworded(word, None, effect="no timeline is written") if word else None),
         )
     nowhere = configuration.override_of(_KEY)
     saves = configuration.number(_EVERY)

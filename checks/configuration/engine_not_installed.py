@@ -1,4 +1,4 @@
-"""CFG120: the rollout, trainer, kernels or profiler that the job selects are not installed."""
+"""CFG120: the rollout, trainer, kernels, profiler or tracker that the job selects is not installed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from verl_doctor.checks.shared.corrections import LEAVE_OUT, healed, reworded, s
 from verl_doctor.checks.shared.made_first import unless_installed
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.engines import ChosenEngines, Engine
+from verl_doctor.toolkit.collectors.configuration.registries import LOGGER
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Subject, check
 
 _ROLLOUT = "actor_rollout_ref.rollout.name"
 _STRATEGY = "actor_rollout_ref.actor.strategy"
-_TRACE = "actor_rollout_ref.rollout.trace.backend"
+_LATE = ("actor_rollout_ref.rollout.trace.backend", LOGGER)
+_ALONE = "the metrics go only to the console: no tracker records them"
 
 
 def _engine(*, installed: bool) -> ChosenEngines:
@@ -41,17 +43,25 @@ def _engine(*, installed: bool) -> ChosenEngines:
             ),
             "actor.strategy is megatron, but Megatron Core is not installed",
         ),
+        Example(
+            "a tracker",
+            (
+                *configured(f"{LOGGER}=[console,mlflow]"),
+                ChosenEngines((Engine(LOGGER, "mlflow", "mlflow", "mlflow", False),)),
+            ),
+            "trainer.logger names mlflow, but mlflow is not installed",
+        ),
     ],
     since="0.2",
 )
 def engine_not_installed(
     configuration: Configuration, engines: ChosenEngines, launch: Launch | Unknown
 ) -> Iterator[Finding]:
-    """The rollout, trainer, kernels or profiler that the job selects are not installed.
+    """The rollout, trainer, kernels, profiler or tracker that the job selects is not installed.
 
     ## Why it matters
-    `rollout.name`, `actor.strategy`, `model.use_liger`, `global_profiler.tool` and `rollout.trace.backend` choose packages that verl imports only when its
-    workers start: `No module named 'sglang'`, after Ray is up and the data are loaded. verl requires none of
+    `rollout.name`, `actor.strategy`, `model.use_liger`, `global_profiler.tool`, `rollout.trace.backend` and `trainer.logger` choose packages that verl imports only when its
+    workers start, or before the first step: `No module named 'sglang'`, after Ray is up and the data are loaded. verl requires none of
     them, so no installer complains.
 
     ## How to fix
@@ -65,24 +75,31 @@ def engine_not_installed(
         word = configuration.override_of(engine.key)
         short = engine.key.removeprefix("actor_rollout_ref.")
         found = Finding(
-            f"{short} is {engine.name}, but {engine.title} is not installed",
+            f"{short} {'names' if engine.key == LOGGER else 'is'} {engine.name}, but {engine.title} is not installed",
             Evidence(
                 found=word.text if word else f"{engine.key}={engine.name} in the configuration",
                 wanted=f"a module {engine.module}",
                 read_from=engine.read_from,
             ),
             location=place(word) if word else None,
-            remedy=f"install {engine.title} in this environment, or set {engine.key} to an engine that is installed",
+            remedy=f"install {engine.title} in this environment, or "
+            + (
+                f"leave {engine.name} out of {LOGGER}"
+                if engine.key == LOGGER
+                else f"set {engine.key} to an engine that is installed"
+            ),
             subject=Subject("setting", engine.key),
             stops=(EVERY_JOB,),
-            phase="first batch" if engine.key == _TRACE else "workers",
+            phase="first batch" if engine.key in _LATE else "workers",
             **(healed("CFG120", _correction(configuration, engine)) or {"fix": "consistent-install"}),
         )
         yield unless_installed(found, launch)
 
 
 def _correction(configuration: Configuration, engine: Engine) -> Correction | None:
-    """Verl's default if that is another engine; vLLM for the rollout."""
+    """Verl's default if that is another engine; vLLM for the rollout, and the console for a tracker."""
+    if engine.key == LOGGER:
+        return settings(configuration, {LOGGER: ["console"]}, _ALONE, "")
     if engine.key == _ROLLOUT:
         return None if engine.name == "vllm" else settings(configuration, {_ROLLOUT: "vllm"})
     chosen = next(

@@ -74,6 +74,8 @@ def _apart(*words: str) -> tuple[Configuration]:
         Example("none left to generate", (*_apart(), _machine(8), JobVariables(), _LAUNCH), "8 GPUs to train and 8 GPUs to generate, but this machine has 8 GPUs"),
         Example("none visible is left to generate", (*_apart(f"{GPUS}=2", f"{_TO_GENERATE}=2"), _machine(8), JobVariables({_VISIBLE: "0,1,2"}, {_VISIBLE: (SCRIPT, 3)}), _LAUNCH), "but CUDA_VISIBLE_DEVICES shows 3 GPUs"),
         Example("Ray is given none to generate", (*_apart(f"+{_RAY_INIT}.num_gpus=8"), _LAUNCH), "but it starts its own Ray with 8 GPUs"),
+        Example("Ray is given a GPU that the script hides", (*configured(f"{GPUS}=1", f"{NODES}=1", f"+{_RAY_INIT}.num_gpus=1"), JobVariables({_VISIBLE: ""}, {_VISIBLE: (SCRIPT, 3)}), _LAUNCH), "starts its own Ray with 1 GPU, but CUDA_VISIBLE_DEVICES shows 0 GPUs"),
+        Example("Ray is given as many GPUs as are visible", (*configured(f"{GPUS}=2", f"{NODES}=1", f"+{_RAY_INIT}.num_gpus=2"), JobVariables({_VISIBLE: "4,5"}, {_VISIBLE: (SCRIPT, 3)}), _LAUNCH)),
         Example("8 of 1, read without a script", (*configured(), _machine(1)), "requests 8 GPUs on each node, but this machine has 1 GPU"),
         Example("8 of 1, beside another driver's Ray", (*configured(f"{GPUS}=8", f"{NODES}=1"), _machine(1), JobVariables(), _LAUNCH, RayAddresses(running=(LocalRay("10.0.0.5:6379"),))), "this machine has 1 GPU"),
         Example("8 of 1 on a login node, by srun", (*configured(f"{GPUS}=8", f"{NODES}=1"), _machine(1), JobVariables(), _BY_SRUN), "this machine has 1 GPU"),
@@ -109,6 +111,11 @@ def more_gpus_than_there_are(
     apart = _gpus_to_generate(configuration)
     own = isinstance(launch, Launch) and not launch.submitted and not launch.ray_starts
     if own and configuration.complete and wanted and nodes and has is not None:
+        if isinstance(variables, JobVariables) and (
+            found := _more_than_ray_sees(configuration, variables, launch, has)
+        ):
+            yield found
+            return
         if has < wanted * nodes:
             yield _own_cluster_finding(configuration, wanted, nodes, has)
             return
@@ -193,6 +200,32 @@ def _own_cluster_finding(configuration: Configuration, wanted: float, nodes: flo
         subject=Subject("setting", word.key if word else GPUS),
         stops=(EVERY_JOB,),
         phase="workers",
+    )
+
+
+def _more_than_ray_sees(
+    configuration: Configuration, variables: JobVariables, launch: Launch, has: float
+) -> Finding | None:
+    """The finding for a script that passes `ray.init()` more GPUs than it leaves visible, which Ray refuses when it starts."""
+    visible = _visible(variables, launch)
+    if _VISIBLE not in variables.places or visible is None or has <= visible:
+        return None
+    key, here = f"{_RAY_INIT}.num_gpus", variables.places[_VISIBLE]
+    correction = settings(configuration, {key: visible}) if visible else None
+    return Finding(
+        f"the job starts its own Ray with {counted(int(has), 'GPU')}, but {_VISIBLE} shows {counted(visible, 'GPU')}",
+        Evidence(
+            found=f"{_VISIBLE}={variables.values[_VISIBLE]}",
+            wanted=f"{key}={has:g}",
+            read_from=f"{here[0]}:{here[1]}",
+        ),
+        location=Location(*here),
+        remedy=f"list {counted(int(has), 'GPU')} in {_VISIBLE}, or remove {key}: Ray counts the visible ones",
+        severity="error",
+        **healed("CFG111", correction),
+        subject=Subject("setting", key),
+        stops=(EVERY_JOB,),
+        phase="ray",
     )
 
 

@@ -23,6 +23,7 @@ _TAKES = RayInitArguments(
 )
 _ACCEPTS_MORE = replace(_TAKES, names=(*_TAKES.names, "namespace", "logging_level"))
 _GONE = replace(_TAKES, missing_folder="/home/me/gone")
+_COUNTS = replace(_TAKES, numbers=("num_cpus", "num_gpus", _STORE))
 
 
 @check(
@@ -39,6 +40,8 @@ _GONE = replace(_TAKES, missing_folder="/home/me/gone")
         Example("a level of logging", (*configured(f"+{KEY}.logging_level=warning", f"+{KEY}.namespace=mine"), _ACCEPTS_MORE, RayAddresses())),
         Example("an unknown level", (*configured(f"+{KEY}.logging_level=verbose"), _ACCEPTS_MORE, RayAddresses()), "Ray has no logging level verbose"),
         Example("a namespace that is a number", (*configured(f"+{KEY}.namespace=7"), _ACCEPTS_MORE, RayAddresses()), "a namespace must be a string"),
+        Example("a size in bytes", (*configured(f"+{KEY}.{_STORE}=8000000000"), _COUNTS, RayAddresses())),
+        Example("a size with a unit", (*configured(f"+{KEY}.{_STORE}=8GB"), _COUNTS, RayAddresses()), "ray.init() requires a number for object_store_memory, but gets 8GB"),
         Example("a variable as text", (*configured(f"+{KEY}.runtime_env.env_vars.OMP_NUM_THREADS='4'"), _TAKES, RayAddresses())),
         Example("a variable as a number", (*configured(f"+{KEY}.runtime_env.env_vars.OMP_NUM_THREADS=4"), _TAKES, RayAddresses()), "must be strings, but ray_kwargs.ray_init.runtime_env.env_vars.OMP_NUM_THREADS is 4"),
     ],
@@ -85,7 +88,7 @@ def ray_init_refuses(
             f"set at least {least} bytes, or remove the setting",
             settings(configuration, {f"{KEY}.{_STORE}": least}, f"Ray requires at least {least} bytes"),
         )
-    for name, words, remedy in _refused_values(given):
+    for name, words, remedy in (*_refused_values(given), *_no_numbers(given, arguments)):
         yield _finding(words, configuration, f"{KEY}.{name}", arguments.read_from, remedy)
     for key, value in _not_texts(given):
         yield _finding(
@@ -118,6 +121,19 @@ def _refused_values(given: Mapping[str, object]) -> Iterator[tuple[str, str, str
     if isinstance(level, str) and "${" not in level and level.upper() not in _LEVELS:
         near = next(iter(difflib.get_close_matches(level.lower(), map(str.lower, _LEVELS), 1)), "info")
         yield "logging_level", f"Ray has no logging level {level}", f"write {KEY}.logging_level={near}"
+
+
+def _no_numbers(given: Mapping[str, object], arguments: RayInitArguments) -> Iterator[tuple[str, str, str]]:
+    """Yield arguments that are counted or added up, and are given as text: name, fault and remedy."""
+    for name in arguments.numbers:
+        value = given.get(name)
+        if isinstance(value, str) and "${" not in value:
+            number = "a number of bytes" if name == _STORE else "a number"
+            yield (
+                name,
+                f"ray.init() requires a number for {name}, but gets {value}",
+                f"write {number} without quotes or a unit",
+            )
 
 
 def _keys(given: Mapping[str, object]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The packages that the job's chosen rollout and trainer require, and whether they are installed."""
+"""The packages that the job's chosen rollout, trainer and trackers require, and whether they are installed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.collectors.configuration.registries import LOGGER
+from verl_doctor.toolkit.collectors.configuration.tracker_imports import tracker_imports
 from verl_doctor.toolkit.collectors.installed.import_path import is_on_path
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
@@ -43,6 +45,9 @@ _ENGINES: tuple[tuple[str, str | bool, str, str, str], ...] = (
     (_TRACE, "trackio", "trackio", "Trackio", "utils/rollout_trace.py"),
 )
 
+_WITH_ACCOUNTS = ("tracking", "wandb", "swanlab")
+"""Trackers that are judged with their keys (toolkit/collectors/variables/trackers.py)."""
+
 _TUNING_ENGINES = tuple(
     (_TUNING, name, module, title, place) for key, name, module, title, place in _ENGINES if key == _STRATEGY
 )
@@ -62,7 +67,7 @@ class Engine:
 
 @dataclass(frozen=True)
 class ChosenEngines:
-    """The engines that the job's rollout and trainer run on."""
+    """The packages that the job's settings choose: a rollout, a trainer, kernels, a profiler, trackers."""
 
     engines: tuple[Engine, ...]
 
@@ -83,7 +88,20 @@ def chosen_engines(
         if line:
             installed = module in named or _is_there(module, interpreter)
             found[key] = Engine(key, str(name), title, module, installed, line)
-    return ChosenEngines(tuple(found.values()))
+    verl = Path(trees.imported.folder)
+    return ChosenEngines((*found.values(), *_trackers(configuration, verl, named, interpreter)))
+
+
+def _trackers(
+    configuration: Configuration, verl: Path, named: set[str], interpreter: Interpreter
+) -> Iterator[Engine]:
+    """Yield the packages of the trackers that the job lists."""
+    listed = configuration.get(LOGGER)
+    listed = [listed] if isinstance(listed, str) else listed if isinstance(listed, (list, tuple)) else []
+    names = [name for name in listed if isinstance(name, str) and name not in _WITH_ACCOUNTS]
+    for name, module, place in tracker_imports(verl, names):
+        title = module.partition(".")[0]
+        yield Engine(LOGGER, name, title, module, title in named or _is_there(title, interpreter), place)
 
 
 def _value(configuration: Configuration, key: str) -> object:

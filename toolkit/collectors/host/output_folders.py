@@ -1,4 +1,4 @@
-"""Whether the folders that the job writes to can be created: for checkpoints, for Hydra, for cached tables, for trackers."""
+"""Whether the folders that the job writes to can be created: for checkpoints, for Hydra, for cached tables, for trackers, for Ray's timeline."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.roles import trains
-from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder, folder_of, may_be_made
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
@@ -23,6 +23,7 @@ _TRACKERS = (
 )
 _KEY = "trainer.default_local_dir"
 _FREQUENCY = "trainer.save_freq"
+TIMELINE = "ray_kwargs.timeline_json_file"
 _SAMPLES = ("trainer.rollout_data_dir", "trainer.validation_data_dir")
 
 
@@ -57,6 +58,14 @@ class SamplesFolder(OutputFolder):
     """The folder to which the trainer writes generated texts, and the key that sets it."""
 
     key: str = ""
+
+
+@dataclass(frozen=True)
+class TimelineFile:
+    """The file into which verl writes Ray's timeline when the training has ended, and its folder if that is missing."""
+
+    path: str
+    missing_folder: str = ""
 
 
 @dataclass(frozen=True)
@@ -162,3 +171,15 @@ def samples_folder(configuration: Configuration, launch: Launch, machine: Machin
     ]
     nothing = Absent("the job names no absolute path for generated texts")
     return next((folder for folder in found if folder.trouble), next(iter(found), nothing))
+
+
+@collector(timeout=5)
+def timeline_file(configuration: Configuration, launch: Launch, machine: Machine) -> TimelineFile | Unknown:
+    """Look for the folder: Ray opens the file and creates no folder for it (`ray.timeline`)."""
+    path = configuration.get(TIMELINE)
+    if not isinstance(path, str) or not path or "${" in path:
+        return Absent("the job writes no timeline")
+    if launch.is_elsewhere or (changes_folder(launch) and not path.startswith("/")):
+        return Absent("the folder or the machine on which the job starts is not known")
+    folder = os.path.normpath((folder_of(launch, machine.cwd) / path).parent)
+    return TimelineFile(path, "" if os.path.isdir(folder) or may_be_made(launch, folder) else folder)

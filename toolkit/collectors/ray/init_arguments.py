@@ -25,13 +25,15 @@ _SMALLEST = "OBJECT_STORE_MINIMUM_MEMORY_BYTES"
 class RayInitArguments:
     """The names, including hidden ones, and where they were read, as "path:line". `smallest_store` is in bytes, 0 if unknown.
 
-    `missing_folder` is the `working_dir` of the job's runtime environment if it does not exist.
+    `missing_folder` is the `working_dir` of the job's runtime environment if it does not exist. `numbers` are the names that
+    are annotated as integers.
     """
 
     names: tuple[str, ...]
     read_from: str
     smallest_store: int = 0
     missing_folder: str = ""
+    numbers: tuple[str, ...] = ()
 
 
 @collector(kept=True)
@@ -48,15 +50,27 @@ def ray_init_arguments(
     nodes = tree.body if isinstance(tree, ast.Module) else []
     for node in nodes:
         if isinstance(node, ast.FunctionDef) and node.name == "init":
-            names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)]
+            arguments = (*node.args.args, *node.args.kwonlyargs)
+            names = [argument.arg for argument in arguments]
             hidden = _taken_out(node, node.args.kwarg.arg) if node.args.kwarg else []
             return RayInitArguments(
                 (*names, *hidden),
                 f"{path}:{node.lineno}",
                 _smallest(folder),
                 _missing_folder(configuration, machine),
+                tuple(argument.arg for argument in arguments if _is_number(argument.annotation)),
             )
     return Unknown(f"{path} has no function init that can be read")
+
+
+def _is_number(annotation: ast.expr | None) -> bool:
+    """Return whether an annotation is `int` or `Optional[int]`."""
+    match annotation:
+        case ast.Subscript(value=outer, slice=inner):
+            return dotted(outer).rpartition(".")[2] == "Optional" and _is_number(inner)
+        case ast.BinOp(left=left, op=ast.BitOr(), right=ast.Constant(value=None)):
+            return _is_number(left)
+    return dotted(annotation) == "int"
 
 
 def _missing_folder(configuration: Configuration, machine: Machine) -> str:

@@ -90,3 +90,40 @@ def test_engines_that_this_verl_does_not_import_are_not_judged(tmp_path: Path) -
 
 def test_environment_without_torch_is_not_judged(tmp_path: Path) -> None:
     assert isinstance(look(tmp_path, SGLANG, installed=()), Absent)
+
+
+TRACKING = """
+class Tracking:
+    supported_backend = ["mlflow", "tensorboard", "console"]
+
+    def __init__(self, default_backend):
+        if "tracking" in default_backend or "wandb" in default_backend:
+            import wandb
+        if "mlflow" in default_backend:
+            import os
+
+            import mlflow
+        if "tensorboard" in default_backend:
+            self.logger = _TensorboardAdapter()
+        if "console" in default_backend:
+            from verl.utils.logger import LocalLogger
+
+
+class _TensorboardAdapter:
+    def __init__(self):
+        import os
+
+        from torch.utils.tensorboard import SummaryWriter
+"""
+
+
+def test_tracker_brings_the_package_that_verl_imports_for_it(tmp_path: Path) -> None:
+    file = site_packages(tmp_path) / "verl" / "utils" / "tracking.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(TRACKING)
+    every = "trainer.logger=[console,wandb,mlflow,tensorboard]"
+    mlflow, board = ("mlflow", False, "utils/tracking.py:11"), ("tensorboard", False, "utils/tracking.py:22")
+    assert engines(tmp_path, every) == [mlflow, board]
+    there = engines(tmp_path, every, installed=("torch", "mlflow", "tensorboard"))
+    assert [installed for _, installed, _ in there] == [True, True]
+    assert engines(tmp_path, "trainer.logger=console") == []

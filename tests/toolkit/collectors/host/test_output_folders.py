@@ -8,10 +8,13 @@ import pytest
 
 from verl_doctor.checks.shared.configuration import TREE, configured
 from verl_doctor.toolkit.collectors.host.output_folders import (
+    TIMELINE,
     CheckpointFolder,
     DatasetsCache,
+    TimelineFile,
     checkpoint_folder,
     datasets_cache,
+    timeline_file,
     tracker_folder,
 )
 from verl_doctor.toolkit.collectors.launch.launch import Launch
@@ -109,3 +112,15 @@ def test_folders_of_trackers_are_read(loggers: str, variables: dict[str, str], t
     there = configured(f"++trainer.logger={loggers}")[0]
     found = tracker_folder.collect(there, Launch(()), JobVariables(variables), Machine(environ={}))
     assert getattr(found, "trouble", None) == trouble
+
+
+def test_missing_folder_of_the_timeline_is_reported_unless_the_script_creates_it(tmp_path: Path) -> None:
+    (job,) = configured(f"+{TIMELINE}=traces/t.json")
+    machine = Machine(environ={}, cwd=tmp_path)
+    folder = str(tmp_path / "traces")
+    assert timeline_file.collect(job, Launch(()), machine) == TimelineFile("traces/t.json", folder)
+    made = Launch((), made=(folder,))
+    assert timeline_file.collect(job, made, machine) == TimelineFile("traces/t.json")
+    (tmp_path / "traces").mkdir()
+    assert timeline_file.collect(job, Launch(()), machine) == TimelineFile("traces/t.json")
+    assert isinstance(timeline_file.collect(configured()[0], Launch(()), machine), Absent)

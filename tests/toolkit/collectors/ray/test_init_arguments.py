@@ -12,7 +12,7 @@ from verl_doctor.toolkit.collectors.ray.init_arguments import RayInitArguments, 
 from verl_doctor.toolkit.facts import Absent
 from verl_doctor.toolkit.machine import Machine
 
-WORKER = "def init(address=None, *, num_cpus=None, **kwargs):\n    folder = kwargs.pop('_temp_dir', None)\n    if kwargs:\n        raise RuntimeError\n"
+WORKER = "def init(address: Optional[str] = None, *, num_cpus: Optional[int] = None, **kwargs):\n    folder = kwargs.pop('_temp_dir', None)\n    if kwargs:\n        raise RuntimeError\n"
 
 
 @pytest.mark.parametrize(("folder", "missing"), [("there", ""), ("gone", "gone"), ("gone.zip", "")])
@@ -27,6 +27,7 @@ def test_arguments_and_the_smallest_store(tmp_path: Path, folder: str, missing: 
     found = ray_init_arguments.collect(trees, there, Machine(environ={}, cwd=tmp_path))
     assert isinstance(found, RayInitArguments)
     assert found.names == ("address", "num_cpus", "_temp_dir")
+    assert found.numbers == ("num_cpus",)
     assert found.smallest_store == 75 << 20
     assert found.missing_folder == (f"{tmp_path}/{missing}" if missing else "")
 
