@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verl_doctor.toolkit.collectors.installed.script_python import ScriptPython
+from verl_doctor.toolkit.collectors.variables.script_python import ScriptPython
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
 
 _SYSTEM = ("/usr/bin/python3", "/home/me/run.sh", 3)

@@ -39,6 +39,17 @@ class JobProcesses:
     read_from: str = ""
     undetermined: bool = False
 
+    @property
+    def counts_nodes(self) -> bool:
+        """Return whether the launcher decides on how many nodes the job runs, whatever the trainer's settings name."""
+        return self.needs_ranks and self.launcher in _COUNTED
+
+    @property
+    def nodes(self) -> int | None:
+        """Return on how many nodes torchrun starts processes; None if unknown, or from one number to another."""
+        given = self.options.get("nnodes", "1") or ""
+        return int(given) if self.counts_nodes and not self.undetermined and given.isdigit() else None
+
     def world_size(self, usual: Mapping[str, str]) -> int | None:
         """Return how many processes torchrun starts on all nodes; None if unknown. `usual` are values of options that are not given."""
         if self.undetermined or self.launcher not in _COUNTED:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
 from verl_doctor.toolkit.collectors.configuration.launch_values import LaunchValues, given, launch_values
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch, Word
@@ -87,12 +88,13 @@ def job_nodes(
     variables: Variables,
     launch: Launch | Unknown,
     configuration: Configuration | Unknown,
+    processes: JobProcesses | Unknown,
     raylets: Raylets | Unknown,
     machine: Machine,
 ) -> JobNodes:
     """Combine the sources on nodes and heads, and look up this machine's routes to the heads."""
     values = launch_values(launch, configuration)
-    nodes, given_by = _nodes(variables, values, launch)
+    nodes, given_by = _nodes(variables, values, launch, processes)
     here = _in_this_network(raylets, machine)
     deadline = time.monotonic() + _RESOLVING
     addresses = [*_in_configuration(values), *_in_launch(launch), *_in_shell(variables), *_of_raylets(here)]
@@ -126,13 +128,21 @@ def option(words: Sequence[Word], name: str) -> Word | None:
     return None
 
 
-def _nodes(variables: Variables, values: LaunchValues, launch: Launch | Unknown) -> tuple[int | None, str]:
-    """Return the largest number of nodes in the configuration; if unknown, what Slurm allocated or is requested to."""
+def _nodes(
+    variables: Variables, values: LaunchValues, launch: Launch | Unknown, processes: JobProcesses | Unknown
+) -> tuple[int | None, str]:
+    """Return the largest number of nodes in the configuration; if unknown, what Slurm allocated or is requested to.
+
+    A trainer without Ray runs on as many as its launcher starts, and does not read the settings.
+    """
+    launched = not isinstance(processes, Unknown) and processes.counts_nodes
+    if not isinstance(processes, Unknown) and processes.nodes is not None:
+        return processes.nodes, f"{processes.launcher} --nnodes"
     requested = [given_value for key in _NODES if (given_value := given(values, key)) is not None]
     numbers = [
         (node_value.value, node_value.key) for node_value in requested if isinstance(node_value.value, int)
     ]
-    if numbers and all(node_value.known for node_value in requested):
+    if numbers and not launched and all(node_value.known for node_value in requested):
         return max(numbers)
     for name in _SLURM:
         if variables.get(name).isdigit():

@@ -8,6 +8,7 @@ import pytest
 
 from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.launch.launch_collector import launch
@@ -47,10 +48,11 @@ def seen(
     configuration: Configuration | Unknown = NONE,
     raylets: Raylets | Unknown = NONE,
     machine: Machine | None = None,
+    processes: JobProcesses | Unknown = NONE,
     **variables: str,
 ) -> JobNodes:
     found = job_nodes.collect(
-        HERE, Variables(variables), launched, configuration, raylets, machine or Machine()
+        HERE, Variables(variables), launched, configuration, processes, raylets, machine or Machine()
     )
     assert isinstance(found, JobNodes)
     return found
@@ -74,6 +76,21 @@ def test_configuration_decides_the_number_of_nodes() -> None:
     assert seen(configuration=configured("trainer.nnodes=4")[0]).several == "trainer.nnodes=4"
     assert seen(configuration=configured("trainer.nnodes=1")[0], SLURM_JOB_NUM_NODES="8").several == ""
     assert seen(configuration=configured()[0], RAY_ADDRESS="10.0.0.9:6379").several == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "several"),
+    [("1", ""), ("2", "torchrun --nnodes=2"), ("1:4", "SLURM_NNODES=3"), (None, "SLURM_NNODES=3")],
+)
+def test_launcher_decides_where_the_trainer_does_not_read_the_setting(
+    given: str | None, several: str
+) -> None:
+    words = configured("trainer.nnodes=8")[0]
+    launcher = JobProcesses(needs_ranks=True, launcher="torchrun", options={"nnodes": given})
+    found = seen(configuration=words, processes=launcher, SLURM_NNODES="3")
+    assert found.several == several
+    by_ray = JobProcesses(needs_ranks=False, launcher="torchrun")
+    assert seen(configuration=words, processes=by_ray).several == "trainer.nnodes=8"
 
 
 def test_words_of_the_command_suffice(tmp_path: Path) -> None:

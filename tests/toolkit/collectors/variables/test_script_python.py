@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from verl_doctor.toolkit.collectors.installed.script_python import ScriptPython, script_python
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
+from verl_doctor.toolkit.collectors.variables.script_python import ScriptPython, script_python
 from verl_doctor.toolkit.facts import Absent, Unknown
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.target import Target
