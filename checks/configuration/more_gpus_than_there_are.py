@@ -111,8 +111,10 @@ def more_gpus_than_there_are(
     apart = _gpus_to_generate(configuration)
     own = isinstance(launch, Launch) and not launch.submitted and not launch.ray_starts
     if own and configuration.complete and wanted and nodes and has is not None:
-        if isinstance(variables, JobVariables) and (
-            found := _more_than_ray_sees(configuration, variables, launch, has)
+        if (
+            isinstance(variables, JobVariables)
+            and isinstance(launch, Launch)
+            and (found := _more_than_ray_sees(configuration, variables, launch, has))
         ):
             yield found
             return
