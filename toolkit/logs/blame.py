@@ -26,7 +26,7 @@ _CODES: dict[Fault, str] = {
 }
 """The codes for which `explain` has a page. Their signatures have no texts."""
 
-_NAMES = r"verl|vllm|sglang|ray|torch|torchdata|hydra|omegaconf|transformers|peft|datasets|pyarrow|pandas|numpy|tensordict|accelerate|huggingface_hub|wandb|tqdm|pydantic|triton|flash_attn|deepspeed|megatron|uvloop|trl|openrlhf|slime|skyrl_train|skyrl_gym|rllm|prime_rl|areal|roll|llamafactory|llmtuner|swift|nemo_rl|torchtitan|unsloth|unsloth_zoo|mbridge|mcore_bridge|mindspeed|torch_npu|vllm_ascend|flashinfer|fla|lightning|axolotl|lmcache|rlinf|verifiers|xtuner|unsloth_compiled_cache|transformers_modules|vllm_omni|vllm_gaudi|vllm_spyre|vllm_rbln|vllm_metal|vllm_neuron|vllm_xpu|verl_omni|verl_tool|lmdeploy|tensorrt_llm|torchtune|nemo_automodel|nemo_gym|miles|siirl|cosmos_rl|open_instruct|agentlightning|sglang_router|mindspeed_llm|mindspeed_mm|mindspeed_rl|MindSpeed|MindSpeed-LLM|MindSpeed-MM|MindSpeed-RL|Megatron-LM|Megatron-Bridge|TransformerEngine|LLaMA-Factory|LlamaFactory|ms-swift"
+_NAMES = r"verl|vllm|sglang|ray|torch|torchdata|hydra|omegaconf|transformers|peft|datasets|pyarrow|pandas|numpy|tensordict|accelerate|huggingface_hub|wandb|tqdm|pydantic|triton|flash_attn|deepspeed|megatron|uvloop|trl|openrlhf|slime|skyrl_train|skyrl_gym|rllm|prime_rl|areal|roll|llamafactory|llmtuner|swift|nemo_rl|torchtitan|unsloth|unsloth_zoo|mbridge|mcore_bridge|mindspeed|torch_npu|vllm_ascend|flashinfer|fla|lightning|axolotl|lmcache|rlinf|verifiers|xtuner|unsloth_compiled_cache|transformers_modules|vllm_omni|vllm_gaudi|vllm_spyre|vllm_rbln|vllm_metal|vllm_neuron|vllm_xpu|verl_omni|verl_tool|lmdeploy|tensorrt_llm|torchtune|nemo_automodel|nemo_gym|miles|siirl|cosmos_rl|open_instruct|agentlightning|sglang_router|bitsandbytes|xformers|liger_kernel|mindspeed_llm|mindspeed_mm|mindspeed_rl|MindSpeed|MindSpeed-LLM|MindSpeed-MM|MindSpeed-RL|Megatron-LM|Megatron-Bridge|TransformerEngine|LLaMA-Factory|LlamaFactory|ms-swift"
 REMOTE_CODE = "transformers_modules"
 """The package in which transformers puts the code that a model brings with it."""
 KNOWN = frozenset(_NAMES.split("|"))
@@ -82,7 +82,7 @@ _OF_CPP = re.compile(r"\.(?:cpp|cc|cuh?|hpp|h)$")  # source files, whose place a
 _WORD = re.compile(r"[A-Za-z_]\w{4,}")
 # Places in libraries that only look up what the place before them asks for.
 _LOOKS_UP = re.compile(r"__getitem__$|_?get_(?:tuple|str|loc|indexer\w*)$|_default_get$|_raise_if_missing$")
-_LOOKED_UP_IN = re.compile(r"/(?:tensordict|pandas)/")
+_LOOKED_UP_IN = re.compile(r"/(?:tensordict|pandas|datasets/formatting)/")
 _ABSENT_COMMAND = re.compile(r"(?<![\w/.-])([\w.+-]+): (?:command )?not found\b")
 _OF_EMPTY = re.compile(
     r"unsupported operand type\(s\) for .*'str'|not supported between instances of .*'str'|invalid literal for int\(\) with base 10: ''|could not convert string to float: ''"
