@@ -60,6 +60,8 @@ _FOLDERS = {
 }
 _OF_SITE = re.compile(r"/(?:site|dist)-packages/(\w+)")
 _PACKAGE = re.compile(_TREE)
+# A known project's tree, which may lie in the tree of another one: /rllm/verl/verl/utils.
+_NESTED = re.compile(rf"(?<=/)({_NAMES})/\1/")
 # The folder of a project that contains a package of the same name: what lies below it belongs to that package.
 _PROJECT = re.compile(
     r"/(?!data/|home/|src/|work|app/|code/|mnt/|root/|opt/|tmp/|usr/|models?/|python/)([A-Za-z][\w-]+)/\1/"
@@ -267,6 +269,8 @@ def announcement(raised: Raised, lines: Sequence[Line]) -> tuple[str, Line] | No
 
 def package_of(frame: Frame) -> str:
     """Return the package that contains a file, "" for an unknown package."""
+    if (tree := next(reversed(_NESTED.findall(frame.path)), "")) and not _OF_SITE.search(frame.path):
+        return tree
     package = _OF_SITE.search(frame.path) or _PACKAGE.search(frame.path)
     name = package[1] if package else ""
     project = _PROJECT.search(frame.path[: package.start(1)]) if package and package.re is _PACKAGE else None
