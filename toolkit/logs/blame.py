@@ -155,6 +155,8 @@ class Blame:
     """The package that an earlier line reports as not installed, and whose name is undefined here; the command that the shell does not find."""
     announced: Line | None = None
     """That line."""
+    is_refusal: bool = False
+    """Whether the job's own code raised it on purpose."""
 
     @property
     def code(self) -> str:
@@ -190,6 +192,8 @@ class Blame:
     @property
     def remedy(self) -> str:
         """What to look at next."""
+        if self.fault == "code" and self.is_refusal:
+            return f"look at what is given to {self.place.partition(', in ')[0]}: the job's own code checks it there and refuses it"
         if self.fault == "code":
             return f"correct {self.place.partition(', in ')[0]}"
         if self.fault == "launch" and self.missing:
@@ -199,7 +203,7 @@ class Blame:
         if self.settings:
             return f"correct {' or '.join(self.settings)} as the exception states"
         if self.file:
-            return f"look at {self.file}"
+            return f"look at {self.file}: whether it exists on this node, is whole, and may be read and written by this user"
         if not self.place:
             return "the message states what is wrong"
         program = self.raised_by or "that program"
@@ -221,7 +225,8 @@ def blamed(raised: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame 
             "program", place=_place(deepest, deepest.path), raised_by=by, missing=missing, announced=line
         )
     if is_of_the_job(deepest):
-        return Blame("code", file=deepest.path, place=_place(deepest, deepest.path))
+        refuses = deepest.code.startswith("raise ")
+        return Blame("code", file=deepest.path, place=_place(deepest, deepest.path), is_refusal=refuses)
     _, found, inside = deepest.path.rpartition(f"/{by}/")
     place = _place(deepest, f"{by}/{inside}" if by and found else deepest.path)
     paths = (
