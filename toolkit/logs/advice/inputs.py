@@ -138,11 +138,17 @@ def of_data(raised: Raised, place: Place) -> str:
         return ""
     if setting and place.package in {"verl", "pandas", "datasets"}:
         return f"set data.{setting} to a column of the data: it has no {found[1]} (pandas.read_parquet(FILE).columns lists them)"
-    if place.package == "" and place.words and re.search(rf"\[[\"']{found[1]}[\"']\]", where.code):
+    is_recipe = _RECIPE.search(where.path) is not None
+    subscript = re.search(rf"\[[\"']{found[1]}[\"']\]", where.code)
+    if (
+        subscript is not None
+        and place.words
+        and (place.package == "" or (is_recipe and place.package == "verl"))
+    ):
         rows = f"if it reads rows of the data, give every row {found[1]}, those of the validation data too: prepare both sets with the same steps"
         return (
             f"{rows}; if this recipe is unchanged and verl itself adds {found[1]}, take the recipe of the release of verl that runs, or read it with .get"
-            if _RECIPE.search(where.path)
+            if is_recipe
             else rows
         )
     if place.package in _TRAINERS and re.search(rf"\[[\"']{found[1]}[\"']\]", where.code):
