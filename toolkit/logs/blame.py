@@ -37,8 +37,9 @@ _INSTALLED = re.compile(rf"/(?:site|dist)-packages/|/lib/python3[^/]*/|^<|\.py[x
 # Paths inside the package itself, in a checkout of the same name.
 _OF_VERL = re.compile(
     r"(?:trainer|workers|utils|single_controller|experimental|models|model_merger|tools|third_party|interactions|checkpoint_engine|plugin)/|(?:protocol|base_config|__init__)\.py|"
-    # verl's own recipes; a job may have others beside them
-    r"recipe/(?:char_count|collabllm|dapo|deepeyes|entropy|fapo|flowrl|fully_async_policy|genrm_remote|gkd|infigui-g1|langgraph_agent|minicpmo|one_step_off_policy|open_math_reasoning|prime|r1|retool|spin|sppo|swe_agent|transfer_queue)/|"
+    # what verl's own recipes bring; a job keeps its rewards beside it
+    r"recipe/(?P<recipe>char_count|collabllm|dapo|deepeyes|entropy|fapo|flowrl|fully_async_policy|genrm_remote|gkd|langgraph_agent|one_step_off_policy|prime|r1|retool|spin|sppo|transfer_queue)/"
+    r"(?:(?P=recipe)|main_\w+|\w*(?:ray_trainer|fsdp_workers?|megatron_workers?))\.py|"
     r"scripts/(?:(?:legacy_)?model_merger|converter_hf_to_mcore|megatron_merge_lora)\.py"
 )
 STANDARD = re.compile(
