@@ -92,6 +92,8 @@ def scored(thread: Thread) -> Score:
     if reading.first is not None and reading.first.blame is not None:
         title = ""  # it repeats the place, which names packages whatever the remedy is
     remedy = f"{title}; {remedy_of(reading.first)}" if reading.first is not None else ""
+    if reading.first is None and told is not None and told.kind == "consequence":
+        remedy = remedy_of(told)
     return Score(thread, word, words, lines, remedy, code, int(answer.exit_code))
 
 

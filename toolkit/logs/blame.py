@@ -26,7 +26,7 @@ _CODES: dict[Fault, str] = {
 }
 """The codes for which `explain` has a page. Their signatures have no texts."""
 
-_NAMES = r"verl|vllm|sglang|ray|torch|torchdata|hydra|omegaconf|transformers|peft|datasets|pyarrow|pandas|numpy|tensordict|accelerate|huggingface_hub|wandb|tqdm|pydantic|triton|flash_attn|deepspeed|megatron|uvloop|trl|openrlhf|slime|skyrl_train|skyrl_gym|rllm|prime_rl|areal|roll|llamafactory|llmtuner|swift|nemo_rl|torchtitan|unsloth|unsloth_zoo|mbridge|mcore_bridge|mindspeed|torch_npu|vllm_ascend|flashinfer|fla|lightning|axolotl|lmcache|rlinf|verifiers|xtuner|unsloth_compiled_cache|transformers_modules|vllm_omni|vllm_gaudi|vllm_spyre|vllm_rbln|vllm_metal|vllm_neuron|vllm_xpu|verl_omni|verl_tool|lmdeploy|tensorrt_llm|torchtune|nemo_automodel|nemo_gym|miles|siirl|cosmos_rl|open_instruct|agentlightning|sglang_router|mindspeed_llm|mindspeed_mm|mindspeed_rl|MindSpeed|MindSpeed-LLM|MindSpeed-MM|MindSpeed-RL|Megatron-LM|Megatron-Bridge|TransformerEngine|LLaMA-Factory|LlamaFactory|ms-swift"
+_NAMES = r"verl|vllm|sglang|ray|torch|torchdata|hydra|omegaconf|transformers|peft|datasets|pyarrow|pandas|numpy|tensordict|accelerate|huggingface_hub|wandb|tqdm|pydantic|triton|flash_attn|deepspeed|megatron|uvloop|trl|openrlhf|slime|skyrl_train|skyrl_gym|rllm|prime_rl|areal|roll|llamafactory|llmtuner|swift|nemo_rl|torchtitan|unsloth|unsloth_zoo|mbridge|mcore_bridge|mindspeed|torch_npu|vllm_ascend|flashinfer|fla|lightning|axolotl|lmcache|rlinf|verifiers|xtuner|unsloth_compiled_cache|transformers_modules|vllm_omni|vllm_gaudi|vllm_spyre|vllm_rbln|vllm_metal|vllm_neuron|vllm_xpu|verl_omni|verl_tool|lmdeploy|tensorrt_llm|torchtune|nemo_automodel|nemo_gym|miles|siirl|cosmos_rl|open_instruct|agentlightning|sglang_router|bitsandbytes|xformers|liger_kernel|mindspeed_llm|mindspeed_mm|mindspeed_rl|MindSpeed|MindSpeed-LLM|MindSpeed-MM|MindSpeed-RL|Megatron-LM|Megatron-Bridge|TransformerEngine|LLaMA-Factory|LlamaFactory|ms-swift"
 REMOTE_CODE = "transformers_modules"
 """The package in which transformers puts the code that a model brings with it."""
 KNOWN = frozenset(_NAMES.split("|"))
@@ -37,6 +37,9 @@ _INSTALLED = re.compile(rf"/(?:site|dist)-packages/|/lib/python3[^/]*/|^<|\.py[x
 # Paths inside the package itself, in a checkout of the same name.
 _OF_VERL = re.compile(
     r"(?:trainer|workers|utils|single_controller|experimental|models|model_merger|tools|third_party|interactions|checkpoint_engine|plugin)/|(?:protocol|base_config|__init__)\.py|"
+    # what verl's own recipes bring; a job keeps its rewards beside it
+    r"recipe/(?P<recipe>char_count|collabllm|dapo|deepeyes|entropy|fapo|flowrl|fully_async_policy|genrm_remote|gkd|langgraph_agent|one_step_off_policy|prime|r1|retool|spin|sppo|transfer_queue)/"
+    r"(?:(?P=recipe)|main_\w+|\w*(?:ray_trainer|fsdp_workers?|megatron_workers?))\.py|"
     r"scripts/(?:(?:legacy_)?model_merger|converter_hf_to_mcore|megatron_merge_lora)\.py"
 )
 STANDARD = re.compile(
@@ -60,6 +63,8 @@ _FOLDERS = {
 }
 _OF_SITE = re.compile(r"/(?:site|dist)-packages/(\w+)")
 _PACKAGE = re.compile(_TREE)
+# A known project's tree, which may lie in the tree of another one: /rllm/verl/verl/utils.
+_NESTED = re.compile(rf"(?<=/)({_NAMES})/\1/")
 # The folder of a project that contains a package of the same name: what lies below it belongs to that package.
 _PROJECT = re.compile(
     r"/(?!data/|home/|src/|work|app/|code/|mnt/|root/|opt/|tmp/|usr/|models?/|python/)([A-Za-z][\w-]+)/\1/"
@@ -82,7 +87,7 @@ _OF_CPP = re.compile(r"\.(?:cpp|cc|cuh?|hpp|h)$")  # source files, whose place a
 _WORD = re.compile(r"[A-Za-z_]\w{4,}")
 # Places in libraries that only look up what the place before them asks for.
 _LOOKS_UP = re.compile(r"__getitem__$|_?get_(?:tuple|str|loc|indexer\w*)$|_default_get$|_raise_if_missing$")
-_LOOKED_UP_IN = re.compile(r"/(?:tensordict|pandas)/")
+_LOOKED_UP_IN = re.compile(r"/(?:tensordict|pandas|datasets/formatting)/")
 _ABSENT_COMMAND = re.compile(r"(?<![\w/.-])([\w.+-]+): (?:command )?not found\b")
 _OF_EMPTY = re.compile(
     r"unsupported operand type\(s\) for .*'str'|not supported between instances of .*'str'|invalid literal for int\(\) with base 10: ''|could not convert string to float: ''"
@@ -153,6 +158,8 @@ class Blame:
     """The package that an earlier line reports as not installed, and whose name is undefined here; the command that the shell does not find."""
     announced: Line | None = None
     """That line."""
+    is_refusal: bool = False
+    """Whether the job's own code raised it on purpose."""
 
     @property
     def code(self) -> str:
@@ -188,6 +195,8 @@ class Blame:
     @property
     def remedy(self) -> str:
         """What to look at next."""
+        if self.fault == "code" and self.is_refusal:
+            return f"look at what is given to {self.place.partition(', in ')[0]}: the job's own code checks it there and refuses it"
         if self.fault == "code":
             return f"correct {self.place.partition(', in ')[0]}"
         if self.fault == "launch" and self.missing:
@@ -197,7 +206,7 @@ class Blame:
         if self.settings:
             return f"correct {' or '.join(self.settings)} as the exception states"
         if self.file:
-            return f"look at {self.file}"
+            return f"look at {self.file}: whether it exists on this node, is whole, and may be read and written by this user"
         if not self.place:
             return "the message states what is wrong"
         program = self.raised_by or "that program"
@@ -219,7 +228,8 @@ def blamed(raised: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame 
             "program", place=_place(deepest, deepest.path), raised_by=by, missing=missing, announced=line
         )
     if is_of_the_job(deepest):
-        return Blame("code", file=deepest.path, place=_place(deepest, deepest.path))
+        refuses = deepest.code.startswith("raise ")
+        return Blame("code", file=deepest.path, place=_place(deepest, deepest.path), is_refusal=refuses)
     _, found, inside = deepest.path.rpartition(f"/{by}/")
     place = _place(deepest, f"{by}/{inside}" if by and found else deepest.path)
     paths = (
@@ -267,6 +277,8 @@ def announcement(raised: Raised, lines: Sequence[Line]) -> tuple[str, Line] | No
 
 def package_of(frame: Frame) -> str:
     """Return the package that contains a file, "" for an unknown package."""
+    if (tree := next(reversed(_NESTED.findall(frame.path)), "")) and not _OF_SITE.search(frame.path):
+        return tree
     package = _OF_SITE.search(frame.path) or _PACKAGE.search(frame.path)
     name = package[1] if package else ""
     project = _PROJECT.search(frame.path[: package.start(1)]) if package and package.re is _PACKAGE else None

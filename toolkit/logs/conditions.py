@@ -15,7 +15,7 @@ from verl_doctor.toolkit.logs.lines import Line
 # A trait of the machine, and the texts that reveal it.
 _SHOWN = {
     "amd": re.compile(
-        r"HIP error|hipError|HIP out of memory|No HIP GPUs|HSA_STATUS|/rocm[-/]|\bgfx\d{3,4}\b|platform rocm|/rccl/|rocBLAS|/dev/kfd|amdgpu"
+        r"HIP error|hipError|HIP out of memory|No HIP GPUs|HSA_STATUS|/rocm[-/]|\bgfx\d{3,4}\b|platform rocm|/rccl/|rocBLAS|/dev/kfd|amdgpu|\+rocm\d|AMD Instinct|AMD Radeon"
     ),
     "npu": re.compile(
         r"torch_npu|NPU out of memory|NPU function error|HCCL (?:function )?error|\bERR\d{5} (?:PTA|DIST|OPS)|ASCEND_RT_VISIBLE|vllm_ascend/|"

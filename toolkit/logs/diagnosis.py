@@ -115,6 +115,9 @@ def read(lines: Sequence[Line], source: str, trains_from: float | None = None) -
     reward = next((each for each in (*hints, *also) if is_of_reward(each)), None)
     if reward is not None and log.steps.score_nothing and is_unexplained(error):
         named, error = distinct((reward, *named)), None
+    if error is not None and error.kind == "consequence":  # the first of its kind is nearest to the cause
+        kind = error.signature
+        error = next((each for each in consequences if each.signature == kind), error)
     if not named and error is not None and error.kind == "ended":
         named = awaited(quiet, log.steps, error)
         error = None if named else error

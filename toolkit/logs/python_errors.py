@@ -23,6 +23,8 @@ _JOINS = {
     "The above exception was the direct cause of the following exception:": True,
     "During handling of the above exception, another exception occurred:": False,
 }
+_QUOTES = '"""'
+"""The line before and after the traceback of a process in the exception of the pool to which it belongs."""
 _FRAME = re.compile(r'\s*File "(?P<path>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?')
 # A class with its module or a message, or a bare word that can only be a class.
 _RAISED = re.compile(
@@ -263,6 +265,7 @@ def _is_over(line: Line) -> bool:
     text = line.text.strip()
     return (
         not text
+        or text == _QUOTES
         or text in _JOINS
         or text.startswith(OVERRIDES)
         or bool(_GOES_ON.match(text))

@@ -30,7 +30,7 @@ _TRAINED = re.compile(_TRAINING)
 # What a server that is itself the job prints while it responds.
 _RESPONSES = re.compile(r'"POST \S+ HTTP/[\d.]+" 200|Avg prompt throughput: |Decode batch')
 _SERVES = re.compile(
-    r"Application startup complete|Uvicorn running on|The server is fired up and ready to roll"
+    r"Application startup complete|Uvicorn running on|The server is fired up and ready to roll|Starting vLLM API server"
 )
 _OF_RAY = re.compile(r"\w*(?:TaskRunner|WorkerDict|Actor|Worker)\b")
 # An event of a pod with its age, as `kubectl describe` prints it: events come in no particular order.

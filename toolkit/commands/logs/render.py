@@ -124,8 +124,10 @@ def _proof(error: LoggedError, width: int | None) -> Iterator[Text]:
 
 def _others(answer: Answer, width: int | None) -> Iterator[Text]:
     reading = answer.reading
+    shown_above = (reading.error.source, reading.error.number) if reading.error is not None else None
+    others = tuple(each for each in reading.consequences if (each.source, each.number) != shown_above)
     for title, errors in (
-        ("Consequences", reading.consequences),
+        ("Consequences", others),
         ("Also seen", reading.also),
         ("Possibly related", reading.hints),
     ):

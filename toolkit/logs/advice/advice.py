@@ -59,6 +59,7 @@ def advised(
         partial(inputs.of_file, raised),
         partial(inputs.of_shapes, raised),
         partial(figures.divisible, raised, lines),
+        partial(inputs.of_function, raised, place),
         partial(inputs.of_data, raised, place),
         partial(inputs.of_text, raised),
         partial(settings.mandatory, raised),

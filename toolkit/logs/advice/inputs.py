@@ -25,12 +25,19 @@ _KEYS_OF = {
     "token_level_scores": "the reward must run before the advantages are computed",
     "response_mask": "compute_response_mask must run before, as in this release's trainer; in a recipe whose trainer calls it after apply_kl_penalty, set algorithm.use_kl_in_reward=False (actor.use_kl_loss=True instead), or move the call up",
 }
+# Functions that verl calls and the job gives.
+_FUNCTIONS = {
+    "compute_score": "a reward function: set custom_reward_function.path and custom_reward_function.name (reward.custom_reward_function in newer releases); only some reward managers, as naive, have verl's own to fall back on",
+    "reward_fn": "a reward: set reward_model.reward_manager (reward.reward_manager) or custom_reward_function.path; a trainer of your own must pass reward_fn",
+    "val_reward_fn": "a reward for validation: a trainer of your own must pass val_reward_fn, or set trainer.test_freq=-1 and trainer.val_before_train=False",
+}
+_CALLED = re.compile(r"\bself\.(\w+)\(")
 PACKAGE = re.compile(r"/(?:site|dist)-packages/(\w+)")
 _FILE = re.compile(r"(?:\[Errno \d+\] )?([A-Z][\w ]+?):? (?:b?'([^']+)'|\"([^\"]+)\")")
 _IN_DATA = re.compile(r"reward|dataset|ray_trainer|agent_loop|metric|rl_dataset|main_ppo")
 _TRAINERS = frozenset({"trl", "transformers", "openrlhf", "datasets", "llamafactory", "swift", "unsloth"})
 KEY = re.compile(r"['\"]?([A-Za-z_]\w*)['\"]?")
-_KEY_SETTING = re.compile(r"\[(?:self|config|data_config|self\.config)\.(\w+_key)\]")
+_KEY_SETTING = re.compile(r"\[(?:(?:self|config|data_config|self\.config)\.)?(\w+_key)\]")
 _NO_COLUMNS = re.compile(r"None of \[Index\(\[(.+?)\]|\[(.+?)\] not in index")
 _ABSENT = re.compile(
     r"(?<![\w.])['\"`]?(~?/[^'\"`\s]+?|(?<![\w/'\"`])[\w.-]+/[^'\"`\s]+?)['\"`]?,? (?:does not exist|doesn't exist|(?:was |is )?not found|cannot be found)"
@@ -39,6 +46,7 @@ _OF_FILES = frozenset(
     {"FileNotFoundError", "PermissionError", "IsADirectoryError", "NotADirectoryError", "FileExistsError"}
 )
 _SAVED = re.compile(r"^(.*/global_step_\d+)/")
+_RECIPE = re.compile(r"/(?:recipes?|examples?)/")
 _RETURNED = re.compile(r"(?:result|output|response|ret|res)s?")  # names of what a call returns
 _UNCOMPUTED = re.compile(r"^(\w+) -> <class 'NoneType'>")
 _AT_LINE = re.compile(r"in \"([^\"<]+)\", line (\d+)")
@@ -69,6 +77,14 @@ def of_file(raised: Raised) -> str:
     if raised.name == "FileNotFoundError":
         return f"{path} does not exist{node}: create or mount it on every node, or correct the setting that names it"
     return f"{path} is not a {'file' if raised.name == 'IsADirectoryError' else 'folder'}{node}: correct the setting that names it"
+
+
+def of_function(raised: Raised, place: Place) -> str:
+    """Return advice on a function of the job that verl calls and that the job does not give."""
+    called = _CALLED.search(place.code) if raised.name == "TypeError" and place.package == "verl" else None
+    if called is None or "'NoneType' object is not callable" not in raised.message:
+        return ""
+    return f"give {place.at} {_FUNCTIONS[called[1]]}" if called[1] in _FUNCTIONS else ""
 
 
 def of_data(raised: Raised, place: Place) -> str:
@@ -122,8 +138,19 @@ def of_data(raised: Raised, place: Place) -> str:
         return ""
     if setting and place.package in {"verl", "pandas", "datasets"}:
         return f"set data.{setting} to a column of the data: it has no {found[1]} (pandas.read_parquet(FILE).columns lists them)"
-    if place.package == "" and place.words and re.search(rf"\[[\"']{found[1]}[\"']\]", where.code):
-        return f"if it reads rows of the data, give every row {found[1]}, those of the validation data too: prepare both sets with the same steps"
+    is_recipe = _RECIPE.search(where.path) is not None
+    subscript = re.search(rf"\[[\"']{found[1]}[\"']\]", where.code)
+    if (
+        subscript is not None
+        and place.words
+        and (place.package == "" or (is_recipe and place.package == "verl"))
+    ):
+        rows = f"if it reads rows of the data, give every row {found[1]}, those of the validation data too: prepare both sets with the same steps"
+        return (
+            f"{rows}; if this recipe is unchanged and verl itself adds {found[1]}, take the recipe of the release of verl that runs, or read it with .get"
+            if is_recipe
+            else rows
+        )
     if place.package in _TRAINERS and re.search(rf"\[[\"']{found[1]}[\"']\]", where.code):
         return f"the rows of the data have no {found[1]}, which {place.package} reads at {where.path.rpartition('/')[2]}:{where.line}: rename the column, or map the data set to it"
     if place.package != "verl" or not _IN_DATA.search(where.path):

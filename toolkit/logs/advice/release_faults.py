@@ -60,7 +60,9 @@ def of_recipe(raised: Raised) -> str:
     own = own_frames(raised.frames)
     if raised.name not in {"AttributeError", "TypeError", "ImportError", "ModuleNotFoundError"} or not own:
         return ""
-    if not is_of_the_job(own[-1]) or (found := _RECIPE.search(own[-1].path)) is None:
+    if not (is_of_the_job(own[-1]) or package_of(own[-1]) == "verl"):
+        return ""
+    if (found := _RECIPE.search(own[-1].path)) is None:
         return ""
     return (
         f"if this {found[1].removesuffix('s')} is unchanged, it was written for another release of verl: use the one of the release that runs, or install "

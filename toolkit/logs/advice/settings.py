@@ -102,8 +102,14 @@ def of_empty(raised: Raised) -> str:
 def asserted(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     """Return the condition of an assertion in words, if it depends on settings of the job."""
     condition = in_words(place.code)
-    if raised.name != "AssertionError" or not condition or place.package == "":
+    if raised.name != "AssertionError" or not condition:
         return ""
+    if place.package == "":
+        return (
+            f"it checks that {condition}: look first at what sets these values (arguments, settings, data, the number of processes)"
+            if is_wordless(raised.message) and operands(place.code)
+            else ""
+        )
     is_explained = not is_wordless(raised.message) and bool(demanded(raised))
     if (only := chosen(place.code)) is not None and (key := _setting(only[0], place, lines)):
         return f"set {key}={only[1]}: {place.at} accepts nothing else"
