@@ -26,13 +26,14 @@ Phase = Literal[
     "first update",
     "first validation",
     "checkpoint",
+    "end",
 ]
 """When a fault strikes, in the order in which a job gets there.
 
 shell: before Python runs; import: while modules are imported; composition: while Hydra composes the configuration;
 validation: while verl validates it; ray: while Ray is started or joined; workers: while workers start and load the model;
 engine: while the inference engine starts; start: at engine start or later, where a rule cannot be more precise; then the
-first batch, the first update of the weights, the first validation, and the first checkpoint.
+first batch, the first update of the weights, the first validation, and the first checkpoint; end: when the training is over.
 """
 
 PHASES: tuple[Phase, ...] = get_args(Phase)
@@ -51,6 +52,7 @@ WHEN: Final[Mapping[Phase, tuple[str, str]]] = {
     "first update": ("at its first update", "two minutes or more after the start"),
     "first validation": ("at its first validation", ""),
     "checkpoint": ("at its first checkpoint", ""),
+    "end": ("when the training is over", ""),
 }
 """When a phase is reached, as text: where, and how long after the start ("" where that depends on the job).
 

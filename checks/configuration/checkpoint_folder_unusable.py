@@ -133,7 +133,7 @@ def checkpoint_folder_unusable(
             remedy=f"create it first: mkdir -p {timeline.missing_folder}",
             subject=Subject("setting", TIMELINE),
             stops=(EVERY_JOB,),
-            phase="checkpoint",
+            phase="end",
             **healed("CFG124", reworded(word, None, effect="no timeline is written") if word else None),
         )
     nowhere = configuration.override_of(_KEY)

@@ -99,9 +99,11 @@ class Located:
         """Return an error outside the environment, with its phase and where the fault lies."""
         found = self._raised.get((error.number, error.process))
         is_open = error.blame is None and error.kind in {"unknown", "job"}
-        if finished or self._goes_on() or not is_open:
+        # What the driver raises after the training, in its last words, ended the script.
+        survived = (finished and not self._is_last_word(found)) or self._goes_on()
+        if survived or not is_open:
             return error if error.kind == "ended" else self.placed(error)
-        placed = self.placed(error)
+        placed = replace(self.placed(error), phase="end") if finished else self.placed(error)
         if found is None:
             alone = self._alone.get((error.number, error.process))
             if alone is not None and follows(alone):
@@ -131,6 +133,9 @@ class Located:
         if blame is not None and blame.fault == "code":
             return ""
         return known_fault(raised, self._lines) or kernel(raised)
+
+    def _is_last_word(self, found: tuple[Raised, Raised] | None) -> bool:
+        return found is not None and found[1] is self._end and not found[1].line.process
 
     def _goes_on(self) -> bool:
         """Return whether steps were logged after the last exception: the job survived it, whichever process raised it."""

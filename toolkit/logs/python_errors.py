@@ -100,10 +100,14 @@ class Raised:
 
     @property
     def first(self) -> Raised:
-        """The original exception. An exception raised for a failed look-up reveals more than the look-up's own."""
+        """The original exception. An exception raised for a failed look-up reveals more than the look-up's own.
+
+        So does a second failed look-up whose place was printed: of the first one, in a library that is not in Python, Ray prints none.
+        """
         others = [raised for raised in self.chain if not raised.type.startswith("ray.exceptions.")]
         informative = [other for other in others if other.name not in LOOKUPS]
-        return (informative or others or list(self.chain))[-1]
+        placed = [other for other in others if other.frames]
+        return (informative or placed or others or list(self.chain))[-1]
 
     @property
     def chain(self) -> Iterator[Raised]:

@@ -14,7 +14,7 @@ from verl_doctor.toolkit.logs.timeline.join import timeline
 from verl_doctor.toolkit.logs.timeline.reader import TimelineReader
 from verl_doctor.toolkit.text import counted, in_bytes
 
-_RECURRING = frozenset({"first validation", "checkpoint"})
+_RECURRING = frozenset({"first validation", "checkpoint", "end"})
 """The phases that a job may first reach after its first step."""
 
 

@@ -158,7 +158,8 @@ def last_known(errors: Sequence[Raised], lines: Sequence[Line], source: str) -> 
 def complaint_of(lines: Sequence[Line], source: str, ended: LoggedError | None) -> LoggedError | None:
     """Return the last output of a program that raised nothing; if another process noticed its end, the argument that it refused."""
     cause, phase = complaint_in(lines) or (None, None) if ended is None else (refused_argument(lines), None)
-    if cause is None or (ended is not None and cause.number > ended.number):
+    # Ray may print a worker's last line after the driver's exception.
+    if cause is None or (ended is not None and not cause.process and cause.number > ended.number):
         return None
     if cause.process:
         phase = phase_of_process(cause.process)

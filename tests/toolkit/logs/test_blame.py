@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.logs.builder import DRIVER_SAW_IT, NOISE, RAY, spoken
+from support.logs.builder import DRIVER_SAW_IT, NOISE, RAY, spoken, traceback
 
 from verl_doctor.toolkit.logs.blame import Fault, is_of_the_job, package_of, settings_in
 from verl_doctor.toolkit.logs.diagnosis import read
@@ -130,16 +130,40 @@ def test_refusal_without_a_traceback_counts(log: str, fault: str, phase: str, wo
 
 
 def test_argument_refused_by_a_server_explains_its_exit() -> None:
-    output = spoken(
-        "usage: w.py [-h]\nw.py: error: argument --dtype: invalid choice: 'float17'",
-        "(vLLMHttpServer pid=7) ",
-    )
-    first = first_of(output + DRIVER_SAW_IT)
+    refusal = "usage: w.py [-h]\nw.py: error: argument --dtype: invalid choice: 'float17'\n"
+    output = spoken(refusal, "(vLLMHttpServer pid=7) ")
+    for log in (output + DRIVER_SAW_IT, DRIVER_SAW_IT + output):  # Ray may print it last
+        first = first_of(log)
+        assert first is not None
+        assert first.blame is not None
+        assert (first.blame.settings, first.phase) == (("--dtype",), "engine")
+        assert first.words == "w.py: error: argument --dtype: invalid choice: 'float17'"
+    assert first_of(DRIVER_SAW_IT + refusal) is None  # of another program that the script starts then
+
+
+def test_what_the_driver_raises_after_the_training_is_judged() -> None:
+    missing = traceback("FileNotFoundError: [Errno 2] No such file or directory: '/job/traces/t.json'")
+    done = "(TaskRunner pid=7) 'Final validation metrics: None'\n"
+    command = "+ python3 -m verl.trainer.main_ppo a=1 ray_kwargs.timeline_json_file=/job/traces/t.json\n"
+    first = first_of(f"{command}{done}{missing}")
     assert first is not None
     assert first.blame is not None
-    assert (first.blame.settings, first.phase) == (("--dtype",), "engine")
-    assert first.words == "w.py: error: argument --dtype: invalid choice: 'float17'"
-    assert first_of(DRIVER_SAW_IT + output) is None
+    assert (first.blame.settings, first.phase) == (("ray_kwargs.timeline_json_file",), "end")
+    later = spoken(missing, "(WorkerDict pid=9) ")
+    assert first_of(f"{command}{done}{later}") is None
+
+
+def test_failed_look_up_whose_place_was_printed_is_preferred() -> None:
+    first = first_of(
+        "ray.exceptions.RayTaskError(KeyError): ray::run()\n           ~~~~~^^^\nKeyError: 'values'\n\n"
+        "During handling of the above exception, another exception occurred:\n\n"
+        + traceback(
+            "KeyError: 'key \"values\" not found in TensorDict'",
+            place="/x/site-packages/verl/trainer/ppo/ray_trainer.py",
+        )
+    )
+    assert first is not None
+    assert "not found in TensorDict" in first.words
 
 
 @pytest.mark.parametrize(

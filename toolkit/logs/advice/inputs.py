@@ -20,7 +20,7 @@ _KEYS_OF = {
     "log_probs": "set rollout.calculate_log_probs=True, or let the forward pass return them (a value head or a loss of your own may not)",
     "rollout_log_probs": "set rollout.calculate_log_probs=True",
     "old_log_probs": "it must be computed before the update (actor.compute_log_prob)",
-    "values": "set algorithm.adv_estimator=gae, which starts the critic, or an estimator that needs none (grpo)",
+    "values": "leave out critic.enable=False and set algorithm.adv_estimator=gae, which starts the critic, or choose an estimator that needs none (grpo)",
     "rm_scores": "set reward_model.enable=True, or let the reward function return scores",
     "token_level_scores": "the reward must run before the advantages are computed",
     "response_mask": "compute_response_mask must run before, as in this release's trainer; in a recipe whose trainer calls it after apply_kl_penalty, set algorithm.use_kl_in_reward=False (actor.use_kl_loss=True instead), or move the call up",
