@@ -107,8 +107,10 @@ def data_demands(
     if command is not None and isinstance(configuration, Unknown) and not command.of_verl:
         return Absent(f"{command.module} may start a trainer that reads other columns")
     values = launch_values(launch, configuration)
-    if given(values, _OWN_DATASET) is not None:
-        return Absent(f"the job uses its own data set ({_OWN_DATASET})")
+    own = given(values, _OWN_DATASET)
+    if own is not None:
+        uses = "uses" if own.known else "may use"
+        return Absent(f"the job {uses} its own data set ({_OWN_DATASET})")
     tree = verl.imported
     dataset = _text(tree, _DATASET)
     if dataset is None:
