@@ -63,6 +63,11 @@ class _Broken(NamedTuple):
     """Further settings that meet it, where the nearest break another condition."""
 
 
+def _with_own_parts(word: str) -> Configuration:
+    """The settings of a program with workers of its own."""
+    return replace(*configured(word), own_parts=True)
+
+
 def _irrelevant(configuration: Configuration) -> str | Unknown | None:
     if not configuration.has(_ACTOR) or not configuration.has(GPUS):
         return "this is not a PPO configuration"
@@ -137,6 +142,7 @@ def _irrelevant(configuration: Configuration) -> str | Unknown | None:
             (*configured(f"{_ROLLOUT}.val_kwargs.do_sample=True", f"{_ROLLOUT}.temperature=0"), _EVERY),
             "temperature",
         ),
+        Example("no micro batch, for workers of the job's own", (_with_own_parts(f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu=null"), _EVERY), "neither"),
         Example("rows without messages", (*configured(f"+{_ROLLOUT}.mode=async", "+data.return_raw_chat=False"), _EVERY), "reads the messages of each row"),
         Example("an agent loop of the job's own", (*configured(f"+{_ROLLOUT}.mode=async", "+data.return_raw_chat=False", f"+{_ROLLOUT}.agent.agent_loop_config_path=/a.yaml"), _EVERY)),
         Example("rows of the job's own class", (*configured(f"+{_ROLLOUT}.mode=async", "+data.return_raw_chat=False", "+data.custom_cls.path=/a.py"), _EVERY)),
@@ -171,7 +177,7 @@ def batch_sizes_do_not_fit(
                 ),
                 location=place(words[0]) if words else None,
                 remedy=broken.remedy,
-                severity=None if broken.certain else "warning",
+                severity=None if broken.certain and not configuration.own_parts else "warning",
                 phase=_PHASES.get(broken.demand),
                 subject=Subject("setting", broken.keys[0], broken.demand),
                 **healed("CFG108", _correction(configuration, broken, here)),

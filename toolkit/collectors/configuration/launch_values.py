@@ -19,7 +19,12 @@ from verl_doctor.toolkit.sources.hydra.grammar import OverrideError, parse_overr
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING, UNDETERMINED
 
 _MANDATORY = "???"  # OmegaConf: the user must set it
-_OWN_CONFIGURATION = ("--config-", "-cp", "-cn", "-cd")  # Hydra's options that name a folder or a file of the user's
+_OWN_CONFIGURATION = (
+    "--config-",
+    "-cp",
+    "-cn",
+    "-cd",
+)  # Hydra's options that name a folder or a file of the user's
 _KEY = re.compile(r"\"?(?:\+\+?)?([A-Za-z_][\w.]*)=")
 
 

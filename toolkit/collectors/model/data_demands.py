@@ -17,6 +17,7 @@ from verl_doctor.toolkit.collectors.configuration.launch_values import (
     launch_values,
     text_of,
 )
+from verl_doctor.toolkit.collectors.configuration.roles import trains
 from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.model.data_tables import SOURCE_KEY, DataTables
@@ -106,6 +107,11 @@ def data_demands(
         return Absent(f"{command.module} trains on different columns than the reward-based trainers")
     if command is not None and isinstance(configuration, Unknown) and not command.of_verl:
         return Absent(f"{command.module} may start a trainer that reads other columns")
+    if isinstance(configuration, Configuration):
+        if configuration.own_parts:
+            return Absent(f"{configuration.program} may have a trainer or a data set of its own")
+        if not trains(configuration):
+            return Absent("the job trains nothing")
     values = launch_values(launch, configuration)
     own = given(values, _OWN_DATASET)
     if own is not None:

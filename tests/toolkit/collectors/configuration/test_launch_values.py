@@ -84,7 +84,9 @@ def test_refused_configuration_holds_no_values() -> None:
     assert launch_values(launched(), refused).get("a") is None
 
 
-@pytest.mark.parametrize("word", [Word(None, "", 1, "$(./words)"), Word("--config-path=/my", "", 1), Word("-cn", "", 1)])
+@pytest.mark.parametrize(
+    "word", [Word(None, "", 1, "$(./words)"), Word("--config-path=/my", "", 1), Word("-cn", "", 1)]
+)
 def test_keys_that_other_places_may_set_are_undetermined(word: Word) -> None:
     found = overrides(launched(word, Word("a=1", "run.sh", 2)))
     assert text_of(found, "a") == "1"
