@@ -24,6 +24,7 @@ SEQUENCE = f"{ACTOR}.ulysses_sequence_parallel_size"
 REF = "actor_rollout_ref.ref"
 _PROGRAM = "/trainer/main_ppo.py"  # another may set what it needs itself
 _GPUS = (GPUS, NODES)
+_MOST = 1_000_000
 # When these demands are made, if not in validation.
 _PHASES: Mapping[str, Phase] = {
     **dict.fromkeys(
@@ -371,10 +372,11 @@ def _micro_batch_on_each(configuration: Configuration, total: int) -> int:
 
 
 def _product(configuration: Configuration, *keys: str) -> float | None:
+    """The product of settings; None unless all are numbers of GPUs, nodes or samples that a job can have: whole, and neither 0 nor absurd."""
     product = 1.0
     for key in keys:
         value = configuration.number(key)
-        if not value:
+        if not value or not 0 < value <= _MOST or value % 1:
             return None
         product *= value
     return product
