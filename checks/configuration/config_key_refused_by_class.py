@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from verl_doctor.checks.configuration._verl_keys import alike, is_slip, without_added
-from verl_doctor.checks.shared.configuration import SCRIPT, place
+from verl_doctor.checks.shared.configuration import SCRIPT, configured, place
 from verl_doctor.checks.shared.corrections import healed, reworded
 from verl_doctor.toolkit.collectors.configuration.config_classes import ConfigClasses, Refused
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
@@ -30,6 +31,11 @@ _UNREAD = Unknown("the configuration was not read")
             (ConfigClasses((_REFUSED,)), _UNREAD),
             "FSDPActorConfig has no field mine",
         ),
+        Example(
+            "workers of the job's own may read it",
+            (ConfigClasses((_REFUSED,)), replace(*configured(), own_parts=True)),
+            "FSDPActorConfig has no field mine",
+        ),
     ],
 )
 def config_key_refused_by_class(
@@ -45,7 +51,10 @@ def config_key_refused_by_class(
     ## How to fix
     Remove the key, or use the key that this verl has for it. Put the settings of your own code into a
     separate section.
+
+    This is a warning for a program with a trainer or workers of its own, which may not make these objects.
     """
+    is_certain = isinstance(configuration, Unknown) or not configuration.own_parts
     for refused in classes.refused:
         name = refused.class_name.rpartition(".")[2]
         near = _meant(refused, configuration)
@@ -61,6 +70,7 @@ def config_key_refused_by_class(
             remedy=f"write {near} instead of {refused.word.key}"
             if near
             else f"remove {refused.word.key}, or put it in a section of its own",
+            severity=None if is_certain else "warning",
             subject=Subject("setting", f"{refused.section}.{refused.name}"),
             **healed("CFG115", _correction(refused, near)),
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.shared.configuration import composed
 from verl_doctor.checks.shared.effective import own, row, value_text
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
 from verl_doctor.toolkit.collectors.variables.effective_environment import (
     Assigned,
@@ -22,13 +22,15 @@ _BLACKWELL = 10  # the first major compute capability that does not need it
 
 
 def _needs_it(configuration: Configuration) -> str | None:
-    if any(configuration.get(key) == "megatron" for key in _STRATEGIES):
-        return None
-    return "no engine of this job is Megatron"
+    if not any(configuration.get(key) == "megatron" for key in _STRATEGIES):
+        return "no engine of this job is Megatron"
+    device = configuration.get("trainer.device")
+    return None if device in ("cuda", None, MISSING) else f"the device of this job is {device}"
 
 
-def _job(strategy: str) -> Configuration:
-    return composed({"actor_rollout_ref": {"actor": {"strategy": strategy}}})
+def _job(strategy: str, device: str = "cuda") -> Configuration:
+    tree = {"actor_rollout_ref": {"actor": {"strategy": strategy}}, "trainer": {"device": device}}
+    return composed(tree)
 
 
 _WORKER = Assigned(
@@ -42,6 +44,7 @@ _WORKER = Assigned(
     applies=_needs_it,
     examples=lambda: [
         Example("another engine", (own(), _job("fsdp"), (Gpus, Unknown("")))),
+        Example("a device without CUDA", (own(), _job("megatron", "npu"), (Gpus, Unknown("")))),
         Example("verl sets it", (own(row(NAME, None, None, "1", "verl")), _job("megatron"), (Gpus, Unknown("")))),
         Example("unknown whether verl sets it", (own(row(NAME, None, None, Value(undetermined="unclear"), "verl")), _job("megatron"), (Gpus, Unknown("")))),
         Example("the workers set it themselves", (own(row(NAME, None, None, None, "nobody", later=(_WORKER,))), _job("megatron"), (Gpus, Unknown("")))),

@@ -10,6 +10,7 @@ from functools import partial
 from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import Healed, healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.roles import trains
 from verl_doctor.toolkit.collectors.variables.effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.collectors.variables.trackers import Tracker, Trackers
 from verl_doctor.toolkit.facts import Unknown
@@ -35,13 +36,19 @@ def _trackers(
 _NAMED = Trackers((Tracker("wandb", True, "", "offline", _PLACES, barred="/\\#?%:", barred_from="/env/wandb/sdk/wandb_settings.py:1359"),))  # fmt: skip
 
 
+def _opens_none(configuration: Configuration) -> str | None:
+    return None if trains(configuration) else "the job trains nothing, so it opens no tracker"
+
+
 @check(
     "ENV118",
     severity="warning",
+    applies=_opens_none,
     requires=("CFG103", "CFG104"),
     examples=lambda: [
         Example("only the console", (*configured('trainer.logger=["console"]'), _trackers())),
         Example("a key is set", (*configured(), _trackers(key="WANDB_API_KEY"))),
+        Example("a program that only generates", (replace(*configured(), program="/env/verl/trainer/main_generation_server.py"), _trackers())),
         Example("it works without a server", (*configured(), _trackers(mode="offline"))),
         Example("verl's own default, and no key", (*configured(), _trackers()), "reports to wandb, but has no key for it"),
         Example("the job certainly stops", (*configured(), Trackers((Tracker("wandb", True, "", "", _PLACES, "/env/wandb/sdk/wandb_login.py:260"),))), "has no key for it: the job stops"),

@@ -72,3 +72,11 @@ def test_unknown_word_leaves_batch_sizes_unjudged_and_is_named() -> None:
     assert batch_sizes_do_not_fit.applies(there) == Unknown(
         f"$EXTRA in the command is unknown ({SCRIPT.rpartition('/')[2]}:7)"
     )
+
+
+@pytest.mark.parametrize("gpus", ["1.5", "-2", "0", "1000000000000", "inf"])
+def test_impossible_numbers_of_gpus_break_no_rule(gpus: str) -> None:
+    (there,) = configured(
+        f"trainer.n_gpus_per_node={gpus}", "actor_rollout_ref.rollout.tensor_model_parallel_size=3"
+    )
+    assert list(batch_sizes_do_not_fit.judge(there, EVERY, Unknown("not read"))) == []

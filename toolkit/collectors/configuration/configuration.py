@@ -29,6 +29,8 @@ Fate = Literal[
     "not told",
 ]
 
+_LARGEST = 10**15
+
 
 @dataclass(frozen=True)
 class OverrideWord:
@@ -63,7 +65,8 @@ class Configuration:
     not compose it; the trees are empty then, and `missing_folder` is a folder on its search path that does not
     exist here; `looked_here` if that depends on where the job starts. `missing_option` is the file of a chosen
     option that does not exist ("model_engine/fsdp"), `options` are those that its group has. `verl` is the
-    version of the tree. `added` are keys of the user's own files that verl's files do not set.
+    version of the tree. `added` are keys of the user's own files that verl's files do not set. `own_parts`: the program is not
+    verl's, and may have a trainer, workers or a data set of its own, to which verl's conditions do not apply.
     """
 
     program: str
@@ -81,6 +84,7 @@ class Configuration:
     missing_option: str = ""
     options: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
+    own_parts: bool = False
 
     @property
     def complete(self) -> bool:
@@ -121,9 +125,10 @@ class Configuration:
         return path, int(line)
 
     def number(self, key: str) -> int | float | None:
-        """Return the value if it is a number."""
+        """Return the value if it is a number that rules can calculate with: not infinite, nor beyond 10**15."""
         value = self.get(key)
-        return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return value if is_number and abs(value) <= _LARGEST else None
 
     def has(self, key: str) -> bool:
         """Return whether verl's tree has this key."""

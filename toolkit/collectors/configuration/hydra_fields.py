@@ -23,6 +23,8 @@ _ENGINES = frozenset({"megatron", "mcore", "veomni", "torchtitan", "automodel", 
 """Folders with code of training engines other than FSDP."""
 _MAKES = re.compile(rb"omega_conf_to_dataclass\(\s*(?:self\.)?config\.([\w.]+)")
 _CONVERTS = re.compile(rb"omega_conf_to_dataclass\(\s*model_config,\s*dataclass_type=")
+_NEW_WORKERS = frozenset({"engine_workers.py"})
+_LEGACY_WORKERS = frozenset({"fsdp_workers.py", "megatron_workers.py"})
 _ROLLOUT, _MODEL = "actor_rollout_ref.rollout", "actor_rollout_ref.model"
 _NEWLINE = b"\n"
 
@@ -31,7 +33,7 @@ def refused_keys(configuration: Configuration, folder: Path, module: str) -> Ite
     """Yield the appended keys that a class does not accept, in the tree in `folder`, whose import name is `module`."""
     tree = SourceTree(folder, module, "verl")
     found = list(_refused(configuration, Sources([tree])))
-    made = list(_made(tree)) if found else []
+    made = list(_made(tree, configuration)) if found else []
     for refused in found:
         place = next((place for name, place in made if _concerns(name, refused.section)), "")
         if place:
@@ -171,13 +173,22 @@ def _types(annotation: ast.expr) -> tuple[str, ...]:
     return ()
 
 
-def _made(tree: SourceTree) -> Iterator[tuple[str, str]]:
+def _made(tree: SourceTree, configuration: Configuration) -> Iterator[tuple[str, str]]:
     """Yield the sections that verl converts to objects: the last part of a section's name, and the place."""
     for path in tree.files():
-        source = read(path)
+        source = read(path) if path.name not in _unused_workers(configuration) else b""
         if isinstance(source, bytes):
             for match in _MAKES.finditer(source):
                 yield match[1].decode(), f"{path}:{source.count(_NEWLINE, 0, match.start()) + 1}"
+
+
+def _unused_workers(configuration: Configuration) -> frozenset[str]:
+    """Return the files of workers that the job does not use, where verl has two kinds (verl/trainer/main_ppo.py, 0.6 and 0.7)."""
+    chosen = configuration.get("trainer.use_legacy_worker_impl")
+    if chosen == "disable":
+        return _LEGACY_WORKERS
+    has_legacy = configuration.get("actor_rollout_ref.actor.strategy") in ("fsdp", "fsdp2", "megatron")
+    return _NEW_WORKERS if chosen in ("auto", "enable") and has_legacy else frozenset()
 
 
 def _concerns(name: str, section: str) -> bool:

@@ -20,6 +20,7 @@ from verl_doctor.toolkit.collectors.configuration.hydra_plugins import own_of_hy
 from verl_doctor.toolkit.collectors.configuration.hydra_program import (
     NotDetermined,
     Options,
+    brings_own_parts,
     changes_configuration,
     decorator_of,
     folders_of,
@@ -65,14 +66,16 @@ def _composed(
     name = (options.name or decorator.config_name or "").removesuffix(".yaml")
     if not name:
         return Unknown(f"{file} names no configuration")
-    empty = Configuration(str(decorator.file), str(searched[0]), name, verl=version)
+    is_of_verl = file.is_relative_to(verl)
+    own_parts = not is_of_verl and brings_own_parts(file)
+    empty = Configuration(str(decorator.file), str(searched[0]), name, verl=version, own_parts=own_parts)
     read, overrides = _read(options)
-    if not file.is_relative_to(verl) and (line := changes_configuration(file)):
+    if not is_of_verl and (line := changes_configuration(file)):
         read.append(
             OverrideWord("", str(file), line, "not told", why="the program changes the configuration")
         )
         overrides.append(None)
-    own = own_of_hydra(verl.parent, command, machine, settings) if file.is_relative_to(verl) else None
+    own = own_of_hydra(verl.parent, command, machine, settings) if is_of_verl else None
     sources = Sources(searched, dict(command.written), own)
     of_hydra = {
         word.key: word.value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -107,6 +108,8 @@ def imported_decorator(file: Path, verl: Path) -> Decorator | None:
 _ROOTS = frozenset({"config", "cfg", "conf"})
 _CHANGES = ("OmegaConf.update", "open_dict")
 _MERGES = "OmegaConf.merge"
+_PART = re.compile(r"(?:Trainer|Workers?|Dataset)$|^create_\w*dataset$")
+_STARTS = re.compile(r"run_ppo$|main(?:_ppo\w*)?$|TaskRunner$")  # what builds all of them
 
 
 def changes_configuration(file: Path) -> int:
@@ -130,6 +133,21 @@ def changes_configuration(file: Path) -> int:
         ):
             return node.lineno
     return 0
+
+
+def brings_own_parts(file: Path) -> bool:
+    """Return whether a program that is not verl's may train with other parts than verl's: a trainer, workers or a data set of its own."""
+    tree = parsed(file)
+    if tree is None:
+        return True
+    defined, modules = False, set[str]()
+    for node in walk(tree):
+        defined = defined or (isinstance(node, ast.ClassDef) and _PART.search(node.name) is not None)
+        if isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            names = [alias.name for alias in node.names]
+            modules |= {module for name in names if _PART.search(name) or _STARTS.match(name)}
+    return defined or not modules or any(module.partition(".")[0] != "verl" for module in modules)
 
 
 def _is_of_configuration(node: ast.AST) -> bool:

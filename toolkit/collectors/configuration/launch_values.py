@@ -19,6 +19,12 @@ from verl_doctor.toolkit.sources.hydra.grammar import OverrideError, parse_overr
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING, UNDETERMINED
 
 _MANDATORY = "???"  # OmegaConf: the user must set it
+_OWN_CONFIGURATION = (
+    "--config-",
+    "-cp",
+    "-cn",
+    "-cd",
+)  # Hydra's options that name a folder or a file of the user's
 _KEY = re.compile(r"\"?(?:\+\+?)?([A-Za-z_][\w.]*)=")
 
 
@@ -49,14 +55,20 @@ class KeyValue:
 
 @dataclass(frozen=True)
 class LaunchValues:
-    """The values by key: from the command, then from verl's configuration."""
+    """The values by key: from the command, then from verl's configuration.
+
+    `partial`: a configuration that could not be composed, or words that could not be read, may set other keys too.
+    """
 
     words: Mapping[str, KeyValue] = field(default_factory=dict)
     configuration: Configuration | None = None
+    partial: bool = False
 
     def get(self, key: str) -> KeyValue | None:
-        """Return the value given to a dotted key; None if nothing is known of it."""
+        """Return the value given to a dotted key, an unknown one if it may be set elsewhere; None if verl's default applies."""
         word = self.words.get(key)
+        if word is None and self.partial:
+            return KeyValue(key, None, known=False)
         if self.configuration is None or (word is not None and not word.interpolated):
             return word
         value = self.configuration.get(key)
@@ -86,7 +98,16 @@ def launch_values(launch: Launch | Unknown, configuration: Configuration | Unkno
         found[match[1]] = KeyValue(
             match[1], value, known and not interpolated, word.path, word.line, interpolated
         )
-    return LaunchValues(found, composed)
+    return LaunchValues(found, composed, partial=composed is None and _may_set_more(launch))
+
+
+def _may_set_more(launch: Launch | Unknown) -> bool:
+    """Return whether keys may have values that no readable word gives: in the user's own configuration, or in words that are unknown."""
+    command = launch.command if isinstance(launch, Launch) else None
+    return command is not None and (
+        not command.of_verl
+        or any(word.text is None or word.text.startswith(_OWN_CONFIGURATION) for word in command.words)
+    )
 
 
 def given(values: LaunchValues, *keys: str) -> KeyValue | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.roles import trains
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING
 from verl_doctor.toolkit.sources.python.bound import lasting
 from verl_doctor.toolkit.sources.python.source import read, walk
@@ -29,7 +30,9 @@ _MODELS = ("reward.reward_model.enable", "reward_model.enable")
 
 
 def scores_rows(configuration: Configuration) -> bool:
-    """Return whether one of verl's own reward managers calls the reward function for each row."""
+    """Return whether one of verl's own reward managers calls the reward function for each row. Programs that evaluate call it themselves."""
+    if configuration.own_parts or not trains(configuration):
+        return False
     managers = {configuration.get(key) for key in _MANAGER} - {MISSING, None}
     return managers <= _MANAGERS and not any(configuration.get(key) is True for key in _MODELS)
 

@@ -37,6 +37,7 @@ _REMOVES = frozenset({
 })  # fmt: skip
 _SEARCHES, _SEARCH_RUNS = frozenset({"find", "fd"}), ("-delete", "-exec", "-ok", "-x", "-X")
 _REMOVING = re.compile(r"rmtree|remove|unlink|rmdir|replace")
+_OPTION = re.compile(r"-|\w+=")  # `--to=PATH`, and dd's `of=PATH`
 ANYWHERE = "/"
 _SOURCES = (".py", ".yaml", ".yml", ".json", ".jinja", ".jinja2")
 _LONGEST_SOURCE = 100_000
@@ -50,10 +51,12 @@ def may_make(call: Call, unwrapped: Unwrapped, folder: str, home: str, *, is_rea
     yield from (os.path.normpath(Path(folder, name)) for name in call.written)
     names = base_names(unwrapped.names)
     program = unwrapped.program
+    words = [word.text for word in call.argv[1:] if word.text]
+    if names & _SEARCHES and any(word.startswith(_SEARCH_RUNS) for word in words):
+        yield ANYWHERE
     if names & _LOOKS or (isinstance(program, PythonProgram) and program.module in _LOOKS):
         return
-    words = [word.text for word in call.argv[1:] if word.text]
-    values = [word.partition("=")[2] if word.startswith("-") else word for word in words]
+    values = [word.partition("=")[2] if _OPTION.match(word) else word for word in words]
     secrets = set(secrets_in(shlex.join(word.text or "" for word in call.argv)))  # `curl -u joe:secret`
     paths = [
         re.sub(r"^~(?=/|$)", home, value)

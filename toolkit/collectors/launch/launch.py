@@ -226,6 +226,8 @@ def may_be_changed(launch: Launch, path: str) -> bool:
 
 
 def _is_among(path: str, places: Iterable[str]) -> bool:
+    """Return whether a path is one of these normalised ones, or lies below or above one."""
+    path = path and os.path.normpath(path)
     return path != "" and any(
         place in ("/", path) or path.startswith(f"{place}/") or place.startswith(f"{path}/")
         for place in places

@@ -17,6 +17,7 @@ from verl_doctor.toolkit.collectors.configuration.launch_values import (
     launch_values,
     text_of,
 )
+from verl_doctor.toolkit.collectors.configuration.roles import trains
 from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.model.data_tables import SOURCE_KEY, DataTables
@@ -106,9 +107,16 @@ def data_demands(
         return Absent(f"{command.module} trains on different columns than the reward-based trainers")
     if command is not None and isinstance(configuration, Unknown) and not command.of_verl:
         return Absent(f"{command.module} may start a trainer that reads other columns")
+    if isinstance(configuration, Configuration):
+        if configuration.own_parts:
+            return Absent(f"{configuration.program} may have a trainer or a data set of its own")
+        if not trains(configuration):
+            return Absent("the job trains nothing")
     values = launch_values(launch, configuration)
-    if given(values, _OWN_DATASET) is not None:
-        return Absent(f"the job uses its own data set ({_OWN_DATASET})")
+    own = given(values, _OWN_DATASET)
+    if own is not None:
+        uses = "uses" if own.known else "may use"
+        return Absent(f"the job {uses} its own data set ({_OWN_DATASET})")
     tree = verl.imported
     dataset = _text(tree, _DATASET)
     if dataset is None:

@@ -14,6 +14,7 @@ from typing import Literal
 from verl_doctor.toolkit.collectors.configuration.beside import beside
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.configuration.launch_values import given, launch_values
+from verl_doctor.toolkit.collectors.configuration.roles import trains
 from verl_doctor.toolkit.collectors.launch.launch import Launch, folder_of
 from verl_doctor.toolkit.collectors.model.model import LFS_MARK
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
@@ -87,7 +88,7 @@ def data_files(
     values = launch_values(launch, configuration)
     for key, role in _KEYS:
         override = given(values, key)
-        if override is None:
+        if override is None or _is_left_alone(configuration, key):
             continue
         if not override.known:
             undetermined = key
@@ -117,6 +118,15 @@ def data_files(
         return Absent(f"{where}; --data FILE, or data.train_files in the launch command")
     listed = Counter(named)  # one that is listed twice is read twice
     return DataFiles(tuple(replace(file, times=times) for file, times in listed.items()), tuple(elsewhere))
+
+
+def _is_left_alone(configuration: Configuration | Unknown, key: str) -> bool:
+    """Return whether a program that only generates or evaluates has verl's default there: it reads one list of tables, which the command names."""
+    return (
+        isinstance(configuration, Configuration)
+        and not trains(configuration)
+        and configuration.override_of(key) is None
+    )
 
 
 def _leaves_the_folder(configuration: Configuration | Unknown) -> bool:

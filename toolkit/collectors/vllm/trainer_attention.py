@@ -9,7 +9,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.launch_values import KeyValue, given, launch_values, text_of
-from verl_doctor.toolkit.collectors.configuration.roles import has_critic
+from verl_doctor.toolkit.collectors.configuration.roles import has_critic, trains
 from verl_doctor.toolkit.collectors.installed.import_path import is_on_path
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees
@@ -70,11 +70,16 @@ def trainer_attention(
         return Absent("no command that starts training was found")
     if platform.name not in _NO_ATTENTION_OF_ITS_OWN:
         return Absent(f"the device is {platform.name}, to which these rules do not apply")
+    if isinstance(configuration, Configuration) and not trains(configuration):
+        return Absent("the job trains nothing")
     values = launch_values(launch, configuration)
     strategy = text_of(values, *_STRATEGIES)
     if strategy and "fsdp" not in strategy:
         return Absent(f"the strategy is {strategy}: transformers does not compute the attention")
     actor = _of_model(given(values, *_OVERRIDES), verl, interpreter)
+    own_parts = isinstance(configuration, Configuration) and configuration.own_parts
+    if own_parts and isinstance(actor, TrainerAttention) and actor.by_default:
+        return Unknown("the program may load its model in a way of its own")
     if isinstance(actor, Unknown) or isinstance(configuration, Unknown) or not _trains_critic(configuration):
         return actor
     critic = _of_critic(given(values, _CRITIC), verl, interpreter)

@@ -239,9 +239,12 @@ class _Values:
 
 
 def typed(text: str) -> Any:
-    """Return a number, a truth value or null where the text is one."""
+    """Return a number, a truth value or null where the text is one. Raises OverrideError for a number with more digits than Python converts."""
     if _NUMBER_OR_WORD["int"].fullmatch(text):
-        return int(text)
+        try:
+            return int(text)
+        except ValueError as error:
+            raise OverrideError("a number has too many digits") from error
     if _NUMBER_OR_WORD["float"].fullmatch(text):
         return float(text)
     if _NUMBER_OR_WORD["bool"].fullmatch(text):

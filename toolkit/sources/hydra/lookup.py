@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from verl_doctor.toolkit.sources.hydra.grammar import typed
+from verl_doctor.toolkit.sources.hydra.grammar import OverrideError, typed
 
 _WHOLE = re.compile(r"\$\{([^{}]*)\}")
 _SELECT = re.compile(r"oc\.select:\s*([\w.]+)\s*(?:,\s*(.*))?", re.DOTALL)
@@ -91,7 +91,10 @@ def _selected(tree: Mapping[str, Any], value: str, key: str, depth: int) -> Any:
         return _LITERALS[default.lower()]
     if "${" in default:
         return resolved(tree, default, key, depth + 1)
-    return typed(default.strip("'\""))
+    try:
+        return typed(default.strip("'\""))
+    except OverrideError:
+        return UNDETERMINED
 
 
 def _joined(tree: Mapping[str, Any], value: str, key: str, depth: int) -> Any:

@@ -62,6 +62,32 @@ def test_appended_keys(word: str, refused: list[str], tmp_path: Path) -> None:
     assert [refusal.name for refusal in found.refused] == refused
 
 
+@pytest.mark.parametrize(
+    ("strategy", "chosen", "refused"),
+    [
+        ("fsdp", "auto", []),
+        ("fsdp", "disable", ["mine"]),
+        ("veomni", "auto", ["mine"]),
+        ("fsdp", None, ["mine"]),
+    ],
+)
+def test_workers_that_the_job_does_not_use_make_no_objects(
+    strategy: str, chosen: str | None, refused: list[str], tmp_path: Path
+) -> None:
+    classes, _, makes = CLASSES.partition("    def start")
+    files = {"config.py": classes, "workers/engine_workers.py": f"    def start{makes}"}
+    folder = source_trees.write(tmp_path / "verl", files)
+    tree = {
+        **TREE,
+        "trainer": {"use_legacy_worker_impl": chosen} if chosen else {},
+        "actor_rollout_ref": {"actor": {"strategy": strategy}},
+    }
+    there = with_overrides(Configuration("", "", "main", before=tree), [Word("+actor.mine=1", "/run.sh", 1)])
+    found = config_classes.collect(there, VerlTrees(Tree(str(folder), "verl", "0.7.1", "--verl"), "named"))
+    assert isinstance(found, ConfigClasses)
+    assert [refusal.name for refusal in found.refused] == refused
+
+
 def test_keys_of_the_users_config_file_are_accepted(tmp_path: Path) -> None:
     folder = source_trees.write(tmp_path / "verl", {"config.py": CLASSES})
     program = f"{folder}/trainer/main_ppo.py"

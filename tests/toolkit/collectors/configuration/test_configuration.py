@@ -132,6 +132,36 @@ def test_users_program_is_followed_to_verl(name: str, tmp_path: Path) -> None:
     assert found.complete
 
 
+VERLS = "from verl.trainer.main_sft import main\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "own"),
+    [
+        ("", False),
+        ("from verl.workers.engine_workers import ActorRolloutRefWorker", False),
+        ("from verl.trainer.ppo.ray_trainer import RayPPOTrainer", False),
+        ("from my_trainer import RayDanceTrainer", True),
+        ("from .workers import DiffusionWorker", True),
+        ("from my.data import create_rl_dataset", True),
+        ("class MyWorker(ActorRolloutRefWorker): ...", True),
+        ("class Tools: ...", False),
+    ],
+)
+def test_program_may_bring_parts_of_its_own(line: str, own: bool, tmp_path: Path) -> None:
+    (tmp_path / "go.py").write_text(f"{VERLS}{line}\nmain()\n")
+    assert _configuration(tmp_path, program="go.py").own_parts is own
+
+
+def test_program_without_any_part_of_verl_brings_its_own(tmp_path: Path) -> None:
+    source = '@hydra.main(config_path="verl/trainer/config", config_name="sft")\ndef main(config):\n    mine.run(config)\n'
+    (tmp_path / "go.py").write_text(
+        f"import hydra, mine\nfrom verl.utils.device import auto_set_device\n{source}main()\n"
+    )
+    assert _configuration(tmp_path, "trainer.save_freq=5", program="go.py").own_parts
+    assert not _configuration(tmp_path).own_parts
+
+
 def test_undetermined_word_leaves_defaults_undetermined(tmp_path: Path) -> None:
     (tmp_path / "go.py").write_text(OWN[next(iter(OWN))])
     found = _configuration(tmp_path, "trainer.save_freq=5", "$(python3 words.py)", program="go.py")
@@ -200,3 +230,20 @@ def test_variables_named_in_a_value_are_those_of_the_job(tmp_path: Path) -> None
     assert found.get("trainer.path") == "/d/train"
     assert found.get("trainer.other") == "/d/train/x"
     assert found.get("trainer.third") is found.get("trainer.key") is UNDETERMINED
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (3, 3),
+        (0.5, 0.5),
+        (True, None),
+        ("3", None),
+        (float("inf"), None),
+        (float("nan"), None),
+        (10**400, None),
+    ],
+)
+def test_numbers_with_which_rules_can_calculate(value: object, number: float | None) -> None:
+    tree = {"a": value}
+    assert Configuration("main.py", "/config", "main", before=tree, after=tree).number("a") == number

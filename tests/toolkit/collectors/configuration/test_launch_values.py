@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.launch_values import (
     KeyValue,
@@ -17,7 +19,7 @@ from verl_doctor.toolkit.facts import Absent, Unknown
 
 
 def launched(*words: Word) -> Launch:
-    return Launch((), command=Command("main", words, "run.sh", 1))
+    return Launch((), command=Command("verl.trainer.main_ppo", words, "run.sh", 1))
 
 
 def overrides(launch: Launch | Unknown) -> LaunchValues:
@@ -80,3 +82,22 @@ def test_configuration_supplies_values_missing_from_the_command() -> None:
 def test_refused_configuration_holds_no_values() -> None:
     refused = Configuration("main.py", "/verl/config", "trainer", refused="no such file")
     assert launch_values(launched(), refused).get("a") is None
+
+
+@pytest.mark.parametrize(
+    "word", [Word(None, "", 1, "$(./words)"), Word("--config-path=/my", "", 1), Word("-cn", "", 1)]
+)
+def test_keys_that_other_places_may_set_are_undetermined(word: Word) -> None:
+    found = overrides(launched(word, Word("a=1", "run.sh", 2)))
+    assert text_of(found, "a") == "1"
+    assert given(found, "b") == KeyValue("b", None, known=False)
+
+
+def test_program_of_the_users_may_set_more_keys() -> None:
+    found = overrides(Launch((), command=Command("train.py", (), "run.sh", 1)))
+    assert given(found, "a") == KeyValue("a", None, known=False)
+
+
+def test_composed_configuration_leaves_nothing_open() -> None:
+    composed = Configuration("main.py", "/verl/config", "mine", after={"a": 1})
+    assert launch_values(launched(Word("--config-name=mine", "", 1)), composed).get("b") is None

@@ -142,6 +142,21 @@ def test_reward_functions(code: str, words: list[str], problem: str) -> None:
     assert [problem in text for text in found] == ([True] if problem else [])
 
 
+@pytest.mark.parametrize(
+    ("program", "own_parts", "scores"),
+    [
+        ("/env/verl/trainer/main_ppo.py", False, True),
+        ("/env/verl/trainer/main_eval.py", False, False),
+        ("/home/me/train.py", True, False),
+    ],
+)
+def test_programs_that_call_the_reward_function_themselves(
+    program: str, own_parts: bool, scores: bool
+) -> None:
+    configuration = replace(*configured(), program=program, own_parts=own_parts)
+    assert own_reward.scores_rows(configuration) is scores
+
+
 OLD = "from verl.workers.reward_manager import get_reward_manager_cls\n"
 NEW = "from verl.experimental.reward_loop.reward_manager import get_reward_manager_cls\n"
 THREAD = "result = await self.loop.run_in_executor(\n    None,\n    lambda: self.compute_score(\n"

@@ -966,6 +966,11 @@ def test_function_of_the_users_shell_that_the_script_cannot_have(
         ("cat > /job/reward.py <<EOF\ndef f(): pass\nEOF", "/job/reward.py", True),
         ("cat < /job/reward.py", "/job/reward.py", False),
         ("tar xf data.tar", "/data/train.parquet", True),
+        ("cp /mnt/a.parquet /data/raw/../train.parquet", "/data/train.parquet", True),
+        ("cp /mnt/train.parquet /data/", "/data/raw/../train.parquet", True),
+        ("dd if=/mnt/a.parquet of=/data/train.parquet", "/data/train.parquet", True),
+        ("find /mnt -name '*.parquet' -exec cp {} /data ';'", "/data/train.parquet", True),
+        ("find /data -name '*.parquet'", "/data/train.parquet", False),
     ],
 )
 def test_files_that_the_script_may_create_are_recognised(

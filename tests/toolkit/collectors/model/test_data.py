@@ -98,6 +98,23 @@ def test_job_that_hydra_moves_does_not_find_a_relative_path(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
+    ("program", "read"), [("main_ppo", ["train", "val"]), ("main_generation_server", ["train"])]
+)
+def test_defaults_of_a_program_that_only_generates_are_not_missed(
+    tmp_path: Path, program: str, read: list[str]
+) -> None:
+    (tmp_path / "a.parquet").write_bytes(PARQUET)
+    tree = {"data": {"train_files": "", "val_files": "/gone.parquet"}}
+    composed = replace(
+        *configured("data.train_files=a.parquet", tree=tree), program=f"/env/verl/trainer/{program}.py"
+    )
+    launch = launched("data.train_files=a.parquet", module=f"verl.trainer.{program}")
+    found = data_files.collect(Machine({}, tmp_path), TARGET, launch, composed)
+    assert isinstance(found, DataFiles)
+    assert [file.role for file in found.files] == read
+
+
+@pytest.mark.parametrize(
     ("source", "own", "trouble"),
     [
         ("pd.read_parquet(file)", "null", "not parquet"),
@@ -316,6 +333,21 @@ def test_other_trainers_and_datasets_are_not_judged(tmp_path: Path) -> None:
     trees = verl(tmp_path)
     for launch in (launched("data.custom_cls.path=my.py"), launched(module="verl.trainer.sft_trainer")):
         assert isinstance(data_demands.collect(trees, launch, NOT_COMPOSED), Absent)
+
+
+def test_programs_with_parts_of_their_own_or_without_training_demand_nothing(tmp_path: Path) -> None:
+    trees, composed = verl(tmp_path), configured()[0]
+    for other in (
+        replace(composed, own_parts=True),
+        replace(composed, program="/env/verl/trainer/main_eval.py"),
+    ):
+        assert isinstance(data_demands.collect(trees, launched(), other), Absent)
+    assert isinstance(data_demands.collect(trees, launched(), composed), DataDemands)
+
+
+def test_columns_are_not_demanded_where_the_users_configuration_is_unknown(tmp_path: Path) -> None:
+    launch = launched("--config-path=/not/here", "data.train_files=a.parquet")
+    assert isinstance(data_demands.collect(verl(tmp_path), launch, NOT_COMPOSED), Absent)
 
 
 def test_older_verl_reads_only_parquet(tmp_path: Path) -> None:

@@ -172,3 +172,15 @@ def test_package_is_needed_without_a_gpu_too(tmp_path: Path) -> None:
 
 def test_devices_with_built_in_attention_are_not_judged(tmp_path: Path) -> None:
     assert isinstance(attention_of(tmp_path, platform=replace(CUDA, name="xpu")), Absent)
+
+
+def test_default_is_not_assumed_where_the_users_configuration_is_unknown(tmp_path: Path) -> None:
+    found = attention_of(tmp_path, "--config-path=/not/here", "--config-name=mine")
+    assert isinstance(found, Unknown)
+
+
+def test_default_is_not_assumed_for_programs_that_may_load_another_model(tmp_path: Path) -> None:
+    own = Configuration("/home/me/train.py", "/home/me", "mine", own_parts=True)
+    assert isinstance(attention_of(tmp_path, configuration=own), Unknown)
+    evaluates = Configuration("/env/verl/trainer/main_eval.py", "/env/verl/trainer/config", "evaluation")
+    assert isinstance(attention_of(tmp_path, configuration=evaluates), Absent)

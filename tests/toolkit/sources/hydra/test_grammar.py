@@ -77,6 +77,7 @@ def test_keys(text: str, sign: str, key: str, package: str | None) -> None:
         (" ", "does not begin with the name"),
         ("--a=1", "does not begin with the name"),
         ("a=" + "[" * 500, "nested too deeply"),
+        ("a=" + "9" * 5000, "too many digits"),
     ],
 )
 def test_invalid_overrides_are_refused(text: str, why: str) -> None:

@@ -163,8 +163,6 @@ class Follower(Statements):
                         names |= name_set
         return frozenset(names)
 
-    # Names
-
     # Functions
 
     def call(
