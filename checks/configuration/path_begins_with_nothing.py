@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from verl_doctor.checks.shared.configuration import configured
+from verl_doctor.checks.shared.corrections import Healed, healed, without_value
 from verl_doctor.checks.shared.launch_examples import FILES, SCRIPT
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.roles import is_read
@@ -94,7 +95,15 @@ def path_begins_with_nothing(
                 subject=Subject("setting", _key_of(word)),
                 stops=(EVERY_JOB,),
                 phase=_phase(word.text or ""),
+                **_healed(word, configuration),
             )
+
+
+def _healed(word: Word, configuration: Configuration | Unknown) -> Healed:
+    """A number that would be empty gets verl's default."""
+    if isinstance(configuration, Unknown) or not configuration.has(_key_of(word)):
+        return {}
+    return healed("CFG127", without_value(configuration, _key_of(word)))
 
 
 def _key_of(word: Word) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.datasets._data import files, first_validation, location
 from verl_doctor.checks.shared.configuration import configured, place
-from verl_doctor.checks.shared.corrections import healed, reworded
+from verl_doctor.checks.shared.corrections import healed, reworded, settings
 from verl_doctor.checks.shared.launch_examples import FILES
 from verl_doctor.checks.shared.made_first import unless_made
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
@@ -65,7 +65,7 @@ def data_file_missing(
     sets.
     """
     if not isinstance(configuration, Unknown):
-        yield from _without_files(configuration)
+        yield from _without_files(configuration, data)
     for file in data.files:
         if file.trouble not in {"missing", "folder"}:
             continue
@@ -81,7 +81,7 @@ def data_file_missing(
         yield unless_made(found, file.path, launch) if file.trouble == "missing" else found
 
 
-def _without_files(configuration: Configuration) -> Iterator[Finding]:
+def _without_files(configuration: Configuration, data: DataFiles) -> Iterator[Finding]:
     """Yield what names no table at all. Fine-tuning does without a validation table, and a class of the user's own may do without any."""
     if configuration.get("data.custom_cls.path") not in (None, MISSING):
         return
@@ -98,7 +98,23 @@ def _without_files(configuration: Configuration) -> Iterator[Finding]:
             if is_list
             else f"set {key} to a table, even if no validation runs (trainer.test_freq=-1 trainer.val_before_train=False)",
             subject=Subject("setting", key),
+            **healed("DATA101", _unused(configuration, data) if key == _VALIDATION else None),
         )
+
+
+def _unused(configuration: Configuration, data: DataFiles) -> Correction | None:
+    """The training table in place of none, if there is no validation and the table is only opened."""
+    trained = _trained(data)
+    if not trained or first_validation(configuration) != "never":
+        return None
+    return settings(
+        configuration, {_VALIDATION: trained}, effect=f"no validation runs; {trained} is opened in its place"
+    )
+
+
+def _trained(data: DataFiles) -> str:
+    """The first sound training table; "" if there is none."""
+    return next((file.path for file in data.files if file.role == "train" and not file.trouble), "")
 
 
 def _correction(data: DataFiles, file: DataFile, configuration: Configuration | Unknown) -> Correction | None:
@@ -112,10 +128,7 @@ def _correction(data: DataFiles, file: DataFile, configuration: Configuration | 
     if file.beside:
         effect = f"the job reads {file.beside} instead of {file.path}"
         return reworded(word, word.text.replace(file.path, file.beside), effect=effect)
-    trained = next(
-        (data_file.path for data_file in data.files if data_file.role == "train" and not data_file.trouble),
-        "",
-    )
+    trained = _trained(data)
     if file.role == "val" and trained and first_validation(configuration) == "never":
         effect = f"no validation runs; {trained} replaces the missing file"
         return reworded(word, word.text.replace(file.path, trained), effect=effect)

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from verl_doctor.patches.shared.edited_files import edited_files
-from verl_doctor.toolkit.change import Change, Refusal
+from verl_doctor.patches.shared.launch_lines import edit_lines
+from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
 from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch, Word
+from verl_doctor.toolkit.edit.line_edit import LineEdit
 from verl_doctor.toolkit.edit.word_edit import WordEdit, as_word, edited_words, with_key, with_value
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.rule import Finding, Location, Rewrite
@@ -19,7 +21,8 @@ CORRECTED = (
     *("ATT102", "ATT109", "BUILD130", "CFG101", "CFG102", "CFG103", "CFG108", "CFG109"),
     *("CFG111", "CFG113", "CFG115", "CFG119", "CFG120", "CFG121", "CFG122", "CFG123", "CFG133", "CFG135"),
     *("CFG124", "CFG125", "CFG126", "CFG128", "CFG131", "CUDA157", "DATA101", "DATA107", "DATA111"),
-    *("ENV118", "LOAD101", "LOAD108", "LOAD118", "RAY147"),
+    *("CFG127", "CFG129", "CFG134", "CUDA153", "DATA104", "DATA108", "DATA110", "DATA114", "ENV106"),
+    *("ENV118", "LOAD101", "LOAD108", "LOAD117", "LOAD118", "LOAD123", "RAY109", "RAY147"),
 )
 """The rules whose findings may carry a correction. Two fixes serve all of them: one for safe corrections, one for the others."""
 
@@ -33,8 +36,18 @@ def rewritten(
     correction = finding.correction
     if correction is None:
         return Refusal(f"nothing can be proposed for this line; edit it by hand: {finding.location}")
-    comment = marker.comment(correction.code)
     why = "; ".join(filter(None, (correction.why, correction.effect)))
+    comment = marker.comment(correction.code)
+    lines = {
+        rewrite.at: _line_edit(rewrite)
+        for rewrite in correction.rewrites
+        if rewrite.at and _is_variable(rewrite, launch)
+    }
+    if lines:
+        first, *also = lines
+        found = replace(finding, location=first, also=tuple(also))
+        changes = edit_lines(found, launch, sources, comment, lambda at: lines[at])
+        return changes if isinstance(changes, Refusal) else [_explained(change, why) for change in changes]
     try:
         edits = list(_edits(correction.rewrites, launch))
     except CannotEdit as reason:
@@ -44,6 +57,27 @@ def rewritten(
         return edited_words(before, path, [edit for at, edit in edits if at == path], comment)
 
     return edited_files(sorted({path for path, _ in edits}), sources, words_edited, why)
+
+
+def _is_variable(rewrite: Rewrite, launch: Launch) -> bool:
+    """Return whether a rewrite is about a line that sets a variable, not about a word of the command."""
+    name = rewrite.old.partition("=")[0]
+    return any(
+        setting.name == name and Location(setting.path, setting.line) == rewrite.at
+        for setting in launch.settings
+    )
+
+
+def _line_edit(rewrite: Rewrite) -> LineEdit:
+    """Return the edit of a line `NAME=value`: another value, within the user's quotes, or none."""
+    name, _, old = rewrite.old.partition("=")
+    new = rewrite.new
+    line = rewrite.at.line if rewrite.at else None
+    return LineEdit(line or 0, name if new is None else old, new and new.partition("=")[2])
+
+
+def _explained(change: Change, why: str) -> Change:
+    return replace(change, why=why) if isinstance(change, ReplaceFile) else change
 
 
 def _edits(rewrites: Iterable[Rewrite], launch: Launch) -> Iterator[tuple[str, WordEdit]]:

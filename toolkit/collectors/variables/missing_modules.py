@@ -42,7 +42,7 @@ _FILES: tuple[tuple[str, Phase], ...] = (
 )
 _IMPORTED = (".optimizer_impl", ".external_lib")
 """Keys whose value is imported as a module."""
-_HUB = "VERL_USE_MODELSCOPE"
+HUB = "VERL_USE_MODELSCOPE"
 _EXTERNAL = "VERL_USE_EXTERNAL_MODULES"
 _REWARD = "custom_reward_function.path"
 _LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
@@ -96,8 +96,8 @@ def missing_modules(
     if _EXTERNAL not in job.undetermined:
         names = filter(None, job.get(_EXTERNAL).split(","))
         wanted += [MissingModule(name, _EXTERNAL, "import") for name in names if "$" not in name]
-    if _HUB not in job.undetermined and job.get(_HUB).lower() == "true" and _reads_hub(trees):
-        wanted.append(MissingModule("modelscope", _HUB, "import"))
+    if HUB not in job.undetermined and job.get(HUB).lower() == "true" and _reads_hub(trees):
+        wanted.append(MissingModule("modelscope", HUB, "import"))
     if not wanted:
         return MissingModules()
     own = job.get("PYTHONPATH").split(os.pathsep)
@@ -126,7 +126,7 @@ def missing_modules(
 def _reads_hub(trees: VerlTrees | Unknown) -> bool:
     """Return whether verl imports ModelScope's package because of a variable."""
     source = None if isinstance(trees, Unknown) else read(Path(trees.imported.folder, "__init__.py"))
-    return isinstance(source, bytes) and _HUB.encode() in source
+    return isinstance(source, bytes) and HUB.encode() in source
 
 
 def _may_be_made(name: str, path: Sequence[str], launch: Launch) -> bool:
