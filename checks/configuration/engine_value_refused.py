@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator
 
 from verl_doctor.checks.shared.configuration import configured, place
-from verl_doctor.checks.shared.corrections import healed, settings
+from verl_doctor.checks.shared.corrections import LEAVE_OUT, healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.nearest_accepted import share_of_percent
 from verl_doctor.toolkit.collectors.vllm.engine_arguments import SECTION
@@ -101,7 +101,7 @@ def _nearest(limit: EngineLimit, value: object, default: object) -> object:
 def _correction(configuration: Configuration, key: str, value: object, near: object) -> Correction | None:
     """What was meant if only the spelling differs: a name with other digits is another one."""
     if near is None:
-        return None
+        return settings(configuration, {key: LEAVE_OUT}, effect=f"{key} has its default")
     meant = isinstance(value, str) and isinstance(near, str) and _digits(value) == _digits(near)
     why = f"{as_written(near)} is the nearest value to {value} that vLLM accepts"
     return settings(configuration, {key: near}, why, "" if meant else None)

@@ -88,6 +88,12 @@ def _correction(configuration: Configuration, own_file: OwnFile) -> Correction |
         if own_file.instead:
             values[own_file.key] = LEAVE_OUT
         return settings(configuration, values, effect=effect)
+    if own_file.near:
+        return settings(
+            configuration,
+            {own_file.key: own_file.near},
+            effect=f"the job uses {own_file.near} instead of {own_file.name}",
+        )
     if own_file.key == _RESUME and own_file.trouble == "missing":
         effect = "the job resumes from its last checkpoint if there is one, and starts over otherwise"
         return settings(configuration, {_RESUME: LEAVE_OUT, _RESUME_MODE: "auto"}, effect=effect)

@@ -9,7 +9,7 @@ from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import healed, reworded, settings
 from verl_doctor.checks.shared.launch_examples import FILES
 from verl_doctor.checks.shared.made_first import unless_made
-from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration, OverrideWord
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.model.data_files import DataFile, DataFiles
 from verl_doctor.toolkit.facts import Unknown
@@ -117,19 +117,26 @@ def _trained(data: DataFiles) -> str:
     return next((file.path for file in data.files if file.role == "train" and not file.trouble), "")
 
 
+def _written(word: OverrideWord, file: DataFile) -> str:
+    """The file's path as the word has it: absolute, or relative as its only value; "" if it is written in another way."""
+    if file.path in word.text:
+        return file.path
+    return word.value if isinstance(word.value, str) and file.path.endswith(f"/{word.value}") else ""
+
+
 def _correction(data: DataFiles, file: DataFile, configuration: Configuration | Unknown) -> Correction | None:
     """The table that may have been meant; otherwise the training table, if there is no validation and this table is only opened."""
     if (
         isinstance(configuration, Unknown)
         or (word := configuration.override_of(file.named_by)) is None
-        or file.path not in word.text
+        or not (written := _written(word, file))
     ):
         return None
     if file.beside:
         effect = f"the job reads {file.beside} instead of {file.path}"
-        return reworded(word, word.text.replace(file.path, file.beside), effect=effect)
+        return reworded(word, word.text.replace(written, file.beside), effect=effect)
     trained = _trained(data)
     if file.role == "val" and trained and first_validation(configuration) == "never":
         effect = f"no validation runs; {trained} replaces the missing file"
-        return reworded(word, word.text.replace(file.path, trained), effect=effect)
+        return reworded(word, word.text.replace(written, trained), effect=effect)
     return None

@@ -85,7 +85,7 @@ def without_value(configuration: Configuration, key: str) -> Correction | None:
     if keeps_result(key) and "micro" in key:
         return settings(configuration, {key: 1}, "a micro batch of 1 fits every batch")
     default = configuration.default(key)
-    if not isinstance(default, (int, float)):
+    if default is not None and not isinstance(default, (int, float)):
         return None
     return settings(configuration, {key: LEAVE_OUT}, effect=f"{key} is verl's default, {as_written(default)}")
 

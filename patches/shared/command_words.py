@@ -19,9 +19,32 @@ from verl_doctor.toolkit.sources.python.edit import CannotEdit
 
 CORRECTED = (
     *("ATT102", "ATT109", "BUILD130", "CFG101", "CFG102", "CFG103", "CFG108", "CFG109"),
-    *("CFG111", "CFG113", "CFG115", "CFG119", "CFG120", "CFG121", "CFG122", "CFG123", "CFG133", "CFG135"),
+    *(
+        "CFG111",
+        "CFG113",
+        "CFG115",
+        "CFG116",
+        "CFG119",
+        "CFG120",
+        "CFG121",
+        "CFG122",
+        "CFG123",
+        "CFG133",
+        "CFG135",
+    ),
     *("CFG124", "CFG125", "CFG126", "CFG128", "CFG131", "CUDA157", "DATA101", "DATA107", "DATA111"),
-    *("CFG127", "CFG129", "CFG134", "CUDA153", "DATA104", "DATA108", "DATA110", "DATA114", "ENV106"),
+    *(
+        "CFG127",
+        "CFG129",
+        "CFG132",
+        "CFG134",
+        "CUDA153",
+        "DATA104",
+        "DATA108",
+        "DATA110",
+        "DATA114",
+        "ENV106",
+    ),
     *("ENV118", "LOAD101", "LOAD108", "LOAD117", "LOAD118", "LOAD123", "RAY109", "RAY147"),
 )
 """The rules whose findings may carry a correction. Two fixes serve all of them: one for safe corrections, one for the others."""
@@ -83,10 +106,14 @@ def _explained(change: Change, why: str) -> Change:
 def _edits(rewrites: Iterable[Rewrite], launch: Launch) -> Iterator[tuple[str, WordEdit]]:
     """Yield the edits with the paths of their files."""
     words = launch.command.words if launch.command else ()
+    launcher = launch.command.launcher if launch.command else ()
     added: list[str] = []
     for rewrite in rewrites:
         if not rewrite.old:
             added += [as_word(rewrite.new)] if rewrite.new else []
+            continue
+        if any(_is_at(rewrite, word) for word in launcher):
+            yield _of_launcher(rewrite, launcher)
             continue
         word = _found(rewrite, words)
         new = () if rewrite.new is None else (_written(word, rewrite.old, rewrite.new),)
@@ -96,13 +123,22 @@ def _edits(rewrites: Iterable[Rewrite], launch: Launch) -> Iterator[tuple[str, W
         yield last.path, WordEdit(last.line, last.written, tuple(added), follows=True)
 
 
+def _of_launcher(rewrite: Rewrite, words: Sequence[Word]) -> tuple[str, WordEdit]:
+    """Return the edit of a launcher's word, which may become several."""
+    here = [word for word in words if _is_at(rewrite, word)]
+    if len(here) != 1:
+        raise CannotEdit(f"{rewrite.at}: {rewrite.old} does not occur there exactly once; edit it by hand")
+    new = tuple(as_word(text) for text in (rewrite.new or "").split())
+    return here[0].path, WordEdit(here[0].line, here[0].written, new)
+
+
+def _is_at(rewrite: Rewrite, word: Word) -> bool:
+    return rewrite.old == (word.written if word.text is None else word.text) and _place(word) == rewrite.at
+
+
 def _found(rewrite: Rewrite, words: Sequence[Word]) -> Word:
     # A word whose value cannot be determined is identified by its written form.
-    here = [
-        word
-        for word in words
-        if rewrite.old == (word.written if word.text is None else word.text) and _place(word) == rewrite.at
-    ]
+    here = [word for word in words if _is_at(rewrite, word)]
     if len(here) != 1:
         raise CannotEdit(f"{rewrite.at}: {rewrite.old} does not occur there exactly once; edit it by hand")
     (word,) = here
