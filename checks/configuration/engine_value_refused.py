@@ -33,6 +33,9 @@ def _irrelevant(configuration: Configuration) -> str | None:
     return None if name == "vllm" else f"{_ROLLOUT}.name is {name!s}, not vllm"
 
 
+_SLIP = 0.5  # the least likeness of a name
+
+
 @check(
     "CFG128",
     phase="engine",
@@ -88,7 +91,8 @@ def engine_value_refused(configuration: Configuration, limits: EngineLimits) -> 
 def _nearest(limit: EngineLimit, value: object, default: object) -> object:
     """The nearest value that the argument accepts: a name, the share that a percentage means, or a bound; None if there is none."""
     if isinstance(value, str):
-        return next(iter(difflib.get_close_matches(value, limit.choices, 1)), None)
+        digits = [name for name in limit.choices if _digits(value) and _digits(name) == _digits(value)]
+        return next(iter(difflib.get_close_matches(value, digits or limit.choices, 1, _SLIP)), None)
     if not isinstance(value, (int, float)):
         return None
     candidates = [share_of_percent(value, default), limit.bounds.get("ge"), limit.bounds.get("le"), default]

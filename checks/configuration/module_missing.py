@@ -71,11 +71,21 @@ def module_missing(
                 wanted=module.name if module.package else f"a module {module.name}",
             ),
             location=Location(module.path, module.line) if module.path else place(word) if word else None,
-            remedy="correct the name" if module.package else f"install {module.name}, or correct the name",
+            remedy="correct the name"
+            if module.package
+            else f"put {module.folder} on PYTHONPATH"
+            if module.folder
+            else f"install {module.name}, or correct the name",
             subject=Subject("setting", module.key, module.name),
             stops=(EVERY_JOB,),
             phase=module.phase,
-            **(_healed(variables, launch) if module.key == HUB else {}),
+            **(
+                _healed(variables, launch)
+                if module.key == HUB
+                else {"fix": "on-python-path"}
+                if module.folder
+                else {}
+            ),
         )
         yield unless_installed(found, launch)
 

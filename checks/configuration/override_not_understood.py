@@ -221,9 +221,10 @@ def _to_launcher(word: OverrideWord, launch: Launch | Unknown) -> Correction | N
 def _other_option(configuration: Configuration) -> Correction | None:
     """The existing option closest to the missing one; without any, remove the word, so that verl's own choice applies."""
     word = _chooser(configuration)
-    path = f"{word.key}.path" if word else ""
-    if word and "/" in str(word.value) and isinstance(configuration.default(path), str):
-        return reworded(word, f"{path}={word.value}", f"{word.value} is a path, not one of verl's files")
+    if word and str(word.value).startswith(("/", "~/")):
+        return reworded(
+            word, f"{word.key}.path={word.value}", f"{word.value} is a path, not one of verl's files"
+        )
     if word is None or not configuration.options:
         return None
     near = difflib.get_close_matches(str(word.value), configuration.options, 1)

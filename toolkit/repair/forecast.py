@@ -56,7 +56,9 @@ def foresee(session: Session, collection: Collection, report: Report) -> Foresee
             edit, before, planned = _edit_of(waiting[0]), planned, plans(seen[0], seen[1], seen[2])
             if _count(edit, planned) < _count(edit, before):
                 applied[edit] += 1
-        presumed = _presumed(*seen, unsafe=unsafe)
+        # Edits that only lead to another fault are undone.
+        last = (session, collection, report) if _is_worse(report, seen[2]) else seen
+        presumed = _presumed(*last, unsafe=unsafe)
         if not forecasts or presumed.verdict != forecasts[0].verdict:
             forecasts.append(Forecast(unsafe=unsafe, verdict=presumed.verdict, left=_errors(presumed)))
     return Foreseen(tuple(forecasts), tuple(later.values()))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from verl_doctor.toolkit.change import Change, Fix, InstallPackages, RunCommand
+from verl_doctor.toolkit.change import Change, Fix, InstallPackages, ReplaceFile, RunCommand
 from verl_doctor.toolkit.changes import apply, links
 from verl_doctor.toolkit.changes.apply import Transaction
 from verl_doctor.toolkit.changes.journal import Run, new_run
@@ -38,11 +38,21 @@ _LATER = "it becomes necessary after the repairs above"
 
 
 @dataclass(frozen=True)
+class _Edit:
+    """A plan that was applied and edits files alone, with its journal and the name of its transaction there."""
+
+    plan: Plan
+    home: Path
+    transaction: str
+    blame: Blame
+
+
+@dataclass(frozen=True)
 class _Work:
     """A run of repairs: what is examined, what is allowed, and the job's environment so far.
 
     Without `job`, no variable is set. `seen` is the last examination, None if something has changed since. All
-    applied changes belong to `run`, which is undone under the `name` of its first change.
+    applied changes belong to `run`, which is undone under the `name` of its first change; `edits` are those of files alone.
     """
 
     session: Session
@@ -51,6 +61,7 @@ class _Work:
     seen: tuple[Collection, Report] | None = None
     run: Run = field(default_factory=Run)
     name: str = ""
+    edits: tuple[_Edit, ...] = ()
     through_links: bool = False
     in_place: bool = False
 
@@ -181,7 +192,7 @@ def carry_out(
     out of the environment becomes a private copy unless the changes go `through_links`. Packages are installed into a
     copy of the environment, which is examined from then on, or `in_place`.
     """
-    report = with_best_fixes(session, collection, report)
+    report = first = with_best_fixes(session, collection, report)
     run = new_run(journal_homes(session.target), session.target.prefix)
     work = _Work(
         session,
@@ -209,12 +220,53 @@ def carry_out(
                 repairs = [repair for repair in repairs if repair.outcome != "refused"]
                 done = {(fix, code) for fix, code in done if (fix.id, code) not in refused}
             repairs += attempted
+    repairs, work = _without_new_failures(repairs, work, (collection, first))
     repairs += _settle(work)
     if repairs and session.selection.costs & _COSTLY:
         work = replace(work, seen=None)
     work, collection, report = work.examined()
     files = work.job.settled().as_planned(collection, applied=True) if work.job else None
     return with_repairs(report, repairs, applied=True, environment=files)
+
+
+def _without_new_failures(
+    repairs: list[Repair], work: _Work, first: tuple[Collection, Report]
+) -> tuple[list[Repair], _Work]:
+    """Undo edits, the last first, while a rule finds errors because of them and passed before the first.
+
+    Each of a chain of repairs may only reveal the fault that the next one repairs; where the last cannot be repaired, the job is
+    left as it was.
+    """
+    before, report = first
+    passed = {result.code for result in report.results if result.status in {"pass", "warn"}}
+    while work.edits:
+        work, collection, report = work.examined()
+        looks = [_Comparison(work.session, edit.blame, before, collection) for edit in work.edits]
+        failing = [
+            result.code
+            for result, finding in report.findings()
+            if finding.severity == "error"
+            and result.code in passed
+            and any(look.is_responsible(result.code, finding) for look in looks)
+        ]
+        if not failing:
+            break
+        edit = work.edits[-1]
+        try:
+            apply.undo(edit.home, edit.transaction)
+        except apply.Refused:
+            break
+        work = replace(work, edits=work.edits[:-1], seen=None)
+        of_edit = [
+            number
+            for number, repair in enumerate(repairs)
+            if (repair.fix, repair.code) == (edit.plan.fix.id, edit.plan.code)
+        ]
+        name = repairs[of_edit[-1]].transaction
+        repairs[of_edit[-1]] = edit.plan.ended(
+            "made worse, undone", f"{failing[0]} found more errors after it", name
+        )
+    return repairs, work
 
 
 def _fixes_of(session: Session, report: Report) -> Iterable[tuple[Fix, str]]:
@@ -298,7 +350,9 @@ def _attempt(
     )
     work = work.named(home, done)
     name = work.name if done else None
-    after = replace(after, name=work.name)
+    is_edit = all(isinstance(change, ReplaceFile) for change in changes)
+    edits = (*work.edits, _Edit(plan, home, done.id, blame)) if done and is_edit else work.edits
+    after = replace(after, name=work.name, edits=edits)
     why = _not_repaired(plan, before, report)
     look = _Comparison(work.session, blame, seen, collection, work.unsafe)
     new_errors = look.unrepaired_errors(collection, report) - look.unrepaired_errors(seen, before)
@@ -445,7 +499,7 @@ class _Comparison:
             result.code
             for result, finding in report.findings()
             if finding.severity == "error"
-            and self._is_responsible(result.code, finding)
+            and self.is_responsible(result.code, finding)
             and not _has_remedy(self.session, collection, result.code, finding, unsafe=self.unsafe)
         )
 
@@ -469,7 +523,7 @@ class _Comparison:
                 return f"{result.code} could not check after it: {result.reason}"
         return ""
 
-    def _is_responsible(self, code: str, finding: Finding) -> bool:
+    def is_responsible(self, code: str, finding: Finding) -> bool:
         check = self.session.registry.check(code)
         return check is None or self.blame.is_responsible(check, finding, self.before, self.after)
 

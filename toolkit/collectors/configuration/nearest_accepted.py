@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, copied
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration, copied
 from verl_doctor.toolkit.collectors.configuration.validation import Raised
 from verl_doctor.toolkit.sources.python.source import parse, read, walk
 
@@ -115,6 +115,8 @@ def _values(
     if isinstance(value, bool):
         yield not value
     elif isinstance(value, float):
+        if type(default) is int:
+            yield default
         others = {float(number) for number in (*numbers, default) if type(number) in (int, float)}
         yield from sorted(others - {value}, key=lambda number: abs(number - value))
     elif isinstance(value, int):
@@ -136,6 +138,8 @@ def _values(
         if isinstance(default, (int, float)):
             yield default
         yield from (name for name in _by_likeness(value, names) if name != value)
+        if default in (None, MISSING):
+            yield None
 
 
 def _lists(value: Sequence[Any], default: object, names: Sequence[str]) -> Iterator[list[Any]]:

@@ -61,7 +61,7 @@ class MissingModule:
     """A module's first name, the setting that names it, and the file and line that import it: "" and 0 for the setting itself.
 
     With `package`, `name` is the full name of a module, class or function that this installed package lacks, and `near` a similar
-    one that it has, or "".
+    one that it has, or "". `folder` holds a file or package of that name, beside the file that imports or names it; "" for none.
     """
 
     name: str
@@ -71,6 +71,7 @@ class MissingModule:
     line: int = 0
     package: str = ""
     near: str = ""
+    folder: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,8 +120,20 @@ def missing_modules(
         if lacking is not None and not lacking.package:
             may_come = brings or _may_be_made(lacking.name, path, launch)
             lacking = None if may_come or module.line > _last_sure_line(module.path, own_path) else lacking
-        found += [lacking] if lacking is not None else []
+        found += (
+            [replace(lacking, folder=_folder_of(lacking, configuration, here))] if lacking is not None else []
+        )
     return MissingModules(tuple(dict.fromkeys(found)))
+
+
+def _folder_of(lacking: MissingModule, configuration: Configuration, here: str) -> str:
+    """Return the folder of the file that imports or names a module, if the module lies there."""
+    named = lacking.path or configuration.get(lacking.key)
+    if lacking.package or not isinstance(named, str) or not named:
+        return ""
+    folder = os.path.dirname(os.path.normpath(os.path.join(here, named)))  # noqa: PTH118, PTH120 - a text
+    inside = (f"{lacking.name}.py", f"{lacking.name}/__init__.py")
+    return folder if any(os.path.isfile(f"{folder}/{name}") for name in inside) else ""
 
 
 def _reads_hub(trees: VerlTrees | Unknown) -> bool:
