@@ -240,7 +240,8 @@ def _correction(word: OverrideWord, value: str, near: str, default: object) -> C
         return reworded(
             word, word.text.replace(value, new), effect=f"the job runs with {new} instead of {value}"
         )
-    return reworded(word, None, effect=f"the job runs with verl's default instead of {value}")
+    shown = f", {default}," if isinstance(default, (str, int, float)) else ""
+    return reworded(word, None, effect=f"{word.key} is verl's default{shown} instead of {value}")
 
 
 def _override(configuration: Configuration, key: str, value: str, near: str) -> Correction | None:

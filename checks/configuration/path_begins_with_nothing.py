@@ -79,8 +79,9 @@ def path_begins_with_nothing(
             Evidence(found=word.written, wanted=f"a value of {names}", read_from=word.path),
             location=Location(word.path, None if word.path == COMMAND_LINE else word.line),
             remedy=f"export {names} in the script: a variable that is only set stays in the shell",
-            subject=Subject("setting", key),
+            subject=Subject("setting", key, ",".join(dict.fromkeys(variables_of(word)))),
             stops=(EVERY_JOB,),
+            fix=None if word.path == COMMAND_LINE else "exported-variable",
         )
     for word in launch.hollow if isinstance(launch, Launch) else ():
         unset = tuple(dict.fromkeys(_VARIABLE.findall(word.written)))

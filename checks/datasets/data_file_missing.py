@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from verl_doctor.checks.datasets._data import files, first_validation, location
+from verl_doctor.checks.datasets._data import (
+    files,
+    first_validation,
+    instead_of_validation,
+    location,
+    written,
+)
 from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import healed, reworded, settings
 from verl_doctor.checks.shared.launch_examples import FILES
 from verl_doctor.checks.shared.made_first import unless_made
-from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration, OverrideWord
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.model.data_files import DataFile, DataFiles
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import counted
 
+_VARIABLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})")
 _TRAIN, _VALIDATION = "data.train_files", "data.val_files"
 
 
@@ -76,7 +85,11 @@ def data_file_missing(
             location=location(file),
             remedy=f"correct {file.named_by}, or create the file",
             subject=Subject("file", file.path),
-            **healed("DATA101", _correction(data, file, configuration)),
+            **(
+                {"fix": "double-quotes"}
+                if _is_not_expanded(file, launch)
+                else healed("DATA101", _correction(data, file, configuration))
+            ),
         )
         yield unless_made(found, file.path, launch) if file.trouble == "missing" else found
 
@@ -117,11 +130,13 @@ def _trained(data: DataFiles) -> str:
     return next((file.path for file in data.files if file.role == "train" and not file.trouble), "")
 
 
-def _written(word: OverrideWord, file: DataFile) -> str:
-    """The file's path as the word has it: absolute, or relative as its only value; "" if it is written in another way."""
-    if file.path in word.text:
-        return file.path
-    return word.value if isinstance(word.value, str) and file.path.endswith(f"/{word.value}") else ""
+def _is_not_expanded(file: DataFile, launch: Launch | Unknown) -> bool:
+    """Return whether single quotes keep a variable in the path from the shell."""
+    words = launch.command.words if isinstance(launch, Launch) and launch.command else ()
+    return any(
+        word.line == file.line and "'" in word.written and _VARIABLE.search(word.text or "") is not None
+        for word in words
+    )
 
 
 def _correction(data: DataFiles, file: DataFile, configuration: Configuration | Unknown) -> Correction | None:
@@ -129,14 +144,14 @@ def _correction(data: DataFiles, file: DataFile, configuration: Configuration | 
     if (
         isinstance(configuration, Unknown)
         or (word := configuration.override_of(file.named_by)) is None
-        or not (written := _written(word, file))
+        or not (path := written(word, file))
     ):
         return None
     if file.beside:
         effect = f"the job reads {file.beside} instead of {file.path}"
-        return reworded(word, word.text.replace(written, file.beside), effect=effect)
-    trained = _trained(data)
-    if file.role == "val" and trained and first_validation(configuration) == "never":
-        effect = f"no validation runs; {trained} replaces the missing file"
-        return reworded(word, word.text.replace(written, trained), effect=effect)
-    return None
+        return reworded(word, word.text.replace(path, file.beside), effect=effect)
+    if file.inside and file.role == "train":
+        count = counted(len(file.inside), "table")
+        effect = f"the job reads the {count} in {file.path}"
+        return settings(configuration, {file.named_by: list(file.inside)}, effect=effect)
+    return instead_of_validation(file, _trained(data), configuration)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shlex
 
-from verl_doctor.patches.shared.edited_files import edited_files
+from verl_doctor.patches.shared.launch_lines import line_before_command
 from verl_doctor.toolkit.change import Change, Refusal, fix
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
-from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch
+from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.variables.missing_modules import MissingModules
-from verl_doctor.toolkit.edit.launch_text import first_line, launch_text
 from verl_doctor.toolkit.marker import Marker
 from verl_doctor.toolkit.rule import Finding
 
@@ -22,19 +21,9 @@ def on_python_path(
 
     The module lies beside the file that imports or names it. The folder goes behind those that the script names itself.
     """
-    detail = finding.subject.detail if finding.subject else ""
-    folder = next((module.folder for module in modules.modules if module.name == detail), "")
-    command = launch.command
-    if not folder or command is None or command.path == COMMAND_LINE or not command.line:
-        return Refusal("the training command is in no file; set PYTHONPATH by hand")
-    added = f"export PYTHONPATH=${{PYTHONPATH:+$PYTHONPATH:}}{shlex.quote(folder)}"
-
-    def edited(path: str, before: bytes) -> bytes:
-        lines = launch_text(before, path).split("\n")
-        first = first_line(lines, command.line)
-        old = lines[first - 1]
-        indent = old[: len(old) - len(old.lstrip())]
-        lines.insert(first - 1, f"{indent}{added}  {marker.comment('CFG129')}")
-        return "\n".join(lines).encode()
-
-    return edited_files([command.path], sources, edited, f"{detail} lies in {folder}")
+    name = finding.subject.detail if finding.subject else ""
+    folder = next((module.folder for module in modules.modules if module.name == name), "")
+    if not folder:
+        return Refusal(f"{name} lies in no folder that is known")
+    line = f"export PYTHONPATH=${{PYTHONPATH:+$PYTHONPATH:}}{shlex.quote(folder)}"
+    return line_before_command(line, launch, sources, marker.comment("CFG129"), f"{name} lies in {folder}")

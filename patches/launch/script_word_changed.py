@@ -18,7 +18,7 @@ from verl_doctor.toolkit.rule import Finding
 def script_word_changed(
     finding: Finding, launch: Launch, sources: SourceFiles, marker: Marker
 ) -> list[Change] | Refusal:
-    """Replace a setting in the launch script with the nearest accepted one.
+    """Replace a word of the launch script with the nearest that is accepted, or leave it out.
 
     Unsafe, although it can be undone: the job will differ from what the script describes. The plan shows what
     changes, with the arithmetic.

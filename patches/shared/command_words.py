@@ -45,7 +45,18 @@ CORRECTED = (
         "DATA114",
         "ENV106",
     ),
-    *("ENV118", "LOAD101", "LOAD108", "LOAD117", "LOAD118", "LOAD123", "RAY109", "RAY147"),
+    *(
+        "ENV118",
+        "LOAD101",
+        "LOAD108",
+        "LOAD117",
+        "LOAD118",
+        "LOAD123",
+        "HOST108",
+        "RAY103",
+        "RAY109",
+        "RAY147",
+    ),
 )
 """The rules whose findings may carry a correction. Two fixes serve all of them: one for safe corrections, one for the others."""
 
