@@ -196,15 +196,9 @@ def _unknown_resolver(word: OverrideWord, configuration: Configuration) -> str:
 
 def _chooser(configuration: Configuration) -> OverrideWord | None:
     """The word that chooses an option that its group lacks."""
-    group, _, option = configuration.missing_option.rpartition("/")
-    return next(
-        (
-            word
-            for word in configuration.overrides
-            if group and word.key.partition("@")[0] == group and word.value == option
-        ),
-        None,
-    )
+    chosen = configuration.missing_option
+    words = (word for word in configuration.overrides if "/" in chosen)
+    return next((word for word in words if f"{word.key.partition('@')[0]}/{word.value}" == chosen), None)
 
 
 def _to_launcher(word: OverrideWord, launch: Launch | Unknown) -> Correction | None:

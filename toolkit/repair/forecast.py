@@ -169,6 +169,14 @@ def _edited(session: Session, plan: Plan) -> Session:
     return replace(session, machine=machine, begun=[])
 
 
+def passing(session: Session, content: Mapping[str, bytes]) -> set[str]:
+    """Return the rules that find no errors if files have this content; nothing is written."""
+    machine = replace(session.machine, planned={**session.machine.planned, **content})
+    changed = replace(session, machine=machine, begun=[])
+    report = changed.check(changed.look())
+    return {result.code for result in report.results if result.status in {"pass", "warn"}}
+
+
 def _may_do(plan: Plan, *, unsafe: bool) -> bool:
     return not plan.refusal and (plan.safety == "safe" or (unsafe and plan.safety == "unsafe"))
 

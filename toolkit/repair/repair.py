@@ -19,7 +19,7 @@ from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.repair import installs, job_environment
 from verl_doctor.toolkit.repair.blame import Blame, blame_of, paths_of
-from verl_doctor.toolkit.repair.forecast import foresee, with_best_fixes
+from verl_doctor.toolkit.repair.forecast import foresee, passing, with_best_fixes
 from verl_doctor.toolkit.repair.job_environment import JobEnvironment
 from verl_doctor.toolkit.repair.notes import notes
 from verl_doctor.toolkit.repair.plan import Plan, fixable, plan_of, plans
@@ -39,12 +39,12 @@ _LATER = "it becomes necessary after the repairs above"
 
 @dataclass(frozen=True)
 class _Edit:
-    """A plan that was applied and edits files alone, with its journal and the name of its transaction there."""
+    """A plan that was applied and edits files alone: its journal, and the name of its transaction there."""
 
     plan: Plan
+    changes: tuple[ReplaceFile, ...]
     home: Path
     transaction: str
-    blame: Blame
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ def carry_out(
                 repairs = [repair for repair in repairs if repair.outcome != "refused"]
                 done = {(fix, code) for fix, code in done if (fix.id, code) not in refused}
             repairs += attempted
-    repairs, work = _without_new_failures(repairs, work, (collection, first))
+    repairs, work = _without_new_failures(repairs, work, first)
     repairs += _settle(work)
     if repairs and session.selection.costs & _COSTLY:
         work = replace(work, seen=None)
@@ -229,26 +229,21 @@ def carry_out(
     return with_repairs(report, repairs, applied=True, environment=files)
 
 
-def _without_new_failures(
-    repairs: list[Repair], work: _Work, first: tuple[Collection, Report]
-) -> tuple[list[Repair], _Work]:
+def _without_new_failures(repairs: list[Repair], work: _Work, first: Report) -> tuple[list[Repair], _Work]:
     """Undo edits, the last first, while a rule finds errors because of them and passed before the first.
 
     Each of a chain of repairs may only reveal the fault that the next one repairs; where the last cannot be repaired, the job is
     left as it was.
     """
-    before, report = first
-    passed = {result.code for result in report.results if result.status in {"pass", "warn"}}
+    passed = {result.code for result in first.results if result.status in {"pass", "warn"}}
     while work.edits:
-        work, collection, report = work.examined()
-        looks = [_Comparison(work.session, edit.blame, before, collection) for edit in work.edits]
-        failing = [
-            result.code
-            for result, finding in report.findings()
-            if finding.severity == "error"
-            and result.code in passed
-            and any(look.is_responsible(result.code, finding) for look in looks)
-        ]
+        work, _, report = work.examined()
+        failing = {result.code for result in report.results if result.status == "fail"} & passed
+        if failing:
+            original = {
+                str(change.path): change.before for edit in reversed(work.edits) for change in edit.changes
+            }
+            failing &= passing(work.session, original)
         if not failing:
             break
         edit = work.edits[-1]
@@ -264,7 +259,7 @@ def _without_new_failures(
         ]
         name = repairs[of_edit[-1]].transaction
         repairs[of_edit[-1]] = edit.plan.ended(
-            "made worse, undone", f"{failing[0]} found more errors after it", name
+            "made worse, undone", f"{min(failing)} found more errors after it", name
         )
     return repairs, work
 
@@ -350,8 +345,9 @@ def _attempt(
     )
     work = work.named(home, done)
     name = work.name if done else None
-    is_edit = all(isinstance(change, ReplaceFile) for change in changes)
-    edits = (*work.edits, _Edit(plan, home, done.id, blame)) if done and is_edit else work.edits
+    edited = tuple(change for change in changes if isinstance(change, ReplaceFile))
+    is_edit = done is not None and len(edited) == len(changes)
+    edits = (*work.edits, _Edit(plan, edited, home, done.id)) if done and is_edit else work.edits
     after = replace(after, name=work.name, edits=edits)
     why = _not_repaired(plan, before, report)
     look = _Comparison(work.session, blame, seen, collection, work.unsafe)
@@ -499,7 +495,7 @@ class _Comparison:
             result.code
             for result, finding in report.findings()
             if finding.severity == "error"
-            and self.is_responsible(result.code, finding)
+            and self._is_responsible(result.code, finding)
             and not _has_remedy(self.session, collection, result.code, finding, unsafe=self.unsafe)
         )
 
@@ -523,7 +519,7 @@ class _Comparison:
                 return f"{result.code} could not check after it: {result.reason}"
         return ""
 
-    def is_responsible(self, code: str, finding: Finding) -> bool:
+    def _is_responsible(self, code: str, finding: Finding) -> bool:
         check = self.session.registry.check(code)
         return check is None or self.blame.is_responsible(check, finding, self.before, self.after)
 
