@@ -22,7 +22,6 @@ _MOST = 60  # configurations that are tried
 _MOST_AFTER = 20  # when a value is found already
 _OTHERS = 2  # further values
 _MOST_OF_A_KEY = 2  # values of the same key
-_NAMES_OF_AN_ENTRY = 8  # that are tried in place of an entry of a list
 _SAME_RESULT = re.compile(
     r"(?:micro_batch_size(?:_per_gpu)?|parallel_size|max_token_len\w*|use_remove_padding|use_dynamic_bsz|max_num_batched_tokens|max_num_seqs|max_model_len"
     r"|enable_chunked_prefill|use_liger|load_format|attn_implementation|n_gpus_per_node|nnodes|num_gpus|num_cpus|object_store_memory"
@@ -145,19 +144,27 @@ def _values(
 def _lists(value: Sequence[Any], default: object, names: Sequence[str]) -> Iterator[list[Any]]:
     """Yield the list with another entry: verl's own in its place, or a name that the list does not have yet; then verl's own list."""
     own = default if isinstance(default, list) else []
-    for place, entry in enumerate(value):
-        others = own[place : place + 1] if len(own) == len(value) else []
-        others += _by_likeness(entry, names)[:_NAMES_OF_AN_ENTRY] if isinstance(entry, str) else []
-        yield from ([*value[:place], other, *value[place + 1 :]] for other in others if other not in value)
+    others = [(place, entry) for place, entry in enumerate(own) if len(own) == len(value)]
+    names = [name for name in names if name not in value]
+    likely = [
+        (_likeness(entry, name), place, name)
+        for place, entry in enumerate(value)
+        if isinstance(entry, str)
+        for name in names
+    ]
+    others += [(place, name) for _, place, name in sorted(likely, key=lambda choice: -choice[0])]
+    yield from ([*value[:place], other, *value[place + 1 :]] for place, other in others if other not in value)
     if own and own != value:
         yield own
 
 
 def _by_likeness(text: str, names: Sequence[str]) -> list[str]:
     """Return the names in order of their likeness to a text, first those of which it is a part."""
-    return sorted(
-        names, key=lambda name: (text not in name, -difflib.SequenceMatcher(None, text, name).ratio())
-    )
+    return sorted(names, key=lambda name: (text not in name, -_likeness(text, name)))
+
+
+def _likeness(text: str, name: str) -> float:
+    return difflib.SequenceMatcher(None, text, name).ratio()
 
 
 def share_of_percent(value: float, default: object) -> float | None:
