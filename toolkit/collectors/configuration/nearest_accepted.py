@@ -125,6 +125,8 @@ def _values(
             (size for size in sizes if size > 0 and size != value),
             key=lambda size: (size > value > 0, abs(size - value)),
         )
+        if default is None or isinstance(default, list):
+            yield [value]
     elif value is None:
         yield from dict.fromkeys(
             [1] if "micro" in key else [*(number for number in numbers if number > 0), 1]

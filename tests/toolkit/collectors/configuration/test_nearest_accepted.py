@@ -24,6 +24,7 @@ TREE = {
         "path": "",
         "pair": [0.9, 0.999],
         "kinds": [],
+        "steps": None,
     }
 }
 SOURCE = """\
@@ -61,6 +62,7 @@ def nearest(
         ("a.top_p=95", ("a.top_p",), lambda c: 0 < c.get("a.top_p") <= 1, "must be in (0, 1], got 95", ("a.top_p", "0.95")),
         ("a.rank=4", ("a.rank",), lambda c: False, "", ("", "")),
         ("a.rank=0.5", ("a.rank",), lambda c: type(c.get("a.rank")) is int, "", ("a.rank", "8")),
+        ("a.steps=3", ("a.steps",), lambda c: isinstance(c.get("a.steps"), list), "", ("a.steps", "[3]")),
         ("a.path=/m/x/", ("a.path",), lambda c: not c.get("a.path").endswith("/"), "", ("a.path", "/m/x")),
         ("a.kinds=[rank,seq-men]", ("a.kinds",), lambda c: "seq-mean" in c.get("a.kinds"), "", ("a.kinds", "['rank', 'seq-mean']")),
         ("+a.betas=[0.9,1.0]", ("a.betas",), lambda c: not c.get("a.betas") or max(c.get("a.betas")) < 1, "", ("", "")),
