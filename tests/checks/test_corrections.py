@@ -9,6 +9,7 @@ import pytest
 
 from verl_doctor.checks.configuration.batch_size_below_one import batch_size_below_one
 from verl_doctor.checks.configuration.checkpoint_folder_unusable import checkpoint_folder_unusable
+from verl_doctor.checks.configuration.choice_unknown import _is_misspelt, _nearest
 from verl_doctor.checks.configuration.job_makes_no_step import job_makes_no_step
 from verl_doctor.checks.configuration.module_missing import module_missing
 from verl_doctor.checks.configuration.path_begins_with_nothing import path_begins_with_nothing
@@ -124,3 +125,17 @@ def test_rule_proposes_a_correction(
     found = finding.correction.rewrites if finding.correction else ()
     assert {rewrite.old: rewrite.new for rewrite in found} == rewrites
     assert bool(finding.correction and finding.correction.effect) == (fix == CHANGED)
+
+
+@pytest.mark.parametrize(
+    ("value", "names", "near", "certain"),
+    [
+        ("async", ("sync", "colocate_async", "separate_async"), "", False),
+        ("async", ("sync", "separate_async"), "sync", False),
+        ("token_mean", ("token-mean", "seq-mean"), "token-mean", True),
+        ("vlm", ("vllm", "sglang"), "vllm", True),
+    ],
+)
+def test_opposite_is_no_misspelling(value: str, names: tuple[str, ...], near: str, certain: bool) -> None:
+    assert _nearest(value, names) == near
+    assert (bool(near) and _is_misspelt(value, near)) == certain

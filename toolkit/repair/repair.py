@@ -415,9 +415,11 @@ def _settle(work: _Work) -> list[Repair]:
 def _not_repaired(plan: Plan, before: Report, after: Report) -> str:
     """Return why the repair is not proven, "" if it is: the rule must have run, and must report less than before.
 
-    A finding that only lost its fix still counts.
+    A finding that only lost its fix still counts. After an edit, a rule may no longer apply.
     """
     result = next(result for result in after.results if result.code == plan.code)
+    if result.status == "not_applicable" and all(isinstance(change, ReplaceFile) for change in plan.changes):
+        return ""
     if result.status not in {"pass", "warn", "fail"}:
         return f"{plan.code} could not check afterwards: {result.reason}"
     places = {_place(finding) for finding in _of(before, plan) if finding.fix == plan.fix.id}
