@@ -37,8 +37,8 @@ _LATER = "## Sets that were added later"
 _LATER_AT_FIRST = (
     "The sets `faults_10` to `faults_14`, 251 cases of users' reports, habits, first jobs, keys and parts; `check` foretells 214 of them at once. "
     "At the first attempt, on 30 November 2026, 78 of the 156 healable ones among these were healed (50 %), 23 by safe repairs, none of the 58 others, "
-    "and 2 were made worse: a critic was switched on, for which verl's code needs a repair too. Then corrections were added to 21 rules, lines that "
-    "set variables, launchers, folders on PYTHONPATH, quotes and exports became repairable, and a chain of edits that ends at another fault is "
+    "and 2 were made worse: a critic was switched on, for which verl's code needs a repair too. Then 16 more rules got corrections, and 12 others further ones; lines that "
+    "set variables, launchers, folders on PYTHONPATH, quotes and exports became repairable; and a chain of edits that ends at another fault is "
     "undone. The 78 that were not healed, and those that cannot be, were tried again afterwards; the rows of the other 78 are those of the first attempt."
 )
 _ENVIRONMENTS = "## Environments"
