@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from verl_doctor.checks.shared.configuration import configured, place
+from verl_doctor.checks.shared.corrections import healed, without_value
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.configuration.roles import is_read, no_update
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Phase, Subject, check
@@ -120,6 +121,7 @@ def batch_size_below_one(configuration: Configuration) -> Iterator[Finding]:
             subject=Subject("setting", size.key),
             stops=(EVERY_JOB,),
             phase=size.phase,
+            **healed("CFG134", without_value(configuration, size.key)),
         )
 
 

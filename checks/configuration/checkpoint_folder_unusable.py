@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks.shared.configuration import configured, place
-from verl_doctor.checks.shared.corrections import healed, reworded
+from verl_doctor.checks.shared.corrections import Healed, healed, reworded
+from verl_doctor.checks.shared.variables import not_set, places
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.host.output_folders import (
     HYDRA_FOLDER,
@@ -17,6 +18,8 @@ from verl_doctor.toolkit.collectors.host.output_folders import (
     TimelineFile,
     TrackerFolder,
 )
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
 
@@ -61,6 +64,8 @@ def checkpoint_folder_unusable(
     board: TrackerFolder | Unknown,
     samples: SamplesFolder | Unknown,
     timeline: TimelineFile | Unknown,
+    variables: Variables | Unknown,
+    launch: Launch | Unknown,
 ) -> Iterator[Finding]:
     """The folder for checkpoints, Hydra's output, a tracker's logs, generated texts or cached tables cannot be created.
 
@@ -100,6 +105,7 @@ def checkpoint_folder_unusable(
             subject=Subject("folder", cache.path, cache.variable),
             stops=(EVERY_JOB,),
             phase="workers",
+            **_unset(cache.variable, variables, launch),
         )
     if isinstance(board, TrackerFolder) and board.trouble and board.above != "/":
         yield Finding(
@@ -109,6 +115,7 @@ def checkpoint_folder_unusable(
             subject=Subject("folder", board.path, board.variable),
             stops=(EVERY_JOB,),
             phase="first batch",
+            **_unset(board.variable, variables, launch),
         )
     if isinstance(samples, SamplesFolder) and samples.trouble and samples.above != "/":
         word = configuration.override_of(samples.key)
@@ -149,6 +156,7 @@ def checkpoint_folder_unusable(
             subject=Subject("setting", _KEY),
             stops=(EVERY_JOB,),
             phase="checkpoint",
+            **healed("CFG124", reworded(nowhere, None, effect=_elsewhere(configuration))),
         )
     if isinstance(folder, Unknown) or not folder.trouble:
         return
@@ -167,8 +175,18 @@ def checkpoint_folder_unusable(
         phase="start" if has_rollouts else "checkpoint",
         **healed(
             "CFG124",
-            reworded(word, None, effect=f"checkpoints go to verl's own folder: {configuration.default(_KEY)}")
-            if word
-            else None,
+            reworded(word, None, effect=_elsewhere(configuration)) if word else None,
         ),
     )
+
+
+def _elsewhere(configuration: Configuration) -> str:
+    return f"checkpoints go to verl's own folder: {configuration.default(_KEY)}"
+
+
+def _unset(name: str, variables: Variables | Unknown, launch: Launch | Unknown) -> Healed:
+    """A variable that a file sets to such a folder is left out."""
+    if isinstance(variables, Unknown):
+        return {}
+    at = next(reversed(places(name, variables, launch)), None)
+    return healed("CFG124", not_set(at))

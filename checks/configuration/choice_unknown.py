@@ -221,7 +221,10 @@ def choice_unknown(
 
 
 def _nearest(value: str, names: Sequence[str]) -> str:
-    """The name that differs only in case and punctuation, otherwise the closest, "" if none is close."""
+    """The name that differs only in case and punctuation, otherwise the closest, "" if none is close, or several have the value as a part."""
+    parts = [name for name in names if value.lower() in re.split(r"[-_ ]", name.lower())]
+    if len(parts) > 1 and value not in names:
+        return ""
     plain = {_plain(name): name for name in reversed(names)}
     near = difflib.get_close_matches(_plain(value), plain, 1)
     return plain[near[0]] if near else ""
@@ -240,7 +243,8 @@ def _correction(word: OverrideWord, value: str, near: str, default: object) -> C
         return reworded(
             word, word.text.replace(value, new), effect=f"the job runs with {new} instead of {value}"
         )
-    return reworded(word, None, effect=f"the job runs with verl's default instead of {value}")
+    shown = f", {default}," if isinstance(default, (str, int, float)) else ""
+    return reworded(word, None, effect=f"{word.key} is verl's default{shown} instead of {value}")
 
 
 def _override(configuration: Configuration, key: str, value: str, near: str) -> Correction | None:
@@ -251,6 +255,10 @@ def _override(configuration: Configuration, key: str, value: str, near: str) -> 
 
 
 def _is_misspelt(value: str, near: str) -> bool:
+    """Whether the names differ in a few letters. What stands in front of a name may be its opposite, as in async."""
+    first, second = _plain(value), _plain(near)
+    if first != second and (first.endswith(second) or second.endswith(first)):
+        return False
     return difflib.SequenceMatcher(None, _plain(value), _plain(near)).ratio() >= _PLAIN
 
 

@@ -184,8 +184,8 @@ def _correction(word: OverrideWord, configuration: Configuration) -> Correction 
     others = elsewhere(word.key, configuration)
     if "." not in word.key and len(others) == 1:
         return as_key(others[0], f"{others[0]} may not be what {word.key} meant")
-    if "/" in value:  # a path that the job needs under another key
-        return None
+    if "/" in value and (others or not history(word.key, configuration.verl).went):
+        return None  # a path that the job may need under another key
     return reworded(
         word, None, effect=f"{release(configuration)} has no equivalent, so the job runs without {word.text}"
     )

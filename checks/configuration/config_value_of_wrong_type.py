@@ -242,6 +242,9 @@ def _correction(word: OverrideWord, configuration: Configuration) -> Correction 
     if isinstance(default, (bool, int, float)):
         effect = f"{word.key} is verl's default, {as_written(default)}, instead of {_plain(word.value)}"
         return reworded(word, None, effect=effect)
+    if isinstance(default, Mapping):
+        effect = f"{word.key} is verl's default, {'empty' if not default else 'a section'}, instead of {_plain(word.value)}"
+        return reworded(word, None, effect=effect)
     return None
 
 

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator
 
 from verl_doctor.checks.shared.configuration import configured, place
-from verl_doctor.checks.shared.corrections import healed, settings
+from verl_doctor.checks.shared.corrections import LEAVE_OUT, healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.nearest_accepted import share_of_percent
 from verl_doctor.toolkit.collectors.vllm.engine_arguments import SECTION
@@ -31,6 +31,9 @@ _LIMITS = EngineLimits(
 def _irrelevant(configuration: Configuration) -> str | None:
     name = configuration.get(f"{_ROLLOUT}.name")
     return None if name == "vllm" else f"{_ROLLOUT}.name is {name!s}, not vllm"
+
+
+_SLIP = 0.5  # the least likeness of a name
 
 
 @check(
@@ -88,7 +91,8 @@ def engine_value_refused(configuration: Configuration, limits: EngineLimits) -> 
 def _nearest(limit: EngineLimit, value: object, default: object) -> object:
     """The nearest value that the argument accepts: a name, the share that a percentage means, or a bound; None if there is none."""
     if isinstance(value, str):
-        return next(iter(difflib.get_close_matches(value, limit.choices, 1)), None)
+        digits = [name for name in limit.choices if _digits(value) and _digits(name) == _digits(value)]
+        return next(iter(difflib.get_close_matches(value, digits or limit.choices, 1, _SLIP)), None)
     if not isinstance(value, (int, float)):
         return None
     candidates = [share_of_percent(value, default), limit.bounds.get("ge"), limit.bounds.get("le"), default]
@@ -101,7 +105,7 @@ def _nearest(limit: EngineLimit, value: object, default: object) -> object:
 def _correction(configuration: Configuration, key: str, value: object, near: object) -> Correction | None:
     """What was meant if only the spelling differs: a name with other digits is another one."""
     if near is None:
-        return None
+        return settings(configuration, {key: LEAVE_OUT}, effect=f"{key} has its default")
     meant = isinstance(value, str) and isinstance(near, str) and _digits(value) == _digits(near)
     why = f"{as_written(near)} is the nearest value to {value} that vLLM accepts"
     return settings(configuration, {key: near}, why, "" if meant else None)

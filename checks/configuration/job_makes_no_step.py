@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks.shared.configuration import configured, place
+from verl_doctor.checks.shared.corrections import healed, without_value
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
 
@@ -65,5 +66,6 @@ def job_makes_no_step(configuration: Configuration) -> Iterator[Finding]:
             subject=Subject("setting", key),
             severity="warning" if only_validates else None,
             stops=() if only_validates else (EVERY_JOB,),
+            **healed("CFG132", without_value(configuration, key)),
         )
         return

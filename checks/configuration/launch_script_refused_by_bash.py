@@ -5,10 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from verl_doctor.checks.shared.corrections import Healed, healed
 from verl_doctor.checks.shared.launch_examples import GOOD, SCRIPT
-from verl_doctor.toolkit.collectors.launch.launch import Launch, ScriptError
-from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
+from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, ScriptError
+from verl_doctor.toolkit.collectors.launch.wrappers.programs import PYTHON
+from verl_doctor.toolkit.rule import (
+    EVERY_JOB,
+    Correction,
+    Evidence,
+    Example,
+    Finding,
+    Location,
+    Rewrite,
+    Subject,
+    check,
+)
 
+_OF_DEEPSPEED = {
+    "--num_gpus": "--nproc_per_node",
+    "--num_nodes": "--nnodes",
+    "--module": "-m",
+    "--master_port": "--master_port",
+    "--master_addr": "--master_addr",
+}
 _QUOTE = ScriptError(SCRIPT, 4, "unexpected EOF while looking for matching `\"'")
 _YAML = ScriptError("/home/me/env.yaml", 4, "this is invalid YAML: line 4")
 _BRANCH = ScriptError(SCRIPT, 9, "syntax error: unexpected end of file")
@@ -82,10 +101,46 @@ def launch_script_refused_by_bash(launch: Launch) -> Iterator[Finding]:
             remedy=f"write \\{error.interpolation}, so that Hydra gets it"
             if error.interpolation
             else f"correct line {error.line}",
-            fix="interpolation-for-hydra" if error.interpolation else None,
             subject=Subject("file", error.path, str(error.line)),
             stops=(EVERY_JOB,),
+            **_healed(error, launch.command),
         )
+
+
+def _healed(error: ScriptError, command: Command | None) -> Healed:
+    """What the line would have to contain, if its meaning is clear."""
+    if error.interpolation:
+        return {"fix": "interpolation-for-hydra"}
+    if error.extended:
+        return {"fix": "default-for-unset"}
+    if command is None or (command.path, command.line) != (error.path, error.line) or not command.names:
+        return {}
+    starter = command.names[-1].rpartition("/")[2]
+    if starter == "torchrun":
+        return healed("CFG116", _without_python(command))
+    return healed("CFG116", _by_torchrun(command)) if starter == "deepspeed" else {}
+
+
+def _without_python(command: Command) -> Correction | None:
+    """Torchrun starts Python itself, and takes a Python in front of the module for a source file."""
+    last = [word for word in command.launcher if PYTHON.fullmatch((word.text or "").rpartition("/")[2])][-1:]
+    rewrites = tuple(Rewrite(word.text or "", None, Location(word.path, word.line)) for word in last)
+    return Correction("", rewrites, "torchrun starts Python itself") if rewrites else None
+
+
+def _by_torchrun(command: Command) -> Correction | None:
+    """DeepSpeed's launcher in the words of torchrun; None if it has options without an equivalent."""
+    at = Location(command.path, command.line)
+    rewrites = [Rewrite(command.names[-1], "torchrun", at)]
+    for word in command.launcher:
+        option, equals, value = (word.text or "-").partition("=")
+        new = _OF_DEEPSPEED.get(option, "" if option.startswith("-") else option)
+        if not new:
+            return None
+        if new != option:
+            rewrites.append(Rewrite(word.text or "", f"{new}{equals}{value}", Location(word.path, word.line)))
+    effect = "torchrun starts the processes, with which verl's programs are written to run"
+    return Correction("", tuple(rewrites), effect=effect)
 
 
 def _remedy(error: ScriptError) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verl_doctor.checks.shared.configuration import configured, place, release
+from verl_doctor.checks.shared.corrections import Healed, healed
 from verl_doctor.checks.shared.launch_examples import FILES
 from verl_doctor.checks.shared.made_first import unless_installed
+from verl_doctor.checks.shared.variables import not_set, places
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch
-from verl_doctor.toolkit.collectors.variables.missing_modules import MissingModule, MissingModules
+from verl_doctor.toolkit.collectors.variables.missing_modules import HUB, MissingModule, MissingModules
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
 
@@ -35,7 +38,10 @@ _IMPORT = MissingModules((MissingModule("math_verify", _REWARD, "first batch", "
     since="0.2",
 )  # fmt: skip
 def module_missing(
-    configuration: Configuration, modules: MissingModules, launch: Launch | Unknown
+    configuration: Configuration,
+    modules: MissingModules,
+    launch: Launch | Unknown,
+    variables: Variables | Unknown,
 ) -> Iterator[Finding]:
     """A module, class or function that the job's settings or the user's own files import does not exist.
 
@@ -65,9 +71,26 @@ def module_missing(
                 wanted=module.name if module.package else f"a module {module.name}",
             ),
             location=Location(module.path, module.line) if module.path else place(word) if word else None,
-            remedy="correct the name" if module.package else f"install {module.name}, or correct the name",
+            remedy="correct the name"
+            if module.package
+            else f"put {module.folder} on PYTHONPATH"
+            if module.folder
+            else f"install {module.name}, or correct the name",
             subject=Subject("setting", module.key, module.name),
             stops=(EVERY_JOB,),
             phase=module.phase,
+            **(
+                _healed(variables, launch)
+                if module.key == HUB
+                else {"fix": "on-python-path"}
+                if module.folder
+                else {}
+            ),
         )
         yield unless_installed(found, launch)
+
+
+def _healed(variables: Variables | Unknown, launch: Launch | Unknown) -> Healed:
+    """Models come from the Hugging Face Hub where a file sets the variable and its package is missing."""
+    found = [] if isinstance(variables, Unknown) else places(HUB, variables, launch)
+    return healed("CFG129", not_set(found[-1], "models come from the Hugging Face Hub") if found else None)

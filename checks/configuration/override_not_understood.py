@@ -28,7 +28,13 @@ _RESOLVER = re.compile(r"(?<!\\)(?:\\\\)*\$\{([A-Za-z_][\w.]*):")  # behind a ba
 _RESOLVERS = frozenset({
     "oc.create", "oc.decode", "oc.deprecated", "oc.dict.keys", "oc.dict.values", "oc.env", "oc.select", "hydra", "now", "python_version",
 })  # fmt: skip
-_OLD_LAUNCHER = "torch.distributed.launch"
+_OLD_LAUNCHER, _NEW_LAUNCHER = "torch.distributed.launch", "torch.distributed.run"
+_OF_TORCHRUN = re.compile(
+    r"--(?:nnodes|nproc[-_]per[-_]node|node[-_]rank|master[-_](?:addr|port)|max[-_]restarts|rdzv[-_]\w+)=[\w.:-]+|--standalone"
+)
+_OPTION = re.compile(r"--config_(?:name|path|dir)(?==|$)")
+_LAST_COMMA = re.compile(r",\s*([\]}])$")
+_APOSTROPHE = re.compile(r"(?<=\w)'(?=\w)")
 _QUOTES = "\u2018\u2019\u201c\u201d"
 _TYPOGRAPHIC = str.maketrans("\u2010\u2011\u2012\u2013\u2014\u2212" + _QUOTES, "------" + "''" + '""')
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
@@ -109,7 +115,10 @@ def override_not_understood(configuration: Configuration, launch: Launch | Unkno
                 remedy=remedy,
                 severity=severity_of(word),
                 subject=Subject("setting", word.key or word.text or "''"),
-                **_healed(word, configuration.overrides[index + 1 :], configuration),
+                **(
+                    healed("CFG103", _to_launcher(word, launch))
+                    or _healed(word, configuration.overrides[index + 1 :], configuration)
+                ),
             )
         elif resolver := _unknown_resolver(word, configuration):
             yield Finding(
@@ -155,12 +164,16 @@ def _passed_on(launch: Launch | Unknown) -> Iterator[Finding]:
     if _OLD_LAUNCHER not in texts or {"--use-env", "--use_env"} & {*texts} or None in texts:
         return
     word = launcher[texts.index(_OLD_LAUNCHER)]
+    at = Location(word.path, word.line)
+    why = f"{_NEW_LAUNCHER} is torchrun: it takes the same options and passes nothing on"
+    renamed = Correction("", (Rewrite(_OLD_LAUNCHER, _NEW_LAUNCHER, at),), why)
     yield Finding(
         f"{_OLD_LAUNCHER} passes --local-rank to the program, and Hydra has no such option",
         Evidence(found=_OLD_LAUNCHER, wanted="torchrun"),
         location=Location(word.path, None if word.path == COMMAND_LINE else word.line),
         remedy="start the program with torchrun, or add --use-env",
         subject=Subject("setting", "--local-rank"),
+        **healed("CFG103", None if word.path == COMMAND_LINE else renamed),
     )
 
 
@@ -183,20 +196,29 @@ def _unknown_resolver(word: OverrideWord, configuration: Configuration) -> str:
 
 def _chooser(configuration: Configuration) -> OverrideWord | None:
     """The word that chooses an option that its group lacks."""
-    group, _, option = configuration.missing_option.rpartition("/")
-    return next(
-        (
-            word
-            for word in configuration.overrides
-            if group and word.key.partition("@")[0] == group and word.value == option
-        ),
-        None,
-    )
+    chosen = configuration.missing_option
+    words = (word for word in configuration.overrides if "/" in chosen)
+    return next((word for word in words if f"{word.key.partition('@')[0]}/{word.value}" == chosen), None)
+
+
+def _to_launcher(word: OverrideWord, launch: Launch | Unknown) -> Correction | None:
+    """An option of torchrun's behind the module is moved in front of it."""
+    launcher = () if isinstance(launch, Unknown) or launch.command is None else launch.command.launcher
+    last = launcher[-1] if launcher else None
+    if last is None or last.text != "-m" or not _OF_TORCHRUN.fullmatch(word.text):
+        return None
+    gone = reworded(word, None, f"{word.text.partition('=')[0]} is an option of torchrun")
+    moved = Rewrite("-m", f"{word.text} -m", Location(last.path, last.line))
+    return gone and replace(gone, rewrites=(*gone.rewrites, moved))
 
 
 def _other_option(configuration: Configuration) -> Correction | None:
     """The existing option closest to the missing one; without any, remove the word, so that verl's own choice applies."""
     word = _chooser(configuration)
+    if word and str(word.value).startswith(("/", "~/")):
+        return reworded(
+            word, f"{word.key}.path={word.value}", f"{word.value} is a path, not one of verl's files"
+        )
     if word is None or not configuration.options:
         return None
     near = difflib.get_close_matches(str(word.value), configuration.options, 1)
@@ -276,6 +298,9 @@ def _healed(word: OverrideWord, following: Sequence[OverrideWord], configuration
         return healed("CFG103", reworded(word, None))
     if word.fate == "several values":
         return healed("CFG103", reworded(word, f"{key}={_one_value(word, configuration)}"))
+    if word.fate == "not an override" and (option := _OPTION.match(word.text)):
+        dashed = option[0].replace("_", "-")
+        return healed("CFG103", reworded(word, f"{dashed}{word.text[option.end() :]}"))
     if word.fate != "not an override" or word.text.startswith("-"):
         return {}
     if pieces := _cut_apart(word, following, configuration):
@@ -284,7 +309,9 @@ def _healed(word: OverrideWord, following: Sequence[OverrideWord], configuration
         return healed("CFG103", reworded(word, f"{word.text}{_missing_brackets(value)}"))
     if equals and (typed := _as_typed(value)):
         return healed("CFG103", reworded(word, f"{key}={typed}"))
-    if equals and value and not set(value) & set("'\"\\"):
+    if equals and (last := _LAST_COMMA.search(value)):
+        return healed("CFG103", reworded(word, f"{key}={value[: last.start()]}{last[1]}"))
+    if equals and value and not set(_APOSTROPHE.sub("", value)) & set("'\"\\"):
         return healed("CFG103", reworded(word, f'{key}="{value}"'))
     return {}
 
@@ -359,6 +386,6 @@ def _quoted(word: OverrideWord) -> str:
     key, equals, value = word.text.partition("=")
     if equals and (typed := _as_typed(value)):
         return f"write {key}={typed}"
-    if not equals or "'" in value:
+    if not equals or "'" in _APOSTROPHE.sub("", value):
         return "quote it, or remove it"
     return f"""write '{key}="{value}"', with both kinds of quotes"""

@@ -81,14 +81,20 @@ def own_file_unusable(
 
 
 def _correction(configuration: Configuration, own_file: OwnFile) -> Correction | None:
-    """The file that may have been meant; for a missing checkpoint to resume from, the last checkpoint, or else a new start."""
+    """The file that may have been meant; for an unusable checkpoint to resume from, the last checkpoint, or else a new start."""
     if own_file.beside:
         effect = f"the job reads {own_file.beside} instead of {own_file.path}"
         values: dict[str, object] = {own_file.instead or own_file.key: own_file.beside}
         if own_file.instead:
             values[own_file.key] = LEAVE_OUT
         return settings(configuration, values, effect=effect)
-    if own_file.key == _RESUME and own_file.trouble == "missing":
+    if own_file.near:
+        return settings(
+            configuration,
+            {own_file.key: own_file.near},
+            effect=f"the job uses {own_file.near} instead of {own_file.name}",
+        )
+    if own_file.key == _RESUME and own_file.trouble in ("missing", "contents"):
         effect = "the job resumes from its last checkpoint if there is one, and starts over otherwise"
         return settings(configuration, {_RESUME: LEAVE_OUT, _RESUME_MODE: "auto"}, effect=effect)
     return None

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from verl_doctor.checks.shared.configuration import configured
+from verl_doctor.checks.shared.corrections import Healed, healed, without_value
 from verl_doctor.checks.shared.launch_examples import FILES, SCRIPT
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.roles import is_read
@@ -78,8 +79,9 @@ def path_begins_with_nothing(
             Evidence(found=word.written, wanted=f"a value of {names}", read_from=word.path),
             location=Location(word.path, None if word.path == COMMAND_LINE else word.line),
             remedy=f"export {names} in the script: a variable that is only set stays in the shell",
-            subject=Subject("setting", key),
+            subject=Subject("setting", key, ",".join(dict.fromkeys(variables_of(word)))),
             stops=(EVERY_JOB,),
+            fix=None if word.path == COMMAND_LINE else "exported-variable",
         )
     for word in launch.hollow if isinstance(launch, Launch) else ():
         unset = tuple(dict.fromkeys(_VARIABLE.findall(word.written)))
@@ -94,7 +96,15 @@ def path_begins_with_nothing(
                 subject=Subject("setting", _key_of(word)),
                 stops=(EVERY_JOB,),
                 phase=_phase(word.text or ""),
+                **_healed(word, configuration),
             )
+
+
+def _healed(word: Word, configuration: Configuration | Unknown) -> Healed:
+    """A number that would be empty gets verl's default."""
+    if isinstance(configuration, Unknown) or not configuration.has(_key_of(word)):
+        return {}
+    return healed("CFG127", without_value(configuration, _key_of(word)))
 
 
 def _key_of(word: Word) -> str:

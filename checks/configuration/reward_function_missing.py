@@ -93,7 +93,13 @@ def reward_function_missing(
 
 
 def _correction(configuration: Configuration, reward: RewardFunction) -> Correction | None:
-    """The intended function, or the only function in the file."""
+    """The intended function, or the only function in the file; the folder that `~` stands for."""
+    if reward.expanded and reward.expanded != reward.path:
+        why = f"verl does not expand ~, which stands for {reward.expanded.partition(reward.path[1:])[0]}"
+        return settings(configuration, {f"{reward.key}.path": reward.expanded}, why, "")
+    if reward.state == "missing" and reward.beside:
+        effect = f"the job reads {reward.beside} instead of {reward.path}"
+        return settings(configuration, {f"{reward.key}.path": reward.beside}, effect=effect)
     if reward.defined is not False:
         return None
     near = difflib.get_close_matches(reward.name, reward.names, 1) or (

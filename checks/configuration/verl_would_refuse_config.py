@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -102,9 +103,15 @@ def _correction(configuration: Configuration, raised: Raised) -> Correction | No
 
 def _with_value(configuration: Configuration, raised: Raised, key: str, value: str) -> Correction | None:
     old = configuration.get(key)
-    meant = isinstance(old, str) and _SIGNS.sub("", old.lower()) == _SIGNS.sub("", value.lower())
+    meant = isinstance(old, str) and _as_meant(old) == _as_meant(value)
     why = f"{value} is the nearest value that {_whose(raised)} accepts for {key}"
-    return settings(configuration, {key: value}, why, "" if meant else None)
+    new = ast.literal_eval(value) if isinstance(old, list) and value.startswith("[") else value
+    return settings(configuration, {key: new}, why, "" if meant else None)
+
+
+def _as_meant(text: str) -> str:
+    """The text without what names may differ in, and without the slash at the end of a folder's path."""
+    return text.rstrip("/") if "/" in text else _SIGNS.sub("", text.lower())
 
 
 def _whose(raised: Raised) -> str:

@@ -6,12 +6,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
-from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, UNDETERMINED, Configuration
+from verl_doctor.checks.shared.corrections import reworded
+from verl_doctor.toolkit.collectors.configuration.configuration import (
+    MISSING,
+    UNDETERMINED,
+    Configuration,
+    OverrideWord,
+)
 from verl_doctor.toolkit.collectors.model.data_demands import DataDemands
 from verl_doctor.toolkit.collectors.model.data_files import DataFile, DataFiles, Role, Trouble
 from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables, Table
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.rule import Location, Phase
+from verl_doctor.toolkit.rule import Correction, Location, Phase
 
 TRAIN = DataFile(
     "/data/train.parquet", "train", "data.train_files", "parquet", place="/home/me/run.sh", line=4
@@ -87,3 +93,28 @@ def takes_part(tables: DataTables, configuration: Configuration | Unknown, role:
         return False
     rows = tables.rows_of(role)
     return rows is None or most < rows
+
+
+def instead_of_validation(
+    file: DataFile, trained: str, configuration: Configuration | Unknown
+) -> Correction | None:
+    """The training table in place of a validation table that verl only opens: no validation runs."""
+    word = None if isinstance(configuration, Unknown) else configuration.override_of(file.named_by)
+    at = "" if word is None else written(word, file)
+    if (
+        word is None
+        or not at
+        or file.role != "val"
+        or not trained
+        or first_validation(configuration) != "never"
+    ):
+        return None
+    effect = f"no validation runs; {trained} replaces the file"
+    return reworded(word, word.text.replace(at, trained), effect=effect)
+
+
+def written(word: OverrideWord, file: DataFile) -> str:
+    """The file's path as the word has it: absolute, or relative as its only value; "" if it is written in another way."""
+    if file.path in word.text:
+        return file.path
+    return word.value if isinstance(word.value, str) and file.path.endswith(f"/{word.value}") else ""

@@ -7,15 +7,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks.datasets._data import location, tables
+from verl_doctor.checks.datasets._data import EVERY, location, tables
 from verl_doctor.checks.shared.configuration import configured
+from verl_doctor.checks.shared.corrections import healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables, Table
-from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Phase, Subject, check
+from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Phase, Subject, check
 from verl_doctor.toolkit.text import counted
 
 _KEY = "data.messages_key"
 _OWN = "data.custom_cls.path"
+_VALIDATION = "data.val_files"
 _CONVERSATIONS = "list<struct<content: string, role: string>>"
 _CONTENT = re.compile(r"content: ([a-z0-9]+)")
 _NO_TEXT = re.compile(r"u?int\d*|float\d*|double|halffloat|bool|decimal\d*|date\d*|timestamp|binary")
@@ -82,7 +84,19 @@ def conversations_unusable(configuration: Configuration, tables: DataTables) -> 
                 stops=(EVERY_JOB,) if table.file.role == "train" or key not in names else (),
                 severity=None if table.file.role == "train" or key not in names else "warning",
                 phase=phase,
+                **healed("DATA108", _correction(configuration, table, near if key not in names else "")),
             )  # fmt: skip
+
+
+def _correction(configuration: Configuration, table: Table, near: str) -> Correction | None:
+    """The column that has a similar name; otherwise no validation, if only the validation table is unusable."""
+    if near:
+        return settings(configuration, {_KEY: near}, effect=f"verl reads the column {near}")
+    if table.file.role != "val":
+        return None
+    # Without a table the trainer cannot validate between its steps.
+    never = {} if configuration.get(EVERY) == -1 else {EVERY: -1}
+    return settings(configuration, {_VALIDATION: None, **never}, effect="no validation runs")
 
 
 def _nothing(key: str, table: Table, empty: int, configuration: Configuration) -> Finding:

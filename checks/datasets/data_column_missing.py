@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from verl_doctor.checks.datasets._data import (
@@ -18,6 +18,7 @@ from verl_doctor.checks.datasets._data import (
     used,
 )
 from verl_doctor.checks.shared.configuration import configured
+from verl_doctor.checks.shared.corrections import Healed, healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.model.data_demands import DataDemands
 from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables, Table
@@ -95,7 +96,25 @@ def data_column_missing(
                 remedy=", or ".join(["add what is missing when you generate the data", *hints]),
                 subject=Subject("column", ",".join(absent), table.file.path),
                 phase=phase,
+                **_healed(absent, keys, names, configuration),
             )
+
+
+def _healed(
+    absent: list[str], keys: Mapping[str, str], names: list[str], configuration: Configuration | Unknown
+) -> Healed:
+    """Where a column that a setting names is all that is missing: the similar one, or verl's own name for it."""
+    if isinstance(configuration, Unknown) or len(absent) != 1 or absent[0] not in keys:
+        return {}
+    key = keys[absent[0]]
+    default = configuration.default(key)
+    near = (
+        default if default in names else next(iter(difflib.get_close_matches(absent[0], names, 1, 0.5)), "")
+    )
+    if not near:
+        return {}
+    effect = f"verl reads the column {near} instead of {absent[0]}"
+    return healed("DATA104", settings(configuration, {key: near}, effect=effect))
 
 
 def _read(

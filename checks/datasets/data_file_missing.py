@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from verl_doctor.checks.datasets._data import files, first_validation, location
+from verl_doctor.checks.datasets._data import (
+    files,
+    first_validation,
+    instead_of_validation,
+    location,
+    written,
+)
 from verl_doctor.checks.shared.configuration import configured, place
-from verl_doctor.checks.shared.corrections import healed, reworded
+from verl_doctor.checks.shared.corrections import healed, reworded, settings
 from verl_doctor.checks.shared.launch_examples import FILES
 from verl_doctor.checks.shared.made_first import unless_made
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
@@ -14,7 +21,9 @@ from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.model.data_files import DataFile, DataFiles
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.text import counted
 
+_VARIABLE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})")
 _TRAIN, _VALIDATION = "data.train_files", "data.val_files"
 
 
@@ -65,7 +74,7 @@ def data_file_missing(
     sets.
     """
     if not isinstance(configuration, Unknown):
-        yield from _without_files(configuration)
+        yield from _without_files(configuration, data)
     for file in data.files:
         if file.trouble not in {"missing", "folder"}:
             continue
@@ -76,12 +85,16 @@ def data_file_missing(
             location=location(file),
             remedy=f"correct {file.named_by}, or create the file",
             subject=Subject("file", file.path),
-            **healed("DATA101", _correction(data, file, configuration)),
+            **(
+                {"fix": "double-quotes"}
+                if _is_not_expanded(file, launch)
+                else healed("DATA101", _correction(data, file, configuration))
+            ),
         )
         yield unless_made(found, file.path, launch) if file.trouble == "missing" else found
 
 
-def _without_files(configuration: Configuration) -> Iterator[Finding]:
+def _without_files(configuration: Configuration, data: DataFiles) -> Iterator[Finding]:
     """Yield what names no table at all. Fine-tuning does without a validation table, and a class of the user's own may do without any."""
     if configuration.get("data.custom_cls.path") not in (None, MISSING):
         return
@@ -98,7 +111,32 @@ def _without_files(configuration: Configuration) -> Iterator[Finding]:
             if is_list
             else f"set {key} to a table, even if no validation runs (trainer.test_freq=-1 trainer.val_before_train=False)",
             subject=Subject("setting", key),
+            **healed("DATA101", _unused(configuration, data) if key == _VALIDATION else None),
         )
+
+
+def _unused(configuration: Configuration, data: DataFiles) -> Correction | None:
+    """The training table in place of none, if there is no validation and the table is only opened."""
+    trained = _trained(data)
+    if not trained or first_validation(configuration) != "never":
+        return None
+    return settings(
+        configuration, {_VALIDATION: trained}, effect=f"no validation runs; {trained} is opened in its place"
+    )
+
+
+def _trained(data: DataFiles) -> str:
+    """The first sound training table; "" if there is none."""
+    return next((file.path for file in data.files if file.role == "train" and not file.trouble), "")
+
+
+def _is_not_expanded(file: DataFile, launch: Launch | Unknown) -> bool:
+    """Return whether single quotes keep a variable in the path from the shell."""
+    words = launch.command.words if isinstance(launch, Launch) and launch.command else ()
+    return any(
+        word.line == file.line and "'" in word.written and _VARIABLE.search(word.text or "") is not None
+        for word in words
+    )
 
 
 def _correction(data: DataFiles, file: DataFile, configuration: Configuration | Unknown) -> Correction | None:
@@ -106,17 +144,14 @@ def _correction(data: DataFiles, file: DataFile, configuration: Configuration | 
     if (
         isinstance(configuration, Unknown)
         or (word := configuration.override_of(file.named_by)) is None
-        or file.path not in word.text
+        or not (path := written(word, file))
     ):
         return None
     if file.beside:
         effect = f"the job reads {file.beside} instead of {file.path}"
-        return reworded(word, word.text.replace(file.path, file.beside), effect=effect)
-    trained = next(
-        (data_file.path for data_file in data.files if data_file.role == "train" and not data_file.trouble),
-        "",
-    )
-    if file.role == "val" and trained and first_validation(configuration) == "never":
-        effect = f"no validation runs; {trained} replaces the missing file"
-        return reworded(word, word.text.replace(file.path, trained), effect=effect)
-    return None
+        return reworded(word, word.text.replace(path, file.beside), effect=effect)
+    if file.inside and file.role == "train":
+        count = counted(len(file.inside), "table")
+        effect = f"the job reads the {count} in {file.path}"
+        return settings(configuration, {file.named_by: list(file.inside)}, effect=effect)
+    return instead_of_validation(file, _trained(data), configuration)

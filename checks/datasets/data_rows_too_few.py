@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from verl_doctor.checks.datasets._data import DEMANDS, location, tables
+from verl_doctor.checks.datasets._data import DEMANDS, instead_of_validation, location, tables
 from verl_doctor.checks.shared.configuration import GPUS, NODES
 from verl_doctor.checks.shared.corrections import healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
@@ -59,6 +59,7 @@ def data_rows_too_few(
                 location=location(table.file),
                 remedy="generate the data again",
                 subject=Subject("file", table.file.path),
+                **healed("DATA107", instead_of_validation(table.file, _sound(tables), configuration)),
             )
     train = tables.of("train")
     whole = tables.rows_of("train") or 0
@@ -72,6 +73,11 @@ def data_rows_too_few(
             subject=Subject("setting", "data.train_batch_size"),
             **healed("DATA107", _correction(configuration, rows)),
         )
+
+
+def _sound(tables: DataTables) -> str:
+    """The first training table with rows; "" if there is none."""
+    return next((table.file.path for table in tables.of("train") if table.rows), "")
 
 
 def _correction(configuration: Configuration | Unknown, rows: int) -> Correction | None:

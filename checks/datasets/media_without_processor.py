@@ -6,14 +6,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from verl_doctor.checks.datasets._data import DEMANDS, TABLE, location, readable, tables
+from verl_doctor.checks.shared.corrections import healed, settings
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.model.data_demands import ConversationDemands, DataDemands
 from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables, Table
 from verl_doctor.toolkit.collectors.model.model import Model
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Subject, check
 from verl_doctor.toolkit.text import listed
 
 _PLAIN = "content: string"  # only plain texts are searched for media
+_KEYS = {"data.image_key": "images", "data.video_key": "videos", "data.audio_key": "audios"}
+_EMPTY_KINDS = ("list<null>", "null")
+_UNUSED = ("none", "unused", "not_read")
 _TEXT = Model("/models/qwen", "--model", ("Qwen2ForCausalLM",), "qwen2", has_processor=False)
 _NEEDS = replace(DEMANDS, media=("images", "videos"))
 _TALKS = ConversationDemands(
@@ -41,7 +46,11 @@ _IMAGES = DataTables((replace(TABLE, filled=("prompt", "images")),))
     since="0.2",
 )  # fmt: skip
 def media_without_processor(
-    tables: DataTables, demands: DataDemands | Unknown, talks: ConversationDemands | Unknown, model: Model
+    tables: DataTables,
+    demands: DataDemands | Unknown,
+    talks: ConversationDemands | Unknown,
+    model: Model,
+    configuration: Configuration | Unknown,
 ) -> Iterator[Finding]:
     """Rows contain images, videos or audio, but the model has no processor for them.
 
@@ -77,4 +86,21 @@ def media_without_processor(
                 remedy="use a model that takes this input, or remove the column",
                 subject=Subject("file", table.file.path, ",".join(names)),
                 stops=(EVERY_JOB,),
+                **healed("DATA110", _correction(configuration, table, names)),
             )
+
+
+def _correction(configuration: Configuration | Unknown, table: Table, names: list[str]) -> Correction | None:
+    """Another name for columns without any value, so that verl reads none."""
+    if isinstance(configuration, Unknown) or any(table.kind(name) not in _EMPTY_KINDS for name in names):
+        return None
+    values = {}
+    for key, usual in _KEYS.items():
+        value = configuration.get(key)
+        if (usual if value in (None, MISSING) else value) in names:
+            values[key] = next(
+                name for name in _UNUSED if all(name != column.name for column in table.columns)
+            )
+    if len(values) != len(names):
+        return None
+    return settings(configuration, values, f"{listed(names, 3)} has no value in any row", "")

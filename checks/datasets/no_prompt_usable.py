@@ -7,11 +7,21 @@ from dataclasses import replace
 
 from verl_doctor.checks.datasets._data import tables
 from verl_doctor.checks.shared.configuration import configured, own_prompts, place
+from verl_doctor.checks.shared.corrections import LEAVE_OUT, healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.model.chat_template import ChatTemplate
 from verl_doctor.toolkit.collectors.model.data_tables import DataTables
 from verl_doctor.toolkit.collectors.model.rendered_prompts import FILTER, PROMPT, RenderedPrompts
-from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
+from verl_doctor.toolkit.rule import (
+    EVERY_JOB,
+    Correction,
+    Evidence,
+    Example,
+    Finding,
+    Location,
+    Subject,
+    check,
+)
 
 _TEMPLATE = ChatTemplate("/models/gemma", "/models/gemma/tokenizer_config.json")
 _REFUSED = RenderedPrompts(7473, refused="System role not supported")
@@ -84,4 +94,16 @@ def no_prompt_usable(
             remedy=f"raise {PROMPT}",
             subject=Subject("setting", PROMPT),
             stops=(EVERY_JOB,),
+            **healed("DATA114", _correction(configuration, prompts)),
         )  # fmt: skip
+
+
+def _correction(configuration: Configuration, prompts: RenderedPrompts) -> Correction | None:
+    """verl's default, where the shortest prompt has at most half of it: its tokens are counted without the tokenizer."""
+    default = configuration.default(PROMPT)
+    if not isinstance(default, int) or 2 * prompts.shortest > default:
+        return None
+    why = f"the shortest prompt has at least {prompts.shortest} tokens"
+    return settings(
+        configuration, {PROMPT: LEAVE_OUT}, why, f"prompts of up to {default} tokens are kept, verl's default"
+    )

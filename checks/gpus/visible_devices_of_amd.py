@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from verl_doctor.checks.shared.corrections import healed
+from verl_doctor.checks.shared.corrections import variable as corrected_variable
 from verl_doctor.checks.shared.effective import own, row
 from verl_doctor.checks.shared.gpus import healthy, node
 from verl_doctor.toolkit.collectors.gpu.gpus import Gpus
@@ -70,6 +72,9 @@ def visible_devices_of_amd(
         if isinstance(gpus, Gpus) and name == _HIP and value == "0" and len(gpus.devices) == 1:
             continue
         why = f"{_CUDA} is set too" if isinstance(gpus, Unknown) else "these are NVIDIA GPUs"
+        at = Location(variable.path, variable.line or None) if variable.path else None
+        # Without a GPU that is seen here, the other variable may be the one too many.
+        effect = f"{_CUDA} alone chooses the devices" if isinstance(gpus, Unknown) else ""
         yield Finding(
             f"{name}={value} reaches the workers, and verl stops there: {why}",
             Evidence(
@@ -77,10 +82,14 @@ def visible_devices_of_amd(
                 wanted="not set",
                 read_from=foreign.read_from,
             ),
-            location=Location(variable.path, variable.line or None) if variable.path else None,
+            location=at,
             remedy=f"unset {name} before Ray starts",
             stops=(EVERY_JOB,),
             phase="start",
-            fix=None if variable.path else "no-foreign-devices",
             subject=Subject("variable", name),
+            **(
+                healed("CUDA153", corrected_variable(name, value, at, None, effect=effect))
+                if at
+                else {"fix": "no-foreign-devices"}
+            ),
         )

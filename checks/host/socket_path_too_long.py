@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from verl_doctor.checks.shared.corrections import LEAVE_OUT, Healed, healed, settings
 from verl_doctor.checks.shared.folders import named, roomy
 from verl_doctor.checks.shared.limits_examples import an_h200_node
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.host.folders import Folder, Folders
 from verl_doctor.toolkit.collectors.host.limits import HostLimits
 from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Evidence, Example, Finding, Subject, check
 
+_KEY = "ray_kwargs.ray_init._temp_dir"
 _MOST = 107  # bytes of a path, unix(7)
 # ray/_private/node.py: session_{%Y-%m-%d_%H-%M-%S_%f}_{pid}/sockets/plasma_store
 _STAMP = "2026-11-21_15-38-35_651345"
@@ -35,7 +40,9 @@ def _example(*folders: Folder, **variables: str) -> tuple[object, ...]:
         Example("a folder set for vLLM", _example(roomy(), VLLM_RPC_BASE_PATH=f"{_LONG}/of-this-very-long-job"), "VLLM_RPC_BASE_PATH"),
     ],
 )  # fmt: skip
-def socket_path_too_long(folders: Folders, limits: HostLimits, variables: Variables) -> Iterator[Finding]:
+def socket_path_too_long(
+    folders: Folders, limits: HostLimits, variables: Variables, configuration: Configuration | Unknown
+) -> Iterator[Finding]:
     """The path of a temporary folder is too long for sockets.
 
     ## Why it matters
@@ -53,13 +60,28 @@ def socket_path_too_long(folders: Folders, limits: HostLimits, variables: Variab
     socket = f"/session_{_STAMP}_{number}/sockets/plasma_store"
     for folder in folders.of("Ray's sessions"):
         if not folder.in_use and _length(folder.path, socket) > _MOST:
-            yield _finding(named(folder), "Ray's sockets", folder.path, socket, "short-ray-folder")
+            found = _finding(named(folder), "Ray's sockets", folder.path, socket, "short-ray-folder")
+            yield (
+                replace(found, **_set_by_key(folder.path, configuration))
+                if isinstance(configuration, Configuration)
+                else found
+            )
     base = variables.get("VLLM_RPC_BASE_PATH")
     if base and _length(base, f"/{_UUID}") > _MOST:
         yield _finding("VLLM_RPC_BASE_PATH", "vLLM's sockets", base, f"/{_UUID}")
     for folder in folders.of("temporary files"):
         if not base and _length(folder.path, f"/{_UUID}") > _MOST:
             yield _finding(named(folder), "vLLM's sockets", folder.path, f"/{_UUID}")
+
+
+def _set_by_key(path: str, configuration: Configuration) -> Healed:
+    """A folder that the command itself names is left out: Ray then chooses a short one."""
+    word = configuration.override_of(_KEY)
+    if word is None or str(word.value).rstrip("/") != path.rstrip("/"):
+        return {}
+    return healed(
+        "HOST108", settings(configuration, {_KEY: LEAVE_OUT}, "Ray's own folder has a short path", "")
+    )
 
 
 def _length(path: str, more: str) -> int:

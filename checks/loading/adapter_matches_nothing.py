@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from verl_doctor.checks.shared.configuration import configured, place
+from verl_doctor.checks.shared.corrections import LEAVE_OUT, healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.model.adapter_modules import AdapterModules
-from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
+from verl_doctor.toolkit.rule import (
+    EVERY_JOB,
+    Correction,
+    Evidence,
+    Example,
+    Finding,
+    Location,
+    Subject,
+    check,
+)
 from verl_doctor.toolkit.sources.hydra.written import as_written
 from verl_doctor.toolkit.text import listed
 
 _MODEL = "/models/qwen"
 _TARGETS = "actor_rollout_ref.model.target_modules"
 _EXCLUDED = "actor_rollout_ref.model.exclude_modules"
+_BETWEEN = re.compile(r"[\s,]+")
 _NAMES = ("down_proj", "q_proj", "v_proj")
 
 
@@ -63,4 +75,23 @@ def adapter_matches_nothing(configuration: Configuration, adapter: AdapterModule
         else f"remove {adapter.key}, or name fewer modules",
         subject=Subject("setting", adapter.key),
         stops=(EVERY_JOB,),
+        **healed("LOAD123", _correction(configuration, adapter)),
+    )
+
+
+def _correction(configuration: Configuration, adapter: AdapterModules) -> Correction | None:
+    """The modules that the names begin: those without a comma between them are several. Otherwise verl's default."""
+    value = configuration.get(adapter.key)
+    if adapter.lacking == "exclude_modules" or not isinstance(value, (list, str)):
+        return settings(configuration, {adapter.key: LEAVE_OUT})
+    texts = value if isinstance(value, list) else [value]
+    given = [name for text in texts if isinstance(text, str) for name in _BETWEEN.split(text) if name]
+    meant = [
+        [name for name in adapter.names if name == part or name.startswith(f"{part}_")] for part in given
+    ]
+    if not given or any(len(names) != 1 for names in meant):
+        return settings(configuration, {adapter.key: LEAVE_OUT})
+    names = list(dict.fromkeys(name for (name,) in meant))
+    return settings(
+        configuration, {adapter.key: names}, f"{listed(given, 8)} can only mean {listed(names, 8)}", ""
     )

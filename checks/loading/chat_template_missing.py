@@ -7,11 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from verl_doctor.checks.shared.configuration import configured, own_prompts, place
+from verl_doctor.checks.shared.corrections import LEAVE_OUT, healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.model.chat_template import ChatTemplate
 from verl_doctor.toolkit.collectors.model.chat_template_syntax import ChatTemplateError
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Subject, check
+from verl_doctor.toolkit.rule import (
+    EVERY_JOB,
+    Correction,
+    Evidence,
+    Example,
+    Finding,
+    Location,
+    Subject,
+    check,
+)
 
 _PATH = "actor_rollout_ref.model.path"
 _TUNED = "model.path"
@@ -100,7 +110,7 @@ def chat_template_missing(
         return
     if configuration.get(f"{_ARGUMENTS}.chat_template") not in (None, "", MISSING):
         return
-    if (named := _path(configuration, tunes=tunes)) is not None:
+    if (named := _path(configuration, template, tunes=tunes)) is not None:
         yield named
         return
     is_set = any(configuration.get(key) not in (None, "", MISSING) for key in (_TEMPLATE, _TUNED_TEMPLATE))
@@ -118,6 +128,7 @@ def chat_template_missing(
             subject=Subject("setting" if template.text else "file", error.file, "template"),
             stops=(EVERY_JOB,),
             phase="workers" if tunes else "first batch",
+            **healed("LOAD117", _without(configuration, error.file, template) if template.text else None),
         )
     if template.found_in:
         return
@@ -136,7 +147,15 @@ def chat_template_missing(
     )
 
 
-def _path(configuration: Configuration, *, tunes: bool) -> Finding | None:
+def _without(configuration: Configuration, key: str, template: ChatTemplate) -> Correction | None:
+    """The tokenizer's own template in place of the job's, if it has one."""
+    if not template.of_tokenizer:
+        return None
+    effect = f"prompts are built with the tokenizer's template, in {template.of_tokenizer}"
+    return settings(configuration, {key: LEAVE_OUT}, effect=effect)
+
+
+def _path(configuration: Configuration, template: ChatTemplate, *, tunes: bool) -> Finding | None:
     """A path in place of a template. The SFT trainer stops, as each turn becomes the same text, and so does a whole talk."""
     key = _TUNED_TEMPLATE if tunes else _TEMPLATE
     value, word = configuration.get(key), configuration.override_of(key)
@@ -152,4 +171,5 @@ def _path(configuration: Configuration, *, tunes: bool) -> Finding | None:
         severity=None if stops else "warning",
         stops=(EVERY_JOB,) if stops else (),
         phase="first batch",
+        **healed("LOAD117", _without(configuration, key, template) if stops else None),
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.ray._ray_arguments import refused_arguments
 from verl_doctor.checks.shared.configuration import configured, place
+from verl_doctor.checks.shared.corrections import LEAVE_OUT, healed, settings
 from verl_doctor.checks.shared.ray import ray_place
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.ray.addresses import RayAddresses
@@ -58,4 +59,8 @@ def cluster_refuses_arguments(addresses: RayAddresses, configuration: Configurat
             subject=Subject("setting", word.key),
             location=place(word),
             remedy=f"remove {word.key}; or set RAY_ADDRESS=local to start a separate Ray for this job",
+            **healed(
+                "RAY103",
+                settings(configuration, {word.key: LEAVE_OUT}, "the Ray that runs has its own number"),
+            ),
         )

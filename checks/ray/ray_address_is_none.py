@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
+from verl_doctor.checks.shared.corrections import healed, variable
 from verl_doctor.checks.shared.network_examples import ONE, TWO
 from verl_doctor.checks.shared.ray import MINE, finding_its_place, live, ray_place
 from verl_doctor.toolkit.collectors.ray.addresses import UNDETERMINED, Place, RayAddresses
 from verl_doctor.toolkit.collectors.ray.job_nodes import JobNodes
-from verl_doctor.toolkit.rule import Evidence, Example, Finding, Severity, Subject, check
+from verl_doctor.toolkit.rule import Correction, Evidence, Example, Finding, Severity, Subject, check
 
+_VARIABLE: Literal["RAY_ADDRESS"] = "RAY_ADDRESS"
 _STARTS = ray_place(source="ray start --head", reply="refused")
 
 
@@ -45,7 +48,7 @@ def ray_address_is_none(addresses: RayAddresses, nodes: JobNodes) -> Iterator[Fi
 
     Run `export RAY_ADDRESS=` with the head's host and port, as `ray start --head` prints them, or unset it.
     """
-    place = addresses.of("RAY_ADDRESS")
+    place = addresses.of(_VARIABLE)
     chosen = addresses.of("ray.init")
     if place is None or addresses.submitted or (chosen is not None and chosen.text != "auto"):
         return
@@ -55,11 +58,18 @@ def ray_address_is_none(addresses: RayAddresses, nodes: JobNodes) -> Iterator[Fi
         yield Finding(
             f"{place.given_by} is {place.text!r}: {why}",
             Evidence(f"RAY_ADDRESS={place.text}", "host:port of a Ray head, or nothing", place.given_by),
-            subject=Subject("variable", "RAY_ADDRESS"),
+            subject=Subject("variable", _VARIABLE),
             location=finding_its_place(place),
             remedy=f"export RAY_ADDRESS={here}, or unset it" if here else "unset RAY_ADDRESS",
             severity=severity,
+            **healed("RAY109", _correction(place) if severity is None and not here else None),
         )
+
+
+def _correction(place: Place) -> Correction | None:
+    """No address, where a file sets one and no Ray of one's own runs here."""
+    effect = "the job starts its own Ray, on this machine only"
+    return variable(_VARIABLE, place.text, finding_its_place(place), None, effect=effect)
 
 
 def _wrong(place: Place, addresses: RayAddresses, nodes: JobNodes) -> tuple[str, Severity | None]:

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 from verl_doctor.checks.shared.configuration import place
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration, OverrideWord
 from verl_doctor.toolkit.collectors.configuration.nearest_accepted import keeps_result
-from verl_doctor.toolkit.rule import Correction, Rewrite
+from verl_doctor.toolkit.rule import Correction, Location, Rewrite
 from verl_doctor.toolkit.sources.hydra.written import as_written
 
 KEEPS_RESULT = "script-word"
@@ -78,6 +78,26 @@ def settings(
     return Correction(
         "", tuple(rewrites), why, effect_of(configuration, values) if effect is None else effect
     )
+
+
+def without_value(configuration: Configuration, key: str) -> Correction | None:
+    """The correction of a number that is none: 1 for a micro batch, which fits every batch; otherwise verl's default."""
+    if keeps_result(key) and "micro" in key:
+        return settings(configuration, {key: 1}, "a micro batch of 1 fits every batch")
+    default = configuration.default(key)
+    if default is not None and not isinstance(default, (int, float)):
+        return None
+    return settings(configuration, {key: LEAVE_OUT}, effect=f"{key} is verl's default, {as_written(default)}")
+
+
+def variable(
+    name: str, value: str | None, at: Location | None, new: str | None, why: str = "", effect: str = ""
+) -> Correction | None:
+    """The correction that gives a variable another value where a file sets it, or comments that line out; None where no file does."""
+    if at is None or not at.line or value is None:
+        return None
+    written = None if new is None else f"{name}={new}"
+    return Correction("", (Rewrite(f"{name}={value}", written, at),), why, effect)
 
 
 LEAVE_OUT = object()

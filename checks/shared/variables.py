@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from verl_doctor.checks.shared.corrections import variable
 from verl_doctor.toolkit.collectors.installed.packages import Packages
 from verl_doctor.toolkit.collectors.installed.trees import VllmTree
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import THIS_SHELL, Launch, where_set
 from verl_doctor.toolkit.collectors.variables.variable_readers import Reading, VariableReaders
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.rule import Evidence, Finding, Location, Severity, Subject
+from verl_doctor.toolkit.rule import Correction, Evidence, Finding, Location, Severity, Subject
 
 _SLIPS = 2  # letters; swapping two letters counts as two
 _LONGEST = 120  # characters of a value that a finding shows
@@ -48,6 +49,14 @@ def places(name: str, variables: Variables, launch: Launch | Unknown) -> list[Pl
         )
         for setting in where_set(name, variables, launch)
     ]
+
+
+def not_set(place: Place | None, effect: str = "") -> Correction | None:
+    """The correction that comments out the line that sets the variable. Its default applies then, which `effect` may name."""
+    if place is None:
+        return None
+    effect = effect or f"{place.name} is not set, so that its default applies"
+    return variable(place.name, place.value, place.location, None, effect=effect)
 
 
 def in_shell(name: str, variables: Variables, launch: Launch | Unknown) -> bool:

@@ -8,9 +8,12 @@ from dataclasses import replace
 from functools import partial
 
 from verl_doctor.checks.shared.configuration import configured, place
-from verl_doctor.checks.shared.corrections import Healed, healed, settings
+from verl_doctor.checks.shared.corrections import Healed, healed, settings, variable
+from verl_doctor.checks.shared.variables import places
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.roles import trains
+from verl_doctor.toolkit.collectors.launch.environment import Variables
+from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.variables.effective_environment import EffectiveEnvironment
 from verl_doctor.toolkit.collectors.variables.trackers import Tracker, Trackers
 from verl_doctor.toolkit.facts import Unknown
@@ -67,6 +70,8 @@ def tracker_without_key(
     configuration: Configuration,
     trackers: Trackers,
     environment: EffectiveEnvironment | Unknown,
+    variables: Variables | Unknown,
+    launch: Launch | Unknown,
 ) -> Iterator[Finding]:
     """The job reports to a tracker that it cannot log in to.
 
@@ -90,7 +95,8 @@ def tracker_without_key(
     for tracker in trackers.trackers:
         if tracker.name in wanted:
             console = healed("ENV118", settings(configuration, {_KEY: ["console"]}, _ALONE, ""))
-            yield from _judged(tracker, trackers.offline, where, environment, console)
+            mode = _intended_mode(tracker, variables, launch)
+            yield from _judged(tracker, trackers.offline, where, environment, console, mode)
             yield from _project(tracker, configuration)
 
 
@@ -101,6 +107,7 @@ def _project(tracker: Tracker, configuration: Configuration) -> Iterator[Finding
         return
     if signs := sorted(set(tracker.barred).intersection(name)):
         shown = " ".join(signs)
+        plain = "".join("-" if sign in signs else sign for sign in name)
         yield Finding(
             f"{tracker.name} refuses {_PROJECT}={name}: a name cannot have {shown}",
             Evidence(
@@ -112,7 +119,25 @@ def _project(tracker: Tracker, configuration: Configuration) -> Iterator[Finding
             stops=(EVERY_JOB,),
             phase="start",
             subject=Subject("setting", _PROJECT),
+            **healed(
+                "ENV118", settings(configuration, {_PROJECT: plain}, effect=f"the project is called {plain}")
+            ),
         )
+
+
+def _near(tracker: Tracker) -> str:
+    """The mode with the most similar name; "" if none is similar."""
+    return next(iter(difflib.get_close_matches(tracker.mode.lower(), tracker.modes, 1)), "")
+
+
+def _intended_mode(tracker: Tracker, variables: Variables | Unknown, launch: Launch | Unknown) -> Healed:
+    """The mode with the most similar name, where a file sets the variable."""
+    near = _near(tracker)
+    found = [] if isinstance(variables, Unknown) else places(tracker.mode_variable, variables, launch)
+    if not near or not found:
+        return {}
+    why = f"{near} is the closest mode to {tracker.mode}"
+    return healed("ENV118", variable(tracker.mode_variable, found[-1].value, found[-1].location, near, why))
 
 
 def _judged(
@@ -121,6 +146,7 @@ def _judged(
     where: Location | None,
     environment: EffectiveEnvironment | Unknown,
     alone: Healed,
+    intended: Healed,
 ) -> Iterator[Finding]:
     console = f'{_KEY}=["console"]'
     subject = Subject("tracker", tracker.name)
@@ -137,21 +163,23 @@ def _judged(
             **alone,
         )
     elif tracker.mode and tracker.modes and tracker.mode not in tracker.modes:
-        near = next(iter(difflib.get_close_matches(tracker.mode.lower(), tracker.modes, 1)), "")
+        near = _near(tracker)
         yield stopped(
             f"{tracker.name} refuses {tracker.mode_variable}={tracker.mode}"
             + (f"; did you mean {near}?" if near else ""),
             Evidence(f"{tracker.mode_variable}={tracker.mode}", ", ".join(tracker.modes), tracker.modes_from),
             remedy=f"set {tracker.mode_variable}={near or 'offline'}, or {console}",
+            **(intended or alone),
         )
     elif tracker.mode not in _ONLINE:
         return
     elif tracker.to_fill_in:
-        variable = tracker.looked_at[0]
+        name = tracker.looked_at[0]
         yield stopped(
-            f"{variable} is still {tracker.to_fill_in}, which {tracker.name} refuses as a key",
-            Evidence(f"{variable}={tracker.to_fill_in}", "a key of the account"),
-            remedy=f"set {variable} to your key, or {tracker.mode_variable}=offline, or {console}",
+            f"{name} is still {tracker.to_fill_in}, which {tracker.name} refuses as a key",
+            Evidence(f"{name}={tracker.to_fill_in}", "a key of the account"),
+            remedy=f"set {name} to your key, or {tracker.mode_variable}=offline, or {console}",
+            **alone,
         )
     elif not tracker.key_from and not _has_key(environment, tracker.looked_at[0]):
         yield Finding(

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from packaging.version import InvalidVersion, Version
 
 from verl_doctor.checks.shared.configuration import GPUS, NODES, configured, number_of
-from verl_doctor.checks.shared.variables import Place, places
+from verl_doctor.checks.shared.corrections import healed
+from verl_doctor.checks.shared.variables import Place, not_set, places
 from verl_doctor.checks.variables._variable_examples import SCRIPT
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.installed.packages import Distribution, Packages
@@ -182,6 +183,7 @@ def _finding(
         remedy=remedy,
         stops=stops,
         phase=phase,
+        **healed("ENV106", not_set(place)),
     )
 
 

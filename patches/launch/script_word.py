@@ -18,7 +18,7 @@ from verl_doctor.toolkit.rule import Finding
 def script_word(
     finding: Finding, launch: Launch, sources: SourceFiles, marker: Marker
 ) -> list[Change] | Refusal:
-    """Correct a setting in the launch script.
+    """Correct the launch script.
 
     Only what the script clearly intends, or what decides where and in which batches the same numbers are computed:
     the result of the training stays the same. The value keeps its quotes, and the old line stays as a comment.

@@ -18,9 +18,9 @@ from verl_doctor.toolkit.rule import Finding
 def script_word_changed(
     finding: Finding, launch: Launch, sources: SourceFiles, marker: Marker
 ) -> list[Change] | Refusal:
-    """Replace a setting in the launch script with the nearest accepted one.
+    """Change the launch script to the nearest that is accepted.
 
-    Unsafe, although it can be undone: the job will differ from what the script describes. The plan shows what
+    A word gets another value or is left out, or a line that sets a variable is. Unsafe, although it can be undone: the job will differ from what the script describes. The plan shows what
     changes, with the arithmetic.
     """
     return rewritten(finding, launch, sources, marker)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from verl_doctor.patches.shared.edited_files import edited_files
 from verl_doctor.toolkit.change import Change, Refusal
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
-from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.launch.launch import COMMAND_LINE, Launch
 from verl_doctor.toolkit.collectors.variables.variable_readers import Reading, VariableReaders
+from verl_doctor.toolkit.edit.launch_text import first_line, launch_text
 from verl_doctor.toolkit.edit.line_edit import LineEdit, Syntax, edited
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import Finding, Location
@@ -37,6 +39,30 @@ def edit_lines(
         return edited(before, path, _syntax(path, launch), here, comment)
 
     return edited_files(sorted({place.path for place in places}), sources, lines_edited)
+
+
+def line_before_command(
+    line: str, launch: Launch, sources: SourceFiles, comment: str, why: str
+) -> list[Change] | Refusal:
+    """Add a line before the training command."""
+    command = launch.command
+    if command is None or command.path == COMMAND_LINE or not command.line:
+        return Refusal(f"the training command is in no file; run this before it: {line}")
+
+    def added(path: str, before: bytes) -> bytes:
+        lines = launch_text(before, path).split("\n")
+        first = first_line(lines, command.line)
+        old = lines[first - 1]
+        lines.insert(first - 1, f"{old[: len(old) - len(old.lstrip())]}{line}  {comment}")
+        return "\n".join(lines).encode()
+
+    return edited_files([command.path], sources, added, why)
+
+
+def sets_variable(name: str, launch: Launch, sources: SourceFiles) -> bool:
+    """Return whether a line of the script that starts the training sets a variable."""
+    text = sources.read(launch.command.path) if launch.command else None
+    return isinstance(text, bytes) and re.search(rf"(?m)^[ \t]*{re.escape(name)}=".encode(), text) is not None
 
 
 def variable_at(place: Location, launch: Launch | Unknown, readers: VariableReaders) -> Reading:

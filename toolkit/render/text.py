@@ -350,9 +350,21 @@ def _repair_steps(report: Report, repairs: tuple[Repair, ...]) -> list[tuple[str
         done += ["write the variables to files in DIR"] if folder.endswith(" DIR") else []
         steps.append((f"verl-doctor fix --apply{folder}", "; ".join(done)))
     if "unsafe" in planned:
-        why = "also apply those that install packages, cannot be undone, or change the job"
-        steps.append((f"verl-doctor fix --apply --unsafe{folder}", why))
+        also = "also apply those" if steps else "apply the repairs"
+        steps.append((f"verl-doctor fix --apply --unsafe{folder}", f"{also} that {_why_unsafe(repairs)}"))
     return steps
+
+
+def _why_unsafe(repairs: tuple[Repair, ...]) -> str:
+    """Return what the planned unsafe repairs do."""
+    unsafe = [repair for repair in repairs if (repair.safety, repair.outcome) == ("unsafe", "planned")]
+    kinds = [{change["kind"] for change in repair.changes} for repair in unsafe]
+    why = ["install packages"] if any("install_packages" in found for found in kinds) else []
+    why += ["cannot be undone"] if any("run_command" in found for found in kinds) else []
+    why += (
+        ["change the job"] if any(not found & {"install_packages", "run_command"} for found in kinds) else []
+    )
+    return ", ".join(why[:-1]) + (" or " if len(why) > 1 else "") + why[-1]
 
 
 def _environment(report: Report, width: int | None) -> Iterator[Text]:

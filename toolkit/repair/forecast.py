@@ -56,7 +56,9 @@ def foresee(session: Session, collection: Collection, report: Report) -> Foresee
             edit, before, planned = _edit_of(waiting[0]), planned, plans(seen[0], seen[1], seen[2])
             if _count(edit, planned) < _count(edit, before):
                 applied[edit] += 1
-        presumed = _presumed(*seen, unsafe=unsafe)
+        # Edits that only lead to another fault are undone.
+        last = (session, collection, report) if _is_worse(report, seen[2]) else seen
+        presumed = _presumed(*last, unsafe=unsafe)
         if not forecasts or presumed.verdict != forecasts[0].verdict:
             forecasts.append(Forecast(unsafe=unsafe, verdict=presumed.verdict, left=_errors(presumed)))
     return Foreseen(tuple(forecasts), tuple(later.values()))
@@ -165,6 +167,14 @@ def _edited(session: Session, plan: Plan) -> Session:
     content = {str(change.path): change.after for change in plan.changes if isinstance(change, ReplaceFile)}
     machine = replace(session.machine, planned={**session.machine.planned, **content})
     return replace(session, machine=machine, begun=[])
+
+
+def passing(session: Session, content: Mapping[str, bytes]) -> set[str]:
+    """Return the rules that find no errors if files have this content; nothing is written."""
+    machine = replace(session.machine, planned={**session.machine.planned, **content})
+    changed = replace(session, machine=machine, begun=[])
+    report = changed.check(changed.look())
+    return {result.code for result in report.results if result.status in {"pass", "warn"}}
 
 
 def _may_do(plan: Plan, *, unsafe: bool) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from verl_doctor.toolkit.change import Change, Fix, InstallPackages, RunCommand
+from verl_doctor.toolkit.change import Change, Fix, InstallPackages, ReplaceFile, RunCommand
 from verl_doctor.toolkit.changes import apply, links
 from verl_doctor.toolkit.changes.apply import Transaction
 from verl_doctor.toolkit.changes.journal import Run, new_run
@@ -19,7 +19,7 @@ from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.repair import installs, job_environment
 from verl_doctor.toolkit.repair.blame import Blame, blame_of, paths_of
-from verl_doctor.toolkit.repair.forecast import foresee, with_best_fixes
+from verl_doctor.toolkit.repair.forecast import foresee, passing, with_best_fixes
 from verl_doctor.toolkit.repair.job_environment import JobEnvironment
 from verl_doctor.toolkit.repair.notes import notes
 from verl_doctor.toolkit.repair.plan import Plan, fixable, plan_of, plans
@@ -38,11 +38,21 @@ _LATER = "it becomes necessary after the repairs above"
 
 
 @dataclass(frozen=True)
+class _Edit:
+    """A plan that was applied and edits files alone: its journal, and the name of its transaction there."""
+
+    plan: Plan
+    changes: tuple[ReplaceFile, ...]
+    home: Path
+    transaction: str
+
+
+@dataclass(frozen=True)
 class _Work:
     """A run of repairs: what is examined, what is allowed, and the job's environment so far.
 
     Without `job`, no variable is set. `seen` is the last examination, None if something has changed since. All
-    applied changes belong to `run`, which is undone under the `name` of its first change.
+    applied changes belong to `run`, which is undone under the `name` of its first change; `edits` are those of files alone.
     """
 
     session: Session
@@ -51,6 +61,7 @@ class _Work:
     seen: tuple[Collection, Report] | None = None
     run: Run = field(default_factory=Run)
     name: str = ""
+    edits: tuple[_Edit, ...] = ()
     through_links: bool = False
     in_place: bool = False
 
@@ -181,7 +192,7 @@ def carry_out(
     out of the environment becomes a private copy unless the changes go `through_links`. Packages are installed into a
     copy of the environment, which is examined from then on, or `in_place`.
     """
-    report = with_best_fixes(session, collection, report)
+    report = first = with_best_fixes(session, collection, report)
     run = new_run(journal_homes(session.target), session.target.prefix)
     work = _Work(
         session,
@@ -209,12 +220,48 @@ def carry_out(
                 repairs = [repair for repair in repairs if repair.outcome != "refused"]
                 done = {(fix, code) for fix, code in done if (fix.id, code) not in refused}
             repairs += attempted
+    repairs, work = _without_new_failures(repairs, work, first)
     repairs += _settle(work)
     if repairs and session.selection.costs & _COSTLY:
         work = replace(work, seen=None)
     work, collection, report = work.examined()
     files = work.job.settled().as_planned(collection, applied=True) if work.job else None
     return with_repairs(report, repairs, applied=True, environment=files)
+
+
+def _without_new_failures(repairs: list[Repair], work: _Work, first: Report) -> tuple[list[Repair], _Work]:
+    """Undo edits, the last first, while a rule finds errors because of them and passed before the first.
+
+    Each of a chain of repairs may only reveal the fault that the next one repairs; where the last cannot be repaired, the job is
+    left as it was.
+    """
+    passed = {result.code for result in first.results if result.status in {"pass", "warn"}}
+    while work.edits:
+        work, _, report = work.examined()
+        failing = {result.code for result in report.results if result.status == "fail"} & passed
+        if failing:
+            original = {
+                str(change.path): change.before for edit in reversed(work.edits) for change in edit.changes
+            }
+            failing &= passing(work.session, original)
+        if not failing:
+            break
+        edit = work.edits[-1]
+        try:
+            apply.undo(edit.home, edit.transaction)
+        except apply.Refused:
+            break
+        work = replace(work, edits=work.edits[:-1], seen=None)
+        of_edit = [
+            number
+            for number, repair in enumerate(repairs)
+            if (repair.fix, repair.code) == (edit.plan.fix.id, edit.plan.code)
+        ]
+        name = repairs[of_edit[-1]].transaction
+        repairs[of_edit[-1]] = edit.plan.ended(
+            "made worse, undone", f"{min(failing)} found more errors after it", name
+        )
+    return repairs, work
 
 
 def _fixes_of(session: Session, report: Report) -> Iterable[tuple[Fix, str]]:
@@ -298,7 +345,10 @@ def _attempt(
     )
     work = work.named(home, done)
     name = work.name if done else None
-    after = replace(after, name=work.name)
+    edited = tuple(change for change in changes if isinstance(change, ReplaceFile))
+    is_edit = done is not None and len(edited) == len(changes)
+    edits = (*work.edits, _Edit(plan, edited, home, done.id)) if done and is_edit else work.edits
+    after = replace(after, name=work.name, edits=edits)
     why = _not_repaired(plan, before, report)
     look = _Comparison(work.session, blame, seen, collection, work.unsafe)
     new_errors = look.unrepaired_errors(collection, report) - look.unrepaired_errors(seen, before)
@@ -365,9 +415,11 @@ def _settle(work: _Work) -> list[Repair]:
 def _not_repaired(plan: Plan, before: Report, after: Report) -> str:
     """Return why the repair is not proven, "" if it is: the rule must have run, and must report less than before.
 
-    A finding that only lost its fix still counts.
+    A finding that only lost its fix still counts. After an edit, a rule may no longer apply.
     """
     result = next(result for result in after.results if result.code == plan.code)
+    if result.status == "not_applicable" and all(isinstance(change, ReplaceFile) for change in plan.changes):
+        return ""
     if result.status not in {"pass", "warn", "fail"}:
         return f"{plan.code} could not check afterwards: {result.reason}"
     places = {_place(finding) for finding in _of(before, plan) if finding.fix == plan.fix.id}

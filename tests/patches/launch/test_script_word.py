@@ -11,8 +11,10 @@ from verl_doctor.checks.configuration.batch_sizes_do_not_fit import _EVERY, batc
 from verl_doctor.checks.configuration.config_key_appended_twice import config_key_appended_twice
 from verl_doctor.checks.configuration.config_key_unknown import config_key_unknown
 from verl_doctor.checks.configuration.config_value_of_wrong_type import config_value_of_wrong_type
+from verl_doctor.checks.configuration.launch_script_refused_by_bash import launch_script_refused_by_bash
 from verl_doctor.checks.configuration.override_not_understood import override_not_understood
 from verl_doctor.checks.shared.configuration import TREE
+from verl_doctor.checks.shared.corrections import variable
 from verl_doctor.patches.launch.joined_lines import joined_lines
 from verl_doctor.patches.launch.script_module import script_module
 from verl_doctor.patches.launch.script_word import script_word
@@ -21,7 +23,7 @@ from verl_doctor.patches.launch.unix_line_ends import unix_line_ends
 from verl_doctor.toolkit.change import Change, Refusal, ReplaceFile
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, with_overrides
 from verl_doctor.toolkit.collectors.installed.sources import SourceFiles
-from verl_doctor.toolkit.collectors.launch.launch import Launch
+from verl_doctor.toolkit.collectors.launch.launch import Launch, ScriptError
 from verl_doctor.toolkit.collectors.launch.launch_collector import launch
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.machine import Machine
@@ -72,6 +74,9 @@ def plan(path: Path, script: str, check: Check) -> tuple[str, list[Change] | Ref
         (override_not_understood, "safe", "trainer.logger='[console'", "trainer.logger='[console]'"),
         (override_not_understood, "safe", "data.train_files=/a/lr=1/x", "data.train_files='\"/a/lr=1/x\"'"),
         (override_not_understood, "safe", "~trainer.mine", None),
+        (override_not_understood, "safe", "trainer.logger=[console,]", "trainer.logger=[console]"),
+        (override_not_understood, "safe", "trainer.experiment_name=\"today's\"", """trainer.experiment_name='"today'"'"'s"'"""),
+        (config_value_of_wrong_type, "unsafe", f"{ACTOR}.fsdp_config=bf16", None),
         (config_value_of_wrong_type, "safe", "data.train_batch_size=1e3", "data.train_batch_size=1000"),
         (config_value_of_wrong_type, "safe", f"{ROLLOUT}.enforce_eager='yes'", f"{ROLLOUT}.enforce_eager='True'"),
         (config_value_of_wrong_type, "safe", f"{ACTOR}.optim.lr='\"1,5e-6\"'", f"{ACTOR}.optim.lr='1.5e-06'"),
@@ -284,3 +289,86 @@ def test_unknown_group_option_becomes_the_nearest(tmp_path: Path) -> None:
     (change,) = script_word_changed.plan(finding, launch=read, sources=SourceFiles(), marker=Marker())  # type: ignore[misc]
     assert isinstance(change, ReplaceFile)
     assert "  model_engine=dp \\\n" in change.after.decode()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "python3 -m torch.distributed.launch --nproc_per_node=2 -m verl.trainer.sft_trainer trainer.nnodes=1\n",
+            "python3 -m torch.distributed.run --nproc_per_node=2 -m verl.trainer.sft_trainer trainer.nnodes=1\n",
+        ),
+        (
+            "torchrun -m verl.trainer.sft_trainer --nproc_per_node=2 trainer.nnodes=1\n",
+            "torchrun --nproc_per_node=2 -m verl.trainer.sft_trainer trainer.nnodes=1\n",
+        ),
+    ],
+)
+def test_launcher_gets_what_is_its_own(tmp_path: Path, before: str, after: str) -> None:
+    safety, changes = plan(tmp_path / "run.sh", before, override_not_understood)
+    assert (safety, _code(changes)) == ("safe", after)
+    assert look(tmp_path / "after.sh", after, override_not_understood)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "safety"),
+    [
+        ("torchrun --nnodes=1 python3 -m verl.x a.b=1\n", "torchrun --nnodes=1 -m verl.x a.b=1\n", "safe"),
+        (
+            "deepspeed --num_gpus=2 \\\n  --module verl.x a.b=1\n",
+            "torchrun --nproc_per_node=2 \\\n  -m verl.x a.b=1\n",
+            "unsafe",
+        ),
+        (
+            "deepspeed --num_gpus 2 --module verl.x a.b=1\n",
+            "torchrun --nproc_per_node 2 -m verl.x a.b=1\n",
+            "unsafe",
+        ),
+        ("deepspeed --include=localhost:0 --module verl.x a.b=1\n", "", ""),
+    ],
+)
+def test_launcher_that_cannot_start_the_program_is_replaced(
+    tmp_path: Path, before: str, after: str, safety: str
+) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(before)
+    read = launch.collect(Target(Path("/p"), "--python", files=(path,)), Machine(environ={}))
+    assert isinstance(read, Launch)
+    stopped = replace(read, stopped=(ScriptError(str(path), 1, "no such program"),))
+    (finding,) = launch_script_refused_by_bash.judge(stopped)
+    assert bool(after) == bool(finding.fix)
+    if finding.fix:
+        changes = FIXES[finding.fix].plan(finding, launch=read, sources=SourceFiles(), marker=Marker())
+        assert (FIXES[finding.fix].safety, _code(changes)) == (safety, after)
+
+
+@pytest.mark.parametrize(
+    ("line", "new", "after"),
+    [
+        ("export MODE=offlin", "offline", "export MODE=offline"),
+        ("export MODE='offlin'", "offline", "export MODE='offline'"),
+        ("export MODE=offlin", None, ""),
+    ],
+)
+def test_line_that_sets_a_variable_is_edited_in_its_quotes(
+    tmp_path: Path, line: str, new: str | None, after: str
+) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(f"{line}\n{START}  trainer.total_epochs=1\n")
+    read = launch.collect(Target(Path("/p"), "--python", files=(path,)), Machine(environ={}))
+    correction = variable("MODE", "offlin", Location(str(path), 1), new, effect="the mode is another")
+    found = Finding("", Evidence(""), correction=replace(correction, code="ENV118") if correction else None)
+    changes = script_word_changed.plan(found, launch=read, sources=SourceFiles(), marker=Marker())
+    assert isinstance(changes, list), changes
+    assert changes[0].why == "the mode is another"  # type: ignore[union-attr]
+    rest = "".join(f"{row}\n" for row in _code(changes).splitlines() if row not in (":", ""))
+    assert rest == f"{after}\n{START}  trainer.total_epochs=1\n".lstrip("\n")
+
+
+def _code(changes: list[Change] | Refusal) -> str:
+    """Return the new content without what was commented out, and without the mark at the end of a line."""
+    assert isinstance(changes, list), changes
+    (change,) = changes
+    assert isinstance(change, ReplaceFile)
+    rows = (row.partition("  # verl-doctor")[0] for row in change.after.decode().splitlines())
+    return "".join(f"{row}\n" for row in rows if not row.startswith("# "))

@@ -219,3 +219,71 @@ def test_repair_whose_lines_moved_is_listed_once(tmp_path: Path) -> None:
     """Each repair adds a comment above the command, so the plan after it has the same edit in another file."""
     report = shown(tmp_path, "bad", "odd")
     assert [repair.code for repair in report.repairs or ()] == ["CFG901", "CFG905"]
+
+
+@check("CFG908")
+def first_is_off(launch: Launch) -> Iterator[Finding]:
+    """The first word is off."""
+    for word in words(launch):
+        if word.text == "a.one=off":
+            found = correction("CFG908", word, "a.one=on")
+            yield Finding("one is off", Evidence("off"), fix="script-word", correction=found)
+
+
+@check("CFG909")
+def second_is_old(launch: Launch) -> Iterator[Finding]:
+    """The second word is too old for a first that is on."""
+    first, *_, second = words(launch)
+    if (first.text, second.text) == ("a.one=on", "a.two=old"):
+        found = correction("CFG909", second, "a.two=new")
+        yield Finding("two is old", Evidence("old"), fix="script-word", correction=found)
+
+
+@check("CFG910", requires={"CFG909"})
+def first_must_not_be_on(launch: Launch) -> Iterator[Finding]:
+    """The first word is on, for which something is missing that no edit brings."""
+    if words(launch)[0].text == "a.one=on":
+        yield Finding("one is on", Evidence("on"))
+
+
+def test_chain_of_edits_that_ends_at_another_fault_is_undone(tmp_path: Path) -> None:
+    run = session_of(tmp_path, "off", "old")
+    script = (tmp_path / "run.sh").read_bytes()
+    checks = (first_is_off, second_is_old, first_must_not_be_on)
+    run = replace(run, registry=replace(run.registry, checks=checks))
+    look = run.look()
+    before = run.check(look)
+    (forecast,) = repair.show(run, look, before).forecasts
+    assert (forecast.verdict, forecast.left) == ("failures", ("CFG908",))
+    after = repair.carry_out(run, look, before, unsafe=True)
+    assert [(done.code, done.outcome) for done in after.repairs or ()] == [
+        ("CFG908", "made worse, undone"),
+        ("CFG909", "made worse, undone"),
+    ]
+    assert [result.code for result in after.results if result.status == "fail"] == ["CFG908"]
+    assert (tmp_path / "run.sh").read_bytes() == script
+
+
+def test_edit_is_not_undone_for_what_fails_in_the_old_script_too(tmp_path: Path) -> None:
+    run = session_of(tmp_path, "off", "new")
+    missing = tmp_path / "missing"
+    missing.touch()
+
+    @check("CFG911")
+    def file_is_gone(launch: Launch) -> Iterator[Finding]:
+        """A file that somebody else removes is gone."""
+        if launch.command and not missing.exists():
+            yield Finding("it is gone", Evidence("none"), Location(str(missing)))
+
+    @check("CFG912")
+    def file_is_there(launch: Launch) -> Iterator[Finding]:
+        """While this rule is judged, the file goes."""
+        if words(launch)[0].text == "a.one=on":
+            missing.unlink(missing_ok=True)
+        return iter(())
+
+    run = replace(run, registry=replace(run.registry, checks=(first_is_off, file_is_there, file_is_gone)))
+    look = run.look()
+    after = repair.carry_out(run, look, run.check(look), unsafe=False)
+    assert [(done.code, done.outcome) for done in after.repairs or ()] == [("CFG908", "repaired")]
+    assert b"a.one=on" in (tmp_path / "run.sh").read_bytes()

@@ -39,7 +39,12 @@ def _begins(suffix: str, other: str) -> bool:
 
 
 def model_beside(folder: Path) -> str:
-    """Return the only model below a folder that holds none itself, or of a similar name next to a missing one; "" if there is none."""
+    """Return the only model below a folder that holds none itself, or of a similar name next to a missing one; "" if there is none.
+
+    For one of a model's files, it is that model.
+    """
+    if os.path.isfile(folder) and os.path.isfile(folder.parent / "config.json"):
+        return str(folder.parent)
     if os.path.isdir(folder):
         models = [*_models(folder), *_models(folder / "snapshots")]  # the layout of the hub's cache
         return str(models[0]) if len(models) == 1 else ""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, copied
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration, copied
 from verl_doctor.toolkit.collectors.configuration.validation import Raised
 from verl_doctor.toolkit.sources.python.source import parse, read, walk
 
@@ -114,6 +114,8 @@ def _values(
     if isinstance(value, bool):
         yield not value
     elif isinstance(value, float):
+        if type(default) is int:
+            yield default
         others = {float(number) for number in (*numbers, default) if type(number) in (int, float)}
         yield from sorted(others - {value}, key=lambda number: abs(number - value))
     elif isinstance(value, int):
@@ -123,19 +125,48 @@ def _values(
             (size for size in sizes if size > 0 and size != value),
             key=lambda size: (size > value > 0, abs(size - value)),
         )
+        if default is None or isinstance(default, list):
+            yield [value]
     elif value is None:
         yield from dict.fromkeys(
             [1] if "micro" in key else [*(number for number in numbers if number > 0), 1]
         )
+    elif isinstance(value, list):
+        yield from _lists(value, default, names)
     elif isinstance(value, str):
+        if value.endswith("/") and value.strip("/"):
+            yield value.rstrip("/")
         if isinstance(default, (int, float)):
             yield default
-        near = sorted(
-            names,
-            # First the names of which the value is a part.
-            key=lambda name: (value not in name, -difflib.SequenceMatcher(None, value, name).ratio()),
-        )
-        yield from (name for name in near if name != value)
+        yield from (name for name in _by_likeness(value, names) if name != value)
+        if default in (None, MISSING):
+            yield None
+
+
+def _lists(value: Sequence[Any], default: object, names: Sequence[str]) -> Iterator[list[Any]]:
+    """Yield the list with another entry: verl's own in its place, or a name that the list does not have yet; then verl's own list."""
+    own = default if isinstance(default, list) else []
+    others = [(place, entry) for place, entry in enumerate(own) if len(own) == len(value)]
+    names = [name for name in names if name not in value]
+    likely = [
+        (_likeness(entry, name), place, name)
+        for place, entry in enumerate(value)
+        if isinstance(entry, str)
+        for name in names
+    ]
+    others += [(place, name) for _, place, name in sorted(likely, key=lambda choice: -choice[0])]
+    yield from ([*value[:place], other, *value[place + 1 :]] for place, other in others if other not in value)
+    if own and own != value:
+        yield own
+
+
+def _by_likeness(text: str, names: Sequence[str]) -> list[str]:
+    """Return the names in order of their likeness to a text, first those of which it is a part."""
+    return sorted(names, key=lambda name: (text not in name, -_likeness(text, name)))
+
+
+def _likeness(text: str, name: str) -> float:
+    return difflib.SequenceMatcher(None, text, name).ratio()
 
 
 def share_of_percent(value: float, default: object) -> float | None:

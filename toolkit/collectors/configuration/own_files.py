@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import itertools
 import os
 import re
@@ -71,7 +72,7 @@ class OwnFile:
 
     `error` is the parser's message, `name` what it lacks. For a file with wrong "contents", `error` is what it
     has or lacks, after its name. `beside` is the only file of that name, or a similar name, that may have been
-    meant; `instead` is the key under which it belongs, "" for the same.
+    meant; `instead` is the key under which it belongs, "" for the same. `near` is the class of the file that the name may mean.
     """
 
     key: str
@@ -82,6 +83,7 @@ class OwnFile:
     error: str = ""
     beside: str = ""
     instead: str = ""
+    near: str = ""
 
 
 @dataclass(frozen=True)
@@ -361,9 +363,18 @@ def _class_of(
     elif isinstance(tree, ast.Module) and isinstance(name, str):
         names = module_names(tree)
         if names is not None and name not in names:
-            yield OwnFile(f"{section}.name", str(path), "no such name", "workers", name)
+            yield OwnFile(
+                f"{section}.name", str(path), "no such name", "workers", name, near=_near(name, tree)
+            )
         return path, name, tree
     return path, "", None
+
+
+def _near(name: str, tree: ast.Module) -> str:
+    """Return the class of a similar name, or the only class of a file; "" if there is neither."""
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    near = difflib.get_close_matches(name, classes, 1)
+    return near[0] if near else classes[0] if len(classes) == 1 else ""
 
 
 def _path(configuration: Configuration, key: str, cwd: Path, *, here: bool) -> Path | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from verl_doctor.toolkit.collectors.configuration.beside import beside
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.configuration.old_reward_keys import OldRewardKeys
 from verl_doctor.toolkit.collectors.configuration.own_code import Read, reads
@@ -36,7 +37,8 @@ class RewardFunction:
 
     `state`: the file is "there" or "missing", "unexpanded" if it would exist if verl expanded `~`, and "unseen"
     if the job may run in another folder that has it, or on another machine. `defined` is None if reading cannot decide; `names` are the functions
-    of the file, `reads` is what it certainly reads of its parameters.
+    of the file, `reads` is what it certainly reads of its parameters. `expanded` is the path with the folder that `~` stands for, "" without
+    a `~`. `beside` is the file that a missing one may mean: of the same name beside a script, or of a similar name.
     """
 
     key: str
@@ -46,6 +48,8 @@ class RewardFunction:
     defined: bool | None = None
     names: tuple[str, ...] = ()
     reads: tuple[Read, ...] = ()
+    expanded: str = ""
+    beside: str = ""
 
 
 @collector(kept=True)
@@ -75,13 +79,23 @@ def reward_function(
         return RewardFunction(
             key, path, name, "there", known, functions, tuple(reads(lasting(tree).get(name)))
         )
-    if path.startswith("~") and os.path.exists(machine.expanded(path)):
-        return RewardFunction(key, path, name, "unexpanded")
+    expanded = str(machine.expanded(path)) if path.startswith("~") else ""
+    if expanded and os.path.exists(expanded):
+        return RewardFunction(key, path, name, "unexpanded", expanded=expanded)
     if os.path.exists(file) or (not Path(path).is_absolute() and changes_folder(launch)):
         return RewardFunction(key, path, name, "there")
     may_start_above = not Path(path).is_absolute() and folder_of(launch, machine.cwd) == machine.cwd
+    scripts = (Path(script).parent for script, kind in launch.files if kind != "command line")
+    meant = beside(Path(os.path.normpath(file)), (machine.cwd, *scripts))
     elsewhere = launch.is_elsewhere or (may_start_above and _is_above(path, launch, machine.cwd))
-    return RewardFunction(key, path, name, "unseen" if elsewhere else "missing")
+    return RewardFunction(
+        key,
+        path,
+        name,
+        "unseen" if elsewhere else "missing",
+        expanded=expanded,
+        beside="" if expanded else meant,
+    )
 
 
 def _is_above(path: str, launch: Launch, here: Path) -> bool:

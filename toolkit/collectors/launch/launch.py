@@ -106,11 +106,15 @@ class WorkingDir:
 
 @dataclass(frozen=True)
 class ScriptError:
-    """The line at which bash stops in a script and its message, or the fault of a `runtime_env`; line 0: the whole file."""
+    """The line at which bash stops in a script and its message, or the fault of a `runtime_env`; line 0: the whole file.
+
+    `extended` is an unset variable that the line only extends, as in `PATH=/x:$PATH`.
+    """
 
     path: str
     line: int
     message: str
+    extended: str = ""
 
     @property
     def interpolation(self) -> str:

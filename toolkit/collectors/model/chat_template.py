@@ -41,7 +41,7 @@ class ChatTemplate:
     """`folder` is the tokenizer's, `found_in` the file with the template, "" if none has it.
 
     `has_tokenizer`: the folder has at least one tokenizer file. `is_doubtful`: the template may have a syntax error.
-    `text` is a template that the setting `found_in` holds.
+    `text` is a template that the setting `found_in` holds, and `of_tokenizer` the file with another one, in the tokenizer's folder.
     """
 
     folder: str
@@ -49,6 +49,7 @@ class ChatTemplate:
     has_tokenizer: bool = True
     is_doubtful: bool = False
     text: str = ""
+    of_tokenizer: str = ""
 
 
 @collector(kept=True)
@@ -91,7 +92,21 @@ def chat_template(
     for key in _CUSTOM:
         text = configuration.get(key)
         if isinstance(text, str) and text and "${" not in text:
-            return ChatTemplate(str(folder), key, is_doubtful=looks_doubtful(text), text=text)
+            own = _of_tokenizer(folder, machine)
+            return ChatTemplate(
+                str(folder),
+                key,
+                is_doubtful=looks_doubtful(text),
+                text=text,
+                of_tokenizer="" if own.is_doubtful else own.found_in,
+            )
+    return _of_tokenizer(folder, machine)
+
+
+def _of_tokenizer(folder: Path, machine: Machine) -> ChatTemplate:
+    """Return the template in the tokenizer's folder, or that there is none."""
+    from verl_doctor.toolkit.collectors.model.template_doubts import looks_doubtful  # noqa: PLC0415 - for a template alone
+
     for name in _FILES:
         if os.path.exists(folder / name):
             text = machine.read(str(folder / name)) if name.endswith(".jinja") else None

@@ -46,6 +46,7 @@ class DataFile:
 
     `beside` is the table that may have been meant: next to it, or in the named folder. `kind` is the extension,
     or parquet where the job reads every file as that. `trouble` is empty if its first and last bytes show no fault. `times` is how often it is listed: so often are its rows read.
+    `inside` are the tables of a folder that is named in place of a table.
     """
 
     path: str
@@ -58,6 +59,7 @@ class DataFile:
     line: int = 0
     beside: str = ""
     times: int = 1
+    inside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,8 @@ def _looked_at(
         if trouble == "folder"
         else ""
     )
-    return DataFile(str(path), role, named_by, kind, trouble, reason, place, line, meant)
+    tables = tuple(map(str, sorted(path.glob("*.parquet"))[:_MOST_INSIDE])) if trouble == "folder" else ()
+    return DataFile(str(path), role, named_by, kind, trouble, reason, place, line, meant, inside=tables)
 
 
 def _only_table(folder: Path, role: Role) -> str:

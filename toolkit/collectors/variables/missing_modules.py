@@ -42,7 +42,7 @@ _FILES: tuple[tuple[str, Phase], ...] = (
 )
 _IMPORTED = (".optimizer_impl", ".external_lib")
 """Keys whose value is imported as a module."""
-_HUB = "VERL_USE_MODELSCOPE"
+HUB = "VERL_USE_MODELSCOPE"
 _EXTERNAL = "VERL_USE_EXTERNAL_MODULES"
 _REWARD = "custom_reward_function.path"
 _LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
@@ -61,7 +61,7 @@ class MissingModule:
     """A module's first name, the setting that names it, and the file and line that import it: "" and 0 for the setting itself.
 
     With `package`, `name` is the full name of a module, class or function that this installed package lacks, and `near` a similar
-    one that it has, or "".
+    one that it has, or "". `folder` holds a file or package of that name, beside the file that imports or names it; "" for none.
     """
 
     name: str
@@ -71,6 +71,7 @@ class MissingModule:
     line: int = 0
     package: str = ""
     near: str = ""
+    folder: str = ""
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,8 @@ def missing_modules(
     if _EXTERNAL not in job.undetermined:
         names = filter(None, job.get(_EXTERNAL).split(","))
         wanted += [MissingModule(name, _EXTERNAL, "import") for name in names if "$" not in name]
-    if _HUB not in job.undetermined and job.get(_HUB).lower() == "true" and _reads_hub(trees):
-        wanted.append(MissingModule("modelscope", _HUB, "import"))
+    if HUB not in job.undetermined and job.get(HUB).lower() == "true" and _reads_hub(trees):
+        wanted.append(MissingModule("modelscope", HUB, "import"))
     if not wanted:
         return MissingModules()
     own = job.get("PYTHONPATH").split(os.pathsep)
@@ -119,14 +120,26 @@ def missing_modules(
         if lacking is not None and not lacking.package:
             may_come = brings or _may_be_made(lacking.name, path, launch)
             lacking = None if may_come or module.line > _last_sure_line(module.path, own_path) else lacking
-        found += [lacking] if lacking is not None else []
+        found += (
+            [replace(lacking, folder=_folder_of(lacking, configuration, here))] if lacking is not None else []
+        )
     return MissingModules(tuple(dict.fromkeys(found)))
+
+
+def _folder_of(lacking: MissingModule, configuration: Configuration, here: str) -> str:
+    """Return the folder of the file that imports or names a module, if the module lies there."""
+    named = lacking.path or configuration.get(lacking.key)
+    if lacking.package or not isinstance(named, str) or not named:
+        return ""
+    folder = os.path.dirname(os.path.normpath(os.path.join(here, named)))  # noqa: PTH118, PTH120 - a text
+    inside = (f"{lacking.name}.py", f"{lacking.name}/__init__.py")
+    return folder if any(os.path.isfile(f"{folder}/{name}") for name in inside) else ""
 
 
 def _reads_hub(trees: VerlTrees | Unknown) -> bool:
     """Return whether verl imports ModelScope's package because of a variable."""
     source = None if isinstance(trees, Unknown) else read(Path(trees.imported.folder, "__init__.py"))
-    return isinstance(source, bytes) and _HUB.encode() in source
+    return isinstance(source, bytes) and HUB.encode() in source
 
 
 def _may_be_made(name: str, path: Sequence[str], launch: Launch) -> bool:

@@ -52,9 +52,13 @@ class Call:
 
 @dataclass(frozen=True)
 class Stop:
-    """What bash refuses while it runs a script, with its message. `whole`: the script ends there, else one command or list of commands."""
+    """What bash refuses while it runs a script, with its message. `whole`: the script ends there, else one command or list of commands.
+
+    `extended` is an unset variable that the command only extends.
+    """
 
     path: str
     line: int
     message: str
     whole: bool = True
+    extended: str = ""

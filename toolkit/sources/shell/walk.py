@@ -506,7 +506,7 @@ class Walk:
         self.scope.changed.clear()
         self.failed()
 
-    def unbound(self, line: int, argv: Sequence[Argument] = ()) -> None:
+    def unbound(self, node: Simple, argv: Sequence[Argument] = ()) -> None:
         """Note a variable that bash requires and that is unset. In a pipe only that part ends."""
         starts = any(argument.text == "-m" for argument in argv)
         required = [(name, "unbound variable") for name in self.scope.unset if self.state.option("nounset")]
@@ -515,7 +515,8 @@ class Walk:
             called = self.presence.may_have_called_functions()
             certain = not (self.conditions or self.unread or by_others or called)
             if certain:
-                self.stops.append(Stop(self.path, line, f"{name}: {message}", not self.apart_of or starts))
+                whole, extended = not self.apart_of or starts, name if _sets(node, name) else ""
+                self.stops.append(Stop(self.path, node.line, f"{name}: {message}", whole, extended))
         self.scope.unset.clear()
         self.scope.needed.clear()
 
@@ -642,7 +643,7 @@ class Walk:
                 if state.status is False:  # a readonly variable: bash omits the rest of the whole command
                     self.leave("shell" if self.exits_on_error else "command")
                     break
-            self.unbound(node.line)
+            self.unbound(node)
             self.writes(node.written)
             if state.status is None and self.exits_on_error and (message := self.failing(node.assignments)):
                 self.missing(node.line, message)
@@ -653,7 +654,7 @@ class Walk:
             self.presence.absent, self.guards = "", None
             if state.status is None:
                 self.guards = holds(node, self.scope, self.presence.lacks)
-            self.unbound(node.line)
+            self.unbound(node)
             return
         if node.input is not None and node.input.refused:
             self.not_run(node, node.input)
@@ -661,7 +662,7 @@ class Walk:
         argv = arguments(words, self.scope, self.path)
         if len(argv) > 1 and argv[0].text in ("command", "builtin") and argv[1].text in self.builtins:
             node, argv = replace(node, words=words[1:]), argv[1:]
-        self.unbound(node.line, argv)
+        self.unbound(node, argv)
         for_this = self.variables.of_command(node.assignments)
         if queried := self.queried(node):
             searches = any(entry.name == "PATH" for entry in for_this)
@@ -751,3 +752,10 @@ class Walk:
 
 
 Builtin = Callable[[Walk, Simple, list[Argument]], None]
+
+
+def _sets(node: Simple, name: str) -> bool:
+    """Return whether a command only assigns to this variable, alone or behind `export`."""
+    behind = [part.name for part in node.words if isinstance(part, Assignment)]
+    assigned = behind if len(node.words) == 1 + len(behind) else [entry.name for entry in node.assignments]
+    return assigned == [name] and len(node.words) == (1 + len(behind) if behind else 0)

@@ -41,6 +41,7 @@ def test_single_matching_model_folder_is_suggested(tmp_path: Path) -> None:
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "config.json").write_text("{}")
     assert model_beside(tmp_path / "qwen2-0.5") == str(tmp_path / "qwen2-0.5b")
+    assert model_beside(tmp_path / "qwen2-0.5b" / "config.json") == str(tmp_path / "qwen2-0.5b")
     assert model_beside(tmp_path / "mistral") == ""
     assert model_beside(tmp_path / "cached") == str(tmp_path / "cached/snapshots/0a1b")
     assert model_beside(tmp_path / "actor") == str(tmp_path / "actor/huggingface")

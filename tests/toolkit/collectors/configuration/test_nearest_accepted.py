@@ -21,6 +21,10 @@ TREE = {
         "padded": True,
         "top": 1.0,
         "top_p": 1,
+        "path": "",
+        "pair": [0.9, 0.999],
+        "kinds": [],
+        "steps": None,
     }
 }
 SOURCE = """\
@@ -57,6 +61,13 @@ def nearest(
         ("a.top=95", ("a.top",), lambda c: 0 < c.get("a.top") <= 1, "must be in (0, 1], got 95", ("a.top", "0.95")),
         ("a.top_p=95", ("a.top_p",), lambda c: 0 < c.get("a.top_p") <= 1, "must be in (0, 1], got 95", ("a.top_p", "0.95")),
         ("a.rank=4", ("a.rank",), lambda c: False, "", ("", "")),
+        ("a.rank=0.5", ("a.rank",), lambda c: type(c.get("a.rank")) is int, "", ("a.rank", "8")),
+        ("a.steps=3", ("a.steps",), lambda c: isinstance(c.get("a.steps"), list), "", ("a.steps", "[3]")),
+        ("a.path=/m/x/", ("a.path",), lambda c: not c.get("a.path").endswith("/"), "", ("a.path", "/m/x")),
+        ("a.kinds=[rank,seq-men]", ("a.kinds",), lambda c: "seq-mean" in c.get("a.kinds"), "", ("a.kinds", "['rank', 'seq-mean']")),
+        ("+a.betas=[0.9,1.0]", ("a.betas",), lambda c: not c.get("a.betas") or max(c.get("a.betas")) < 1, "", ("", "")),
+        ("a.pair=[0.9,1.0]", ("a.pair",), lambda c: max(c.get("a.pair")) < 1, "", ("a.pair", "[0.9, 0.999]")),
+        ("+a.mixed=bf16", ("a.mixed",), lambda c: not isinstance(c.get("a.mixed"), str), "", ("a.mixed", "null")),
     ],
 )  # fmt: skip
 def test_nearest_accepted_value_is_suggested(
