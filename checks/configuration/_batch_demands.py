@@ -10,6 +10,7 @@ from typing import NamedTuple
 from verl_doctor.checks.shared.configuration import GPUS, NODES, own_prompts
 from verl_doctor.checks.shared.corrections import LEAVE_OUT
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.registries import ESTIMATOR
 from verl_doctor.toolkit.collectors.configuration.roles import has_reference
 from verl_doctor.toolkit.rule import Phase
 from verl_doctor.toolkit.text import counted
@@ -31,7 +32,7 @@ _PHASES: Mapping[str, Phase] = {
         (_GROUPS, _SEQUENCES, "micro batch per GPU", "same kind of batches", IN_ENGINE),
         "workers",
     ),
-    "raw chat": "first batch",
+    **dict.fromkeys(("raw chat", "answers of a group"), "first batch"),
 }
 
 
@@ -64,6 +65,7 @@ def broken_demands(configuration: Configuration) -> Iterator[Broken]:
         _sequence_groups,
         _padding,
         _temperature,
+        _pass_at_k,
         _raw_chat,
     ):
         yield from unmet(configuration)
@@ -160,6 +162,19 @@ def _temperature(configuration: Configuration) -> Iterator[Broken]:
             f"set {samples}=False, or a temperature above 0",
             values={samples: False},
             why="at temperature 0 nothing is sampled",
+        )
+
+
+def _pass_at_k(configuration: Configuration) -> Iterator[Broken]:
+    answers = f"{ROLLOUT}.n"
+    if configuration.get(ESTIMATOR) == "grpo_passk" and configuration.number(answers) == 1:
+        yield Broken(
+            "answers of a group",
+            f"{ESTIMATOR}=grpo_passk compares the answers to a prompt, and {answers} is 1",
+            (ESTIMATOR, answers),
+            f"set {answers} to 2 or more",
+            values={answers: 2},
+            why="the advantage is that of the best answer over the second best",
         )
 
 

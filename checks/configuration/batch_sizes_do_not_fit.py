@@ -31,7 +31,7 @@ _EVERY = Demands(
         (
             "divisible by the GPUs", "divisible by model parallelism", "at least a mini batch", "one of two", "not both",
             "mini batch per GPU", "micro batch per GPU", "same kind of batches", "mini batch of micro batches", "rollout groups", "sequence groups", "remove padding", IN_ENGINE, "temperature",
-            "row in a batch", "raw chat",
+            "row in a batch", "raw chat", "answers of a group",
         ),
         "/env/verl/utils/config.py:111",
     )
@@ -117,6 +117,8 @@ def _irrelevant(configuration: Configuration) -> str | Unknown | None:
             (*configured(f"{ROLLOUT}.val_kwargs.do_sample=True", f"{ROLLOUT}.temperature=0"), _EVERY),
             "temperature",
         ),
+        Example("pass@k of two answers", (*configured("algorithm.adv_estimator=grpo_passk", f"{ROLLOUT}.n=2"), _EVERY)),
+        Example("pass@k of one answer", (*configured("algorithm.adv_estimator=grpo_passk", f"{ROLLOUT}.n=1"), _EVERY), "actor_rollout_ref.rollout.n is 1"),
         Example("no micro batch, for workers of the job's own", (_with_own_parts(f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu=null"), _EVERY), "neither"),
         Example("rows without messages", (*configured(f"+{ROLLOUT}.mode=async", "+data.return_raw_chat=False"), _EVERY), "reads the messages of each row"),
         Example("an agent loop of the job's own", (*configured(f"+{ROLLOUT}.mode=async", "+data.return_raw_chat=False", f"+{ROLLOUT}.agent.agent_loop_config_path=/a.yaml"), _EVERY)),

@@ -15,6 +15,7 @@ from verl_doctor.toolkit.sources.python.source import read
 # Where released verl checks its configuration (0.3 to 0.9), relative to the package folder.
 _FILES = (
     "utils/config.py",
+    "trainer/ppo/core_algos.py",
     "trainer/ppo/ray_trainer.py",
     "workers/config/actor.py",
     "workers/config/critic.py",
@@ -65,6 +66,7 @@ _PATTERNS: Mapping[str, re.Pattern[bytes]] = {
     ),
     "model context": re.compile(rb"model context length should be greater than total sequence length"),
     "position embeddings": re.compile(rb"should be less than or equal to \"\s*f\"max_position_embeddings"),
+    "answers of a group": re.compile(rb"Pass@k requires at least 2 samples per group"),
     "room to generate": re.compile(rb"leaves no room to generate within the"),
     "raw chat": re.compile(rb'\b(?:batch\.non_tensor_batch|kwargs)\["raw_prompt"\]'),
     "steps of an epoch": re.compile(rb"// self\.steps_per_epoch"),
