@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import gc
 import os
@@ -16,11 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.runner import runtestprotocol
 from support import environment, isolation, wheels
 from support.evicted import written
 from support.folders import Folders, is_long
 from support.kept import CACHE, cannot_run
 from support.running import Doctor, inside
+from support.trying import generate_from_nothing
+from xdist.scheduler import LoadFileScheduling
 
 from verl_doctor.toolkit.cluster import node_parcel
 from verl_doctor.toolkit.engine import registry
@@ -31,6 +35,7 @@ sys.dont_write_bytecode = False
 
 
 _EACH = 2  # seconds of a long test whose mark has none
+_WORTH_SHOWING = 0.1  # seconds: a shorter setup or teardown that passes is not among the slowest
 MEMORY = pytest.StashKey[Path]()
 FOLDERS = pytest.StashKey[Folders]()
 
@@ -145,6 +150,23 @@ def wheel_tree() -> Callable[[str, str], Path]:
     return wheels.tree
 
 
+@pytest.fixture
+def parsed_once() -> Iterator[None]:
+    """Parse each source that is in bytes once in this test, which reads whole releases again after each repair of a file."""
+    parse, trees = ast.parse, dict[tuple[str, bytes], ast.AST]()
+
+    def parsed(source: Any, filename: str = "<unknown>", *more: Any, **options: Any) -> Any:
+        if not isinstance(source, bytes) or more or options:
+            return parse(source, filename, *more, **options)
+        if (filename, source) not in trees:
+            trees[filename, source] = parse(source, filename)
+        return trees[filename, source]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ast, "parse", parsed)
+        yield
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Have signals end processes here, and so in what tests start, also where the tests run in the background or behind nohup.
@@ -193,12 +215,60 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return cores if "not real" in config.option.markexpr else cores + 2
 
 
+class _Numbered(list[str]):
+    """The names of all tests, which need not be searched for the place of each."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__(names)
+        self._places = {name: place for place, name in enumerate(names)}
+
+    def index(self, name: str, *_: Any) -> int:
+        return self._places[name]
+
+
+class _FilesInTurn(LoadFileScheduling):
+    """That of `--dist=loadfile`, which after each test goes through all tests of all files that its process has had."""
+
+    def add_node_collection(self, node: Any, collection: Any) -> None:
+        """Number the tests."""
+        super().add_node_collection(node, collection)
+        if node in self.registered_collections:
+            self.registered_collections[node] = _Numbered(self.registered_collections[node])
+
+    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+        """Forget a file that has been run."""
+        super().mark_test_complete(node, item_index, duration)
+        work = self.assigned_work[node]
+        file = self._split_scope(self.registered_collections[node][item_index])
+        if all(work[file].values()):
+            del work[file]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    """The usual one, made for ten thousand tests."""
+    return _FilesInTurn(config, log) if config.option.dist == "loadfile" else None
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Run a test in a process of xdist, and send on only what will be shown: of six messages, two.
+
+    What may be tried again is left to the plugin that does so.
+    """
+    if not hasattr(item.config, "workerinput") or item.get_closest_marker("flaky"):
+        return None
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed or report.duration > _WORTH_SHOWING:
+            item.ihook.pytest_runtest_logreport(report=report)
+    return True
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take long: none is left for one process when the others have ended.
 
     First those that start Ray or vLLM (they have tests that are both slow and real), then those that are slow as a whole, then the
     others with long tests; of each kind the longest in front, by the seconds in its marks or by how many long tests it has.
     """
+    generate_from_nothing()
     tests = Counter(item.path for item in items)
     slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
     seconds = Counter(dict.fromkeys(tests, 0))

@@ -71,6 +71,7 @@ def is_judged(signature: Signature, log: str, *, speaks: bool) -> None:
         assert signature.code not in found or not signature.code, log
 
 
+@pytest.mark.slow
 def test_evidence_of_each_example_is_kept_in_a_long_log() -> None:
     lost = [
         (signature.code, example.log)
@@ -159,6 +160,7 @@ def test_superfluous_pattern_is_detected(patterns: str, count: int) -> None:
     assert len(superfluous(one)) == count
 
 
+@pytest.mark.slow
 def test_each_pattern_is_decisive() -> None:
     assert [(signature.title, each) for signature in ALL for each in superfluous(signature)] == []
 

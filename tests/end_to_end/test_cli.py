@@ -102,6 +102,7 @@ def test_options_of_the_same_name_have_the_same_meaning(command: str) -> None:
     assert {"-v", "-q", "--json", "--format", "--output"} <= set(named)
 
 
+@pytest.mark.slow
 def test_quiet_prints_only_the_verdict(here: Doctor, tmp_path: Path) -> None:
     done = here("check", "-q", cwd=tmp_path)
     assert done.stdout.startswith("NOT CHECKED  ")
@@ -191,6 +192,7 @@ def test_configuration_that_is_not_a_file_is_named(here: Doctor, tmp_path: Path)
     assert "verl-doctor.toml is not a readable configuration file" in done.stderr
 
 
+@pytest.mark.slow
 def test_missing_active_environment_is_reported(here: Doctor, tmp_path: Path) -> None:
     done = here("check", "--select", "PY100", cwd=tmp_path, VIRTUAL_ENV="/nowhere")
     assert "VIRTUAL_ENV=/nowhere is set, but /nowhere/bin/python" in done.stderr
@@ -198,6 +200,7 @@ def test_missing_active_environment_is_reported(here: Doctor, tmp_path: Path) ->
     assert "VIRTUAL_ENV=/nowhere" in json.loads(output.stdout)["target"]["passed_over"]
 
 
+@pytest.mark.slow
 def test_interpreter_can_be_named_as_on_path(here: Doctor, tmp_path: Path) -> None:
     (tmp_path / "python9").symlink_to(sys.executable)
     path = f"{tmp_path}:{os.environ['PATH']}"
@@ -259,6 +262,7 @@ def test_stdout_is_exactly_one_json_document(here: Doctor, tmp_path: Path) -> No
         assert json.loads(ask(command, "--format", "json", cwd=tmp_path).stdout)["schema_version"] == 1
 
 
+@pytest.mark.slow
 def test_output_is_written_to_the_named_file(here: Doctor, tmp_path: Path) -> None:
     done = here("check", "--format", "json", "--output", "said.json", cwd=tmp_path)
     assert done.stdout == ""
@@ -276,6 +280,7 @@ def test_completion_is_a_shell_script(here: Doctor, tmp_path: Path, shell: str) 
     assert "_VERL_DOCTOR_COMPLETE" in done.stdout
 
 
+@pytest.mark.slow
 def test_every_rule_can_be_explained(here: Doctor, tmp_path: Path) -> None:
     listed = here("explain", "--list", cwd=tmp_path).stdout.splitlines()
     of_rules = [code for line in listed if not (code := line.split("\t")[0]).startswith("LOG")]

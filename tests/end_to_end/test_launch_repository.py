@@ -67,6 +67,7 @@ def test_other_formats_contain_all_files(here: Doctor, repo: Path) -> None:
     assert document["verdict"] == "failures"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -52,6 +52,7 @@ def has_one_verdict(check: Check, example: Example) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("facts", MACHINES, ids=lambda path: path.stem)
 def test_recorded_machine_has_a_single_verdict(facts: Path, here: Doctor, tmp_path: Path) -> None:
     done = here("check", "--facts", facts, "--format", "json", cwd=tmp_path)
@@ -74,6 +75,7 @@ def test_recorded_machine_has_a_single_verdict(facts: Path, here: Doctor, tmp_pa
     assert text[-1].startswith(f"{word}: ")
 
 
+@pytest.mark.slow
 def test_findings_are_ordered_by_phase() -> None:
     results = tuple(run_check(check, *example.facts) for check, example in SPEAKING[::-1])
     phases = [finding.phase for _, finding in Report({}, results).findings()]

@@ -62,6 +62,7 @@ def states(out: str) -> dict[str, str]:
     return {marker: state for marker, _, state in lines}
 
 
+@pytest.mark.slow
 def test_every_patch_is_listed_and_in_place(run, trees, exported):
     folder, library = trees
     _, out, _ = run("patches", "list", "--verl", folder)
@@ -129,6 +130,7 @@ def test_patch_needed_because_of_another_has_not_expired(run, tmp_path):
     assert (code, states(out)) == (0, {CODE: "in place", "verl-doctor: VLLM103": "in place"})
 
 
+@pytest.mark.slow
 def test_patch_replaced_by_an_upgrade_is_lost(run, trees, exported):
     folder, library = trees
     (folder / SERVER).write_text("# another release\n" + SOURCE.replace("    # x = old(Parser)  # Uky\n", ""))
@@ -151,6 +153,7 @@ def test_changed_patch_is_reported(run, trees, exported):
     assert states(out) == {CODE: "in place", "Uky": "changed: line 9 has another patch"}
 
 
+@pytest.mark.slow
 def test_patches_are_applied_to_moved_lines_and_undone(run, exported, tmp_path):
     server = '"""Moved."""\n\nimport os\n' + SOURCE.replace(
         "    # x = old(Parser)  # Uky\n    x = new(Parser)  # Uky\n", "    x = old(  # why\n        Parser)\n"
@@ -175,6 +178,7 @@ def test_patches_are_applied_to_moved_lines_and_undone(run, exported, tmp_path):
     assert (other / SERVER).read_text() == server
 
 
+@pytest.mark.slow
 def test_patch_without_a_matching_place_is_refused_and_the_others_applied(run, exported, tmp_path):
     other = Path(verl(tmp_path / "other", "from vllm.utils import Parser\n").folder)
     code, out, _ = run("patches", "apply", "--verl", other, exported, "--apply")
@@ -183,6 +187,7 @@ def test_patch_without_a_matching_place_is_refused_and_the_others_applied(run, e
     assert states(out)["Uky"].startswith("refused: the code that it replaces is not in start there")
 
 
+@pytest.mark.slow
 def test_patch_using_unknown_names_is_refused(run, tmp_path):
     kept = "def f(**more):\n    # return int(1)  # Uky\n    return more.get(1, 1)  # Uky\n"
     here, there = (Path(verl(tmp_path / name, "").folder) for name in ("here", "there"))
@@ -194,6 +199,7 @@ def test_patch_using_unknown_names_is_refused(run, tmp_path):
     assert (there / SERVER).read_text() == "def f():\n    return int(1)\n"
 
 
+@pytest.mark.slow
 def test_vendored_copy_can_be_patched(run, trees, exported, tmp_path):
     _, library = trees
     package = tmp_path / "pkg"
@@ -232,6 +238,7 @@ def checkout(top: Path, at: int) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_markers_in_scripts_and_configurations_are_carried(run, tmp_path):
     patched, plain = checkout(tmp_path / "one", 0), checkout(tmp_path / "two", 1)
     file = tmp_path / "patches.json"
@@ -255,6 +262,7 @@ def test_markers_in_scripts_and_configurations_are_carried(run, tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_installed_verl_has_no_place_for_scripts(run, tmp_path):
     checkout(tmp_path / "one", 0)
     installed = Path(verl(tmp_path / "lib" / "site-packages", "x = 1\n").folder)
@@ -265,6 +273,7 @@ def test_installed_verl_has_no_place_for_scripts(run, tmp_path):
     assert f"{SERVER}:1  applied" in out
 
 
+@pytest.mark.slow
 def test_named_marker_is_found_anywhere_in_a_comment(run, tmp_path):
     folder = Path(verl(tmp_path / "one", "x = 1\ny = 2  # faster, says team-x\n").folder)
     assert run("patches", "list", "--verl", folder)[1] == f"0 marked lines in {folder}\n"

@@ -110,6 +110,7 @@ def test_plan_does_not_depend_on_the_wording_of_the_finding(family: str) -> None
         assert not [plan.refusal for plan in plans if plan and plan.refusal.startswith("the fix broke")]
 
 
+@pytest.mark.slow
 def test_compared_plans_are_not_all_refusals() -> None:
     plans = [
         planned(check, finding, facts)

@@ -82,6 +82,7 @@ def test_same_machine_shortly_after_is_equal(tmp_path: Path) -> None:
     ), "there is no verl"
 
 
+@pytest.mark.slow
 def test_two_files_are_compared_in_every_format(tmp_path: Path, here: Doctor) -> None:
     done = here("compare", LAPTOP, H200, "--format", "json", cwd=tmp_path)
     document = json.loads(done.stdout)

@@ -75,6 +75,13 @@ def pristine(tmp_path_factory: pytest.TempPathFactory, wheel: Wheel) -> Path:
 
 
 @pytest.fixture
+def unchanged(pristine: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """T itself, which the test does not change; the doctor keeps what it reads of it for the next one."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(shared_cache))
+    return pristine
+
+
+@pytest.fixture
 def environment(pristine: Path, tmp_path: Path) -> Path:
     """A copy of T that a test may change."""
     prefix = tmp_path / "T"
@@ -94,21 +101,21 @@ def server_of(environment: Path) -> Path:
     return next(environment.glob(f"lib/python*/site-packages/{SERVER}"))
 
 
-def test_check_names_the_renamed_argument_with_line_and_replacement(environment: Path, job: Path) -> None:
-    document = report("check", "--python", environment / "bin/python", cwd=job)
+def test_check_names_the_renamed_argument_with_line_and_replacement(unchanged: Path, job: Path) -> None:
+    document = report("check", "--python", unchanged / "bin/python", cwd=job)
     renamed = result(document, RENAMED)
     assert renamed["status"] == "fail"
     (finding,) = renamed["findings"]
-    line = server_of(environment).read_text().splitlines()[finding["location"]["line"] - 1]
-    assert finding["location"]["path"] == str(server_of(environment))
+    line = server_of(unchanged).read_text().splitlines()[finding["location"]["line"] - 1]
+    assert finding["location"]["path"] == str(server_of(unchanged))
     assert "disable_log_requests=engine_args.disable_log_requests" in line
     assert "enable_log_requests" in finding["message"] + finding["evidence"]["wanted"] + finding["remedy"]
     assert "0.12.0" in json.dumps(finding)
     assert finding["fix"]["safety"] == "safe"
 
 
-def test_other_breaks_of_the_pair_are_named(environment: Path, job: Path) -> None:
-    document = report("check", "--python", environment / "bin/python", "--select", "VLLM", cwd=job)
+def test_other_breaks_of_the_pair_are_named(unchanged: Path, job: Path) -> None:
+    document = report("check", "--python", unchanged / "bin/python", "--select", "VLLM", cwd=job)
     everything = json.dumps(document["results"])
     assert "FlexibleArgumentParser" in everything
     assert "init_app_state" in everything
@@ -117,8 +124,8 @@ def test_other_breaks_of_the_pair_are_named(environment: Path, job: Path) -> Non
     assert set(states) == {"sync rollout", "async rollout"}
 
 
-def test_text_begins_with_the_verdict_then_the_next_step(environment: Path, job: Path) -> None:
-    done = doctor("check", "--python", environment / "bin/python", cwd=job)
+def test_text_begins_with_the_verdict_then_the_next_step(unchanged: Path, job: Path) -> None:
+    done = doctor("check", "--python", unchanged / "bin/python", cwd=job)
     assert done.returncode == 1
     shown = done.stdout.splitlines()
     assert shown[0].startswith("WILL FAIL")
@@ -153,12 +160,12 @@ def test_tree_with_a_wrong_version_is_judged_by_its_sources(
     assert result(shown, RENAMED)["status"] == "pass"
 
 
-def test_fix_prints_a_diff_and_changes_nothing(environment: Path, job: Path) -> None:
-    before = contents(environment)
-    done = doctor("fix", "--python", environment / "bin/python", "--select", "VLLM", cwd=job)
+def test_fix_prints_a_diff_and_changes_nothing(unchanged: Path, job: Path) -> None:
+    before = contents(unchanged)
+    done = doctor("fix", "--python", unchanged / "bin/python", "--select", "VLLM", cwd=job)
     assert "+++ " in done.stdout
     assert f"# verl-doctor: {RENAMED}" in done.stdout
-    assert contents(environment) == before
+    assert contents(unchanged) == before
 
 
 def test_second_apply_changes_nothing_and_undo_restores_the_bytes(environment: Path, job: Path) -> None:
@@ -200,9 +207,9 @@ def test_repaired_file_fits_vllm_on_both_sides_of_the_rename(
         assert result(shown, RENAMED)["status"] == "pass", version
 
 
-def test_every_format_has_the_same_content(environment: Path, job: Path) -> None:
+def test_every_format_has_the_same_content(unchanged: Path, job: Path) -> None:
     # Rules about the machine may report something else a moment later.
-    arguments = ("check", "--python", environment / "bin/python", "--select", "VLLM,API,PKG,PY")
+    arguments = ("check", "--python", unchanged / "bin/python", "--select", "VLLM,API,PKG,PY")
     document = report(*arguments, cwd=job)
     message = result(document, RENAMED)["findings"][0]["message"]
     markdown = doctor(*arguments, "--format", "markdown", cwd=job).stdout

@@ -80,6 +80,7 @@ def test_last_change_is_undone_without_a_number(
     assert "nothing to undo: everything here has already been undone" in output
 
 
+@pytest.mark.slow
 def test_all_undoes_both_journals(undo: Undo, environment: Path, made: tuple[Path, Path]) -> None:
     listed = undo(environment, "--list")[1]
     assert listed.count("HOST950") == len(made)
@@ -95,6 +96,7 @@ def test_unknown_number_is_one_sentence(undo: Undo, environment: Path, made: tup
     assert all(path.exists() for path in made)
 
 
+@pytest.mark.slow
 def test_repair_of_another_target_is_kept_and_named(
     here: Doctor, environment: Path, made: tuple[Path, Path]
 ) -> None:
@@ -154,6 +156,7 @@ def test_redirected_link_does_not_change_the_target_of_a_repair(
     assert not (tmp_path / "one" / "verl" / "new.txt").exists()
 
 
+@pytest.mark.slow
 def test_parent_folder_is_not_a_target(
     undo: Undo, here: Doctor, environment: Path, made: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -181,6 +184,7 @@ def test_vllm_to_judge_against_does_not_change_the_target(
     assert not made[0].exists()
 
 
+@pytest.mark.slow
 def test_everything_is_undone_before_anything_is_reported(environment: Path, made: tuple[Path, Path]) -> None:
     command = f"{sys.executable} -m verl_doctor.toolkit undo --all > /dev/full"
     done = subprocess.run(
@@ -260,6 +264,7 @@ def test_list_shows_all_files_of_one_run_under_one_number(
     assert all(str(file) in listed for file in run_of_two)
 
 
+@pytest.mark.slow
 def test_run_that_cannot_be_undone_completely_stays_whole(
     here: Doctor, environment: Path, run_of_two: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -275,6 +280,7 @@ def test_run_that_cannot_be_undone_completely_stays_whole(
     assert f"{run_of_two[1]}: restored" in kept.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", ["3", "0003", "03"])
 def test_every_listed_number_is_accepted_even_of_another_target(
     here: Doctor, environment: Path, tmp_path: Path, number: str

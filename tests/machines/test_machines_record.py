@@ -125,6 +125,7 @@ def test_adding_a_fact_changes_nothing_else() -> None:
         record.with_fact(text, "Lunch", {"absent": "none"})
 
 
+@pytest.mark.slow
 def test_same_facts_give_the_same_file() -> None:
     text = (MACHINES / "head-node-of-two.json").read_text("utf-8")
     assert record.recorded(json.loads(text)) == record.recorded(json.loads(text))

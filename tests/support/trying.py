@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -39,3 +40,13 @@ def unless_disturbed(test: Callable[..., None]) -> Callable[..., None]:
         return test(*arguments, **named)
 
     return tried
+
+
+def generate_from_nothing() -> None:
+    """Keep Hypothesis from looking for constants in all modules that are loaded, a thousand where all tests run.
+
+    They are not what the tests are about, and a seed would yield other cases where fewer files run.
+    """
+    providers: Any = sys.modules.get("hypothesis.internal.conjecture.providers")
+    if hasattr(providers, "_get_local_constants"):
+        providers._get_local_constants = lambda: providers._local_constants

@@ -106,6 +106,7 @@ def test_file_changed_since_it_was_read_is_refused(tmp_path):
     ("version", "old", "new"),
     [("0.6.1", "0.11.0", "0.12.0"), ("0.6.1", "0.10.0", "0.18.1"), ("0.7.0", "0.12.0", "0.15.1"), ("0.5.0", "0.10.0", "0.12.0")],
 )  # fmt: skip
+@pytest.mark.usefixtures("parsed_once")
 def test_real_verl_calls_both_vllms(wheel_tree, tmp_path, version, old, new):
     folder = tmp_path / "verl"
     shutil.copytree(wheel_tree("verl", version) / "verl", folder)

@@ -52,6 +52,7 @@ def test_vllm_without_either_name_is_refused(tmp_path):
 
 
 @pytest.mark.real
+@pytest.mark.usefixtures("parsed_once")
 def test_real_verl(wheel_tree, tmp_path):
     folder = tmp_path / "verl"
     shutil.copytree(wheel_tree("verl", "0.8.0") / "verl", folder)

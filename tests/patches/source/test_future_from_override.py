@@ -171,6 +171,7 @@ def test_base_class_with_an_undetermined_result_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("version", "old", "new"), [("0.5.0", "0.10.0", "0.11.0"), ("0.6.1", "0.11.0", "0.12.0")]
 )
+@pytest.mark.usefixtures("parsed_once")
 def test_real_executors(wheel_tree, tmp_path, version, old, new):
     folder = tmp_path / "verl"
     shutil.copytree(wheel_tree("verl", version) / "verl", folder)

@@ -107,6 +107,7 @@ def test_shared_import_line_is_refused(tmp_path):
 
 @pytest.mark.real
 @pytest.mark.parametrize("version", ["0.6.1", "0.7.0"])
+@pytest.mark.usefixtures("parsed_once")
 def test_real_verl_with_both_transformers(wheel_tree, tmp_path, version):
     folder = tmp_path / "verl"
     shutil.copytree(wheel_tree("verl", version) / "verl", folder)

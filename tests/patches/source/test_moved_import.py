@@ -215,6 +215,7 @@ def test_file_changed_since_it_was_read_is_refused(tmp_path):
     ("version", "old", "new"),
     [("0.6.1", "0.11.0", "0.12.0"), ("0.6.1", "0.10.0", "0.18.1"), ("0.5.0", "0.10.0", "0.12.0")],
 )
+@pytest.mark.usefixtures("parsed_once")
 def test_real_verl_imports_with_both_vllms(wheel_tree, tmp_path, version, old, new):
     folder = tmp_path / "verl"
     shutil.copytree(wheel_tree("verl", version) / "verl", folder)
@@ -227,15 +228,18 @@ def test_real_verl_imports_with_both_vllms(wheel_tree, tmp_path, version, old, n
         assert isinstance(found, VllmUses)
         return found
 
-    def repairable() -> list:
-        found = run_check(vllm_import_missing, uses(new)).findings
-        return [finding for finding in found if finding.fix == moved_import.id]
+    def repairable() -> tuple[VllmUses, list]:
+        found = uses(new)
+        findings = run_check(vllm_import_missing, found).findings
+        return found, [finding for finding in findings if finding.fix == moved_import.id]
 
     silent = len(run_check(vllm_import_missing, uses(old)).findings)
-    assert repairable()
-    while waiting := repairable():
-        plan = moved_import.plan(waiting[0], uses(new), SourceFiles(), Marker())
+    seen = repairable()
+    assert seen[1]
+    while seen[1]:
+        plan = moved_import.plan(seen[1][0], seen[0], SourceFiles(), Marker())
         assert not isinstance(plan, Refusal), plan.reason
         for change in plan:
             change.path.write_bytes(change.after)
+        seen = repairable()
     assert len(run_check(vllm_import_missing, uses(old)).findings) == silent

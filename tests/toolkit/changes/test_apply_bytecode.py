@@ -111,6 +111,7 @@ def test_environment_variables_that_disable_or_move_bytecode_are_ignored(
     assert not (root / "prefix").exists()
 
 
+@pytest.mark.slow
 def test_complete_caches_create_no_transaction(root: Path) -> None:
     (root / "pkg/python2.py").unlink()
     (root / "pkg/latin.py").unlink()

@@ -77,6 +77,7 @@ def test_transaction_of_a_running_doctor_is_in_progress(tmp_path: Path) -> None:
         assert [entry.state for entry in history(home)] == ["in progress"]
 
 
+@pytest.mark.slow
 def test_parallel_doctors_change_every_file_once(tmp_path: Path) -> None:
     """Eight processes apply the same plan and one of their own, and undo everything in the end."""
     home = tmp_path / "home"

@@ -61,6 +61,7 @@ def test_reachable_nodes_are_judged_together_with_this_machine(session: Session,
     assert not isinstance(found.facts.get(Interpreter), Unknown)
 
 
+@pytest.mark.slow
 def test_route_to_other_nodes_is_printed_before_they_are_judged(
     session: Session, way: Way, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,6 +82,7 @@ def test_unreachable_cluster_yields_no_report(session: Session, monkeypatch: pyt
         examine(Request(session, OtherNodes(RequestedNodes())))
 
 
+@pytest.mark.slow
 def test_facts_files_count_as_nodes_and_the_first_provides_the_facts(
     session: Session, tmp_path: Path
 ) -> None:

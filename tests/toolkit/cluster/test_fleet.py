@@ -79,11 +79,13 @@ def well(count: int) -> Report:
     return judged(map(node, numbered(count)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["text", "markdown", "json", "junit"])
 def test_more_healthy_nodes_do_not_lengthen_the_report(form: str) -> None:
     assert len(text(well(10), form)) == len(text(well(40), form))
 
 
+@pytest.mark.slow
 def test_names_that_do_not_fold_do_not_lengthen_the_report() -> None:
     chance = random.Random(5)
     names = [f"worker-{chance.getrandbits(40):010x}" for _ in range(40)]
@@ -322,6 +324,7 @@ def test_partial_results_are_available_at_any_time() -> None:
     assert lines[2] == "2 nodes answered, 1 did not, HOST106 fails on 1"
 
 
+@pytest.mark.slow
 def test_report_of_many_nodes_matches_its_schema() -> None:
     schema = schema_text("report")
     report = judged([*HEALTHY, dead("node9"), node("node8", with_version("vllm", "0.10.2"))])
@@ -376,6 +379,7 @@ def facts_file(folder: Path, name: str, answer: NodeResponse) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_facts_files_name_their_nodes(tmp_path: Path) -> None:
     files = [facts_file(tmp_path, f"node{number}.json", HEALTHY[number]) for number in range(4)]
     files.append(facts_file(tmp_path, "odd.json", node("x", with_version("vllm", "0.10.2"))))
@@ -391,6 +395,7 @@ def test_facts_files_name_their_nodes(tmp_path: Path) -> None:
         fleet.judge_files([*files, tmp_path / "nowhere.json"], SESSION)
 
 
+@pytest.mark.slow
 def test_folder_expands_to_its_facts_files(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="contains no facts files"):
         fleet.judge_files([tmp_path], SESSION)
@@ -441,6 +446,7 @@ def test_different_image_on_few_nodes_gives_one_finding() -> None:
     assert len(found.message) < 300
 
 
+@pytest.mark.slow
 def test_number_of_findings_is_bounded_for_many_different_drifts() -> None:
     names = [distribution["name"] for distribution in json.loads(texts()["Packages"])["is"]["distributions"]]
     odd = [node(f"odd{number:02}", with_version(names[number], "0.0.1")) for number in range(20)]
@@ -467,6 +473,7 @@ def test_clocks_that_all_differ_are_reported() -> None:
     assert "there is no majority" in found.message
 
 
+@pytest.mark.slow
 def test_different_modification_times_of_copies_are_at_most_a_hint() -> None:
     copies = [
         node(name, all_have("JobFiles", job_file(changed=10**9 + index)))

@@ -85,6 +85,7 @@ def query(
     return {answer.node: answer for answer in answers}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("programs")
 def test_unreachable_ssh_host_is_named_and_the_others_respond() -> None:
     responses = query("n1", "gone", "n2")

@@ -208,6 +208,7 @@ def test_fact_unreadable_on_one_side_is_reported() -> None:
     assert any("NVML hung" in sentence for sentence in found.not_compared)
 
 
+@pytest.mark.slow
 def test_nodes_are_compared_with_the_usual_one_and_folded() -> None:
     old = fleet(*(node(name) for name in numbered(4)))
     new = fleet(
@@ -228,6 +229,7 @@ def test_nodes_are_compared_with_the_usual_one_and_folded() -> None:
     assert all(difference.weight == "noise" or difference is vllm for difference in found.differences)
 
 
+@pytest.mark.slow
 def test_previously_odd_node_is_compared_with_itself() -> None:
     odd = node("node00002", with_value("HostLimits", "shell.files.soft", 4096))
     old = fleet(node("node00001"), odd, node("node00003"))
@@ -241,6 +243,7 @@ def test_previously_odd_node_is_compared_with_itself() -> None:
     assert (raised.old, raised.new, raised.nodes, raised.weight) == ("4096", "20000", "node00002", "noise")
 
 
+@pytest.mark.slow
 def test_finding_on_one_node_is_joined_to_its_difference() -> None:
     old = fleet(*(node(name) for name in numbered(3)))
     sick = node("node00002", with_value("HostLimits", "shell.files", {"soft": 128, "hard": 128}))
@@ -261,6 +264,7 @@ def test_break_is_reported_with_its_rule(fault: Fault) -> None:
     assert fault.code in {code for code, _ in between(sick, healthy).gone} or difference.weight == "matters"
 
 
+@pytest.mark.slow
 def test_folders_of_facts_files_are_compared_node_by_node(tmp_path: Path) -> None:
     for folder, limit in (("old", "20000"), ("new", "128")):
         (tmp_path / folder).mkdir()
@@ -287,6 +291,7 @@ def test_file_without_facts_in_a_folder_is_named(tmp_path: Path) -> None:
     assert lost.startswith("1 of the old nodes did not respond: package (its facts file is not a facts file")
 
 
+@pytest.mark.slow
 def test_folder_of_nodes_can_be_compared_with_a_machine(tmp_path: Path) -> None:
     text = (MACHINES_FOLDER / "laptop.json").read_bytes()
     (tmp_path / "nodes").mkdir()

@@ -76,6 +76,7 @@ def printed_over(source: str) -> list[int]:
     return [call.lineno for call in calls if ast.unparse(call.func) in {"print", "click.echo", "announce"}]
 
 
+@pytest.mark.slow
 def test_no_command_prints_over_the_line_of_progress() -> None:
     assert printed_over("with Progress() as line:\n    print(1)\n    line.done('2')\nprint(3)\n") == [2]
     sources = {path: path.read_text("utf-8") for path in (ROOT / "toolkit").rglob("*.py")}

@@ -117,6 +117,7 @@ def test_undetermined_interpreter_in_a_script_is_not_guessed(tmp_path: Path, lin
     assert interpreter_of(script, Machine(cwd=tmp_path, environ={"HOME": str(tmp_path)})) is None
 
 
+@pytest.mark.slow
 def test_first_line_names_the_examined_environment_and_the_reason(here: Doctor, tmp_path: Path) -> None:
     python = environment(tmp_path / "envs" / "train", "verl")
     (tmp_path / "run.sh").write_text(f"set -e\n{python} -m verl.trainer.main_ppo\n")

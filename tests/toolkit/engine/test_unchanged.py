@@ -232,6 +232,7 @@ def test_unchanged_environment_is_not_collected_again(place: Path) -> None:
     assert counts == before
 
 
+@pytest.mark.slow
 def test_changing_facts_are_collected_again(place: Path) -> None:
     here = session(place)
     judged(here)
@@ -347,6 +348,7 @@ def test_damaged_record(place: Path, damage: Callable[[str], str]) -> None:
     assert judged(here)[0] == first
 
 
+@pytest.mark.slow
 def test_fact_from_a_started_program_is_not_recorded(place: Path) -> None:
     @collector(kept=True)
     def hasty(machine: Machine, weather: Weather, target: Target) -> Things:
@@ -359,6 +361,7 @@ def test_fact_from_a_started_program_is_not_recorded(place: Path) -> None:
     assert judged(replace(here, registry=registry))[1] is None
 
 
+@pytest.mark.slow
 def test_unknown_fact_is_not_recorded(place: Path) -> None:
     """A slow disk may be the reason. A missing file is certain."""
     answers: list[Unknown] = [Unknown("too slow"), Absent("none")]

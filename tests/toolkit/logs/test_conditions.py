@@ -44,6 +44,7 @@ def test_remedy_never_contradicts_the_machine_in_the_log(machine: str) -> None:
             assert not contradicts(part, traits), (signature.code, part)
 
 
+@pytest.mark.slow
 def test_other_logs_do_not_contradict_a_remedy() -> None:
     for _, log in SPOKEN[::4]:
         reading = read(excerpt(io.BytesIO(log.encode()).read).lines, "run.log")

@@ -69,6 +69,7 @@ def test_relevant_line_among_thousands_is_found(message: str, code: str) -> None
     assert (cause.signature.code, cause.number, cause.lines) == (code, 1501, (message,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("behind", [b"", b"\r" + b"x" * 3_000_000])
 def test_endless_line_is_read_around_its_first_error_and_at_its_end(behind: bytes) -> None:
     raw = b"x" * 5_000_000 + b"\r" + MEMORY.encode() + behind + b"\n"

@@ -195,6 +195,7 @@ def test_repeated_error_is_shown_at_its_first_occurrence() -> None:
     assert (cause.process, cause.number) == ("W pid=12", 3)
 
 
+@pytest.mark.slow
 def test_long_message_is_shortened() -> None:
     long = (
         "Traceback (most recent call last):\n"

@@ -156,6 +156,7 @@ def test_unreadable_input_is_one_sentence(
     assert words in done.stderr
 
 
+@pytest.mark.slow
 def test_readable_part_of_a_truncated_gzip_counts(here: Doctor, tmp_path: Path) -> None:
     noise = "".join(f"{random.Random(at).random()}\n" for at in range(5000))
     packed = gzip.compress((LCUDA + noise).encode())
@@ -164,6 +165,7 @@ def test_readable_part_of_a_truncated_gzip_counts(here: Doctor, tmp_path: Path) 
     assert "could not be read to its end" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", ["", "OSError: [Errno 24] Too many open files\n"])
 def test_truncated_log_is_not_reported_as_fine(here: Doctor, tmp_path: Path, said: str) -> None:
     noise = "".join(f"{random.Random(at).random()}\n" for at in range(5000))
@@ -197,6 +199,7 @@ def test_line_with_the_address_is_shown_with_the_failure() -> None:
     assert "waiting for GCS" in cause.lines[-2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("said", "code"), [("torch.OutOfMemoryError", 3), ("fine", 0)])
 def test_endless_line_is_fine_only_without_an_error(
     here: Doctor, tmp_path: Path, said: str, code: int
@@ -235,6 +238,7 @@ def test_largest_and_ray_logs_of_very_many_are_read(tmp_path: Path, monkeypatch:
     assert notes == [f"{tmp_path} holds 3 logs; the 1 smallest were not read"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("zstd") is None, reason="there is no program zstd here")
 def test_readable_part_of_a_truncated_zstd_counts(tmp_path: Path) -> None:
     noise = "".join(f"{random.Random(at).random()}\n" for at in range(20_000))
@@ -289,6 +293,7 @@ def test_verify_runs_the_related_rules(here: Doctor, tmp_path: Path) -> None:
     assert found["results"][0]["reason"]
 
 
+@pytest.mark.slow
 def test_log_fault_has_a_page_and_rules_that_may_confirm_it(here: Doctor, tmp_path: Path) -> None:
     log = written(
         tmp_path, "a.log", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
@@ -418,6 +423,7 @@ def test_log_full_of_errors_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch
     assert 300 <= len(found.lines) < 2000
 
 
+@pytest.mark.slow
 def test_endless_line_is_cut_around_the_relevant_part() -> None:
     found = said(b"x" * 5_000_000 + b" OSError: [Errno 24] Too many open files " + b"y" * 1000)
     assert any("Too many open files" in text for _, text in found)
@@ -504,6 +510,7 @@ def test_hostile_lines_are_read_in_linear_time(unit: str) -> None:
     assert time.process_time() - began < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_arbitrary_bytes_are_read_without_a_crash(seed: int) -> None:
     chance = random.Random(seed)

@@ -53,6 +53,7 @@ def test_nested_errors_are_all_read(depth: int) -> None:
     assert found[-1].first.message == "1"
 
 
+@pytest.mark.slow
 def test_thousand_chained_exceptions_are_judged() -> None:
     error = read(list(log_lines(joined(1_000))), "run.log").error
     assert error is not None

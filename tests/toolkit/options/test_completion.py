@@ -28,6 +28,7 @@ def values(*words: str) -> list[str]:
     return [item.value for item in completed(*words) if item.type == "plain"]
 
 
+@pytest.mark.slow
 def test_completed_codes_are_those_of_the_registry() -> None:
     codes = [code for code, _ in codes_with_titles()]
     ours = [check.code for check in registry.load().checks]
@@ -37,6 +38,7 @@ def test_completed_codes_are_those_of_the_registry() -> None:
     assert all(title for _, title in codes_with_titles())
 
 
+@pytest.mark.slow
 def test_codes_and_families_complete_after_commas() -> None:
     assert values("check", "--select", "VLLM10")[:2] == ["VLLM101", "VLLM102"]
     assert values("fix", "--ignore", "PY100,vll")[:2] == ["PY100,VLLM", "PY100,VLLM101"]

@@ -32,6 +32,7 @@ def test_folder_or_two_files_count_as_several(tmp_path: Path, names: list[str], 
     assert are_several([tmp_path / name for name in names]) is several
 
 
+@pytest.mark.slow
 def test_local_examination_imports_no_cluster_modules() -> None:
     statement = (
         "import sys; from verl_doctor.toolkit.commands.check import command; "

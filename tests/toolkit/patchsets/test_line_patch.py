@@ -119,6 +119,7 @@ def test_unsupported_edit_has_a_reason(text: str, reason: str) -> None:
 LINES = st.lists(st.sampled_from(["a=1", "b: 2", "c", "- d"]), min_size=1, max_size=8)
 
 
+@pytest.mark.slow
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=50)
 @given(LINES, LINES, st.integers(0, 8))
 def test_addition_is_reproduced_or_refused(before: list[str], new: list[str], at: int) -> None:

@@ -71,6 +71,7 @@ def test_node_program_responds_and_removes_its_folder(tmp_path: Path, detached: 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_error_is_reported_with_its_message(tmp_path: Path) -> None:
     with running(tmp_path, "raise ValueError('no such thing')") as process:
         assert answer(process) == {
@@ -90,12 +91,14 @@ def test_hanging_program_is_ended_with_its_children(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["pids"]
 
 
+@pytest.mark.slow
 def test_children_left_after_a_response_are_ended(tmp_path: Path) -> None:
     with running(tmp_path, LEAVES_A_CHILD + ECHO) as process:
         assert "facts" in answer(process)
     wait_until_gone([int(pid) for pid in (tmp_path / "pids").read_text().split()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("detached", [False, True])
 def test_closed_pipe_ends_the_program(tmp_path: Path, detached: bool) -> None:
     """The other side may end in any way: the system closes the pipe."""

@@ -280,6 +280,7 @@ def test_document_matches_its_schema() -> None:
         validate(json.loads(json.dumps(document(content))), schema)
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_control_characters_in_input_are_neutralised(content: str) -> None:
     whole = text(
@@ -290,6 +291,7 @@ def test_control_characters_in_input_are_neutralised(content: str) -> None:
     assert harmless(whole, keep="\n") == whole
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_junit_is_valid_xml_for_any_input(content: str) -> None:
     suite = ET.fromstring(

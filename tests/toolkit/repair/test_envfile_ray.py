@@ -29,6 +29,7 @@ def in_a_worker(text: str, environ: Mapping[str, str], monkeypatch: pytest.Monke
         return {name: re.sub(r"\$\{[A-Z0-9_]+\}", "", os.path.expandvars(value)) for name, value in pairs}
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",))))
 def test_any_value_is_a_yaml_string(value: str) -> None:
     text = written([Entry("A", value, (REASON,))], ())

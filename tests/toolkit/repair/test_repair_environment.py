@@ -246,6 +246,7 @@ def test_plan_shows_the_files_and_writes_none(job: Job) -> None:
     assert not job.env.exists()
 
 
+@pytest.mark.slow
 def test_second_run_changes_nothing_whether_sourced_or_not(job: Job) -> None:
     found = {"COLOUR": "red", "SIZE": "1"}
     job.run(found)

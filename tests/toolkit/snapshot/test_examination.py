@@ -59,6 +59,7 @@ def test_snapshot_of_one_machine_is_judged_as_a_machine(session: Session) -> Non
     assert lines(found.report) == lines(examine(Request(session)).report)
 
 
+@pytest.mark.slow
 def test_snapshot_of_several_nodes_is_judged_as_a_fleet(
     session: Session, tmp_path: Path, nodes: FoldedNodes
 ) -> None:
@@ -80,6 +81,7 @@ def test_snapshot_with_damaged_nodes_is_refused(session: Session, tmp_path: Path
         examine(Request(session, SnapshotFile(file)))
 
 
+@pytest.mark.slow
 def test_recorded_nodes_are_judged_with_a_new_observation(session: Session, nodes: FoldedNodes) -> None:
     report = examine(Request(session, KeptNodes(nodes))).report
     assert report.nodes is not None

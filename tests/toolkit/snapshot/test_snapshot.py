@@ -107,6 +107,7 @@ def test_nodes_survive_a_round_trip(facts: list[dict[str, Any]]) -> None:
     }
 
 
+@pytest.mark.slow
 def test_equal_nodes_are_stored_once(tmp_path: Path) -> None:
     sizes = {}
     for count in (1, 40):
@@ -116,6 +117,7 @@ def test_equal_nodes_are_stored_once(tmp_path: Path) -> None:
     assert (sizes[40] - sizes[1]) / 39 < one / 40
 
 
+@pytest.mark.slow
 def test_differing_and_missing_nodes_are_named(tmp_path: Path) -> None:
     odd = node("node00099", with_version("vllm", "0.10.2"))
     nodes = folded([*(node(name) for name in numbered(3)), odd, dead("node00100"), dead("node00101")])

@@ -26,6 +26,7 @@ NAMES = st.lists(
 SLURM = re.compile(r"[^\[\],]*(\[[0-9,-]+\][^\[\],]*)?(\[[0-9,-]+\])?")
 
 
+@pytest.mark.slow
 @UNHURRIED
 @given(NAMES)
 def test_folded_list_expands_to_the_same_names(names: list[str]) -> None:
@@ -41,6 +42,7 @@ def test_order_and_repetitions_do_not_matter(names: list[str], chance: random.Ra
     assert fold(shuffled) == fold(names)
 
 
+@pytest.mark.slow
 @UNHURRIED
 @given(NAMES)
 def test_brackets_are_limited_to_those_that_slurm_reads(names: list[str]) -> None:

@@ -46,6 +46,7 @@ def ties(pid: int) -> set[Tie]:
     return set(ties_of([pid], Machine())[pid])
 
 
+@pytest.mark.slow
 def test_pipe_ties_its_reader_to_its_writer(sleeper: Sleeper) -> None:
     reading, writing = os.pipe()
     reader, writer, another = sleeper(reading), sleeper(writing), sleeper(writing)
@@ -78,6 +79,7 @@ def test_named_pipe(sleeper: Sleeper, tmp_path: Path) -> None:
     assert ties(first) == {Tie(second, "a pipe")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_SEQPACKET, socket.SOCK_DGRAM])
 def test_unix_sockets(sleeper: Sleeper, kind: socket.SocketKind) -> None:
     here, there = socket.socketpair(socket.AF_UNIX, kind)
@@ -87,6 +89,7 @@ def test_unix_sockets(sleeper: Sleeper, kind: socket.SocketKind) -> None:
     assert ties(second) == {Tie(first, "a connection")}
 
 
+@pytest.mark.slow
 def test_unix_socket_with_a_hidden_peer(sleeper: Sleeper) -> None:
     here, there = socket.socketpair()
     with closing(there):  # by this process, which does not count: as if another container held it
@@ -96,6 +99,7 @@ def test_unix_socket_with_a_hidden_peer(sleeper: Sleeper) -> None:
     assert ties(pid) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
 def test_connections(sleeper: Sleeper, family: socket.AddressFamily, address: str) -> None:
     with socket.socket(family) as server:
@@ -109,6 +113,7 @@ def test_connections(sleeper: Sleeper, family: socket.AddressFamily, address: st
     assert ties(serves) == {Tie(waits, "a connection")}
 
 
+@pytest.mark.slow
 def test_client_waiting_to_be_accepted_is_tied(sleeper: Sleeper) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -119,6 +124,7 @@ def test_client_waiting_to_be_accepted_is_tied(sleeper: Sleeper) -> None:
     assert ties(serves) == set()
 
 
+@pytest.mark.slow
 def test_shared_memory(sleeper: Sleeper) -> None:
     with tempfile.NamedTemporaryFile(dir="/dev/shm") as segment:
         segment.truncate(mmap.PAGESIZE)

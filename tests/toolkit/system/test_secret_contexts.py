@@ -232,6 +232,7 @@ def _grows_too_fast(part: str, most: int = 40_000) -> bool:
     return all(seconds(most) >= 9 * max(seconds(most // 4), 0.01) for _ in range(3))
 
 
+@pytest.mark.slow
 def test_no_text_takes_quadratic_time() -> None:
     assert [part for part in ONCE_SLOW if _grows_too_fast(part)] == []
 

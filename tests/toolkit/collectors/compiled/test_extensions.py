@@ -267,6 +267,7 @@ def test_damaged_torch_library_is_reported_as_damaged(environment: Environment) 
     assert found.problem.startswith(f"{library}: ")
 
 
+@pytest.mark.slow
 def test_library_of_another_cuda_before_the_wheels_is_reported(
     environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,6 +299,7 @@ def test_library_of_another_cuda_before_the_wheels_is_reported(
     )
 
 
+@pytest.mark.slow
 def test_older_libstdcxx_before_the_system_one_is_reported(
     environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -371,6 +373,7 @@ def test_fact_survives_json(environment: Environment) -> None:
     assert recall(Extensions, "key") == fact
 
 
+@pytest.mark.slow
 def test_damaged_cache_is_ignored(environment: Environment, private_home: Path) -> None:
     environment.add("flash-attn", "other.so")
     first = environment.look()

@@ -203,6 +203,7 @@ def test_process_that_ended_early_proves_nothing() -> None:
     assert answer.settings == ()
 
 
+@pytest.mark.slow
 def test_search_is_limited_in_trials_and_time() -> None:
     words = [f"+actor_rollout_ref.actor.option{number}={number}" for number in range(100)]
     answer, tried = found(words, lambda _: {"training engine": "no"})

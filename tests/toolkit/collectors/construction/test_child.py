@@ -75,11 +75,13 @@ def test_error_is_reported_with_its_line_and_dependent_stages_are_skipped(tmp_pa
     assert ended(found)["model"] == "ok"
 
 
+@pytest.mark.slow
 def test_bare_assertion_is_recognised_by_its_line(tmp_path: Path) -> None:
     (fault,) = with_validation(tmp_path, "assert config.trainer.logger == 3").bad("validation")
     assert fault.text == "assert config.trainer.logger == 3"
 
 
+@pytest.mark.slow
 def test_missing_module_imported_by_verl_is_a_failure(tmp_path: Path) -> None:
     write(tmp_path, {VALIDATION: "import nowhere_installed\n"})
     (fault,) = run(tmp_path).bad("validation")
@@ -101,6 +103,7 @@ def test_stage_that_blocks_signals_is_killed_and_the_others_run(tmp_path: Path) 
     assert ended(found)["reward manager"] == "ok"
 
 
+@pytest.mark.slow
 def test_stage_that_calls_the_gpu_driver_is_not_judged(tmp_path: Path) -> None:
     """The loader ends the process with this code when a function of the empty library is called."""
     found = with_validation(tmp_path, "os._exit(127)")
@@ -108,6 +111,7 @@ def test_stage_that_calls_the_gpu_driver_is_not_judged(tmp_path: Path) -> None:
     assert ended(found)["reward manager"] == "ok"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["os.kill(os.getpid(), signal.SIGSEGV)", "os._exit(7)"])
 def test_stage_that_crashes_is_reported_and_the_others_run(way: str, tmp_path: Path) -> None:
     found = with_validation(tmp_path, way)
@@ -116,6 +120,7 @@ def test_stage_that_crashes_is_reported_and_the_others_run(way: str, tmp_path: P
     assert [stage.stage for stage in found.bad(*ended(found))] == ["validation"]
 
 
+@pytest.mark.slow
 def test_system_exit_fails_its_stage(tmp_path: Path) -> None:
     (fault,) = with_validation(tmp_path, "raise SystemExit('no')").bad("validation")
     assert (fault.kind, fault.text) == ("SystemExit", "no")
@@ -149,6 +154,7 @@ def test_stage_that_writes_outside_is_blocked_and_not_judged(tmp_path: Path) -> 
     assert (tmp_path / "kept").read_text() == "as it was"
 
 
+@pytest.mark.slow
 def test_error_after_a_blocked_write_is_not_judged(tmp_path: Path) -> None:
     text = f"try: open('{tmp_path}/new', 'w')\nexcept OSError: raise ValueError('my log')\n"
     assert reward(tmp_path, text)[0] == "not judged"
@@ -158,6 +164,7 @@ def _has_landlock() -> bool:
     return sys.platform == "linux" and ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1) >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not _has_landlock(), reason="this kernel has no Landlock")
 def test_child_programs_cannot_write_outside(tmp_path: Path) -> None:
     state, _ = reward(tmp_path, f"import os\nos.system('echo x > {tmp_path}/new')\n")
@@ -165,10 +172,12 @@ def test_child_programs_cannot_write_outside(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_temporary_files_are_allowed(tmp_path: Path) -> None:
     assert reward(tmp_path, "import tempfile\ntempfile.TemporaryFile().write(b'x')\n") == ("ok", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [
@@ -183,11 +192,13 @@ def test_network_access_is_blocked_and_the_stage_not_judged(line: str, tmp_path:
     assert "which is not done here" in why
 
 
+@pytest.mark.slow
 def test_no_ray_is_started(tmp_path: Path) -> None:
     state, why = reward(tmp_path, "import ray\nray.init()\n")
     assert (state, "starts no Ray" in why) == ("not judged", True)
 
 
+@pytest.mark.slow
 def test_folder_of_the_job_comes_first_on_the_path(tmp_path: Path) -> None:
     write(tmp_path, {"job/ray/__init__.py": "raise ImportError('shadowed')\n"})
     (fault,) = run(tmp_path).bad("import")
@@ -195,6 +206,7 @@ def test_folder_of_the_job_comes_first_on_the_path(tmp_path: Path) -> None:
     assert str(fault.frame("user")) == f"{tmp_path}/job/ray/__init__.py:1"
 
 
+@pytest.mark.slow
 def test_override_reaches_the_job(tmp_path: Path) -> None:
     write(tmp_path, {"job/mine.py": REWARD})
     found = run(tmp_path, "custom_reward_function.path=mine.py")
@@ -207,6 +219,7 @@ def test_missing_interpreter_is_reported(tmp_path: Path) -> None:
     assert "cannot be started" in found.reason
 
 
+@pytest.mark.slow
 def test_folder_created_in_home_is_redirected_to_a_private_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +239,7 @@ def test_folder_created_in_home_is_redirected_to_a_private_one(
     assert list((home / "models").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_installed_packages_on_pythonpath_are_not_user_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,6 +272,7 @@ def in_turn(folder: Path, *does: str, limit: float = 60.0, **more: str) -> list[
     return states
 
 
+@pytest.mark.slow
 def test_second_job_sees_no_state_of_the_first(tmp_path: Path) -> None:
     changes = "import sys; sys.mark = 1; os.environ['MARK'] = '1'"
     looks = "import sys; assert not hasattr(sys, 'mark') and 'MARK' not in os.environ"
@@ -265,6 +280,7 @@ def test_second_job_sees_no_state_of_the_first(tmp_path: Path) -> None:
     assert in_turn(tmp_path, changes, wrong, looks) == [("ok", "ok"), ("breaks", "ok"), ("ok", "ok")]
 
 
+@pytest.mark.slow
 def test_second_job_sees_no_files_of_the_first(tmp_path: Path) -> None:
     private = "p = os.environ['HOME'] + '/../excerpt'; assert not os.path.exists(p); os.mkdir(p)"
     assert in_turn(tmp_path, private, private) == [("ok", "ok")] * 2
@@ -282,12 +298,14 @@ def test_job_is_built_only_up_to_the_requested_stage(tmp_path: Path) -> None:
     assert in_turn(tmp_path, *does, until="validation") == [("breaks", ""), ("ok", "ok")]
 
 
+@pytest.mark.slow
 def test_jobs_sharing_a_child_cannot_write_outside(tmp_path: Path) -> None:
     write_it = f"open('{tmp_path}/new', 'w')"
     assert in_turn(tmp_path, write_it, write_it) == [("not judged", "ok")] * 2
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_job_process_ends_with_its_child(tmp_path: Path) -> None:
     """Its children are ended too, and nothing is waited for."""
     words = ["sleep", f"1000.{os.getpid()}"]

@@ -177,6 +177,7 @@ def test_unloadable_libraries_are_skipped(tmp_path: Path, content: bytes | str, 
     assert (seen.loaded is None) == (trouble == "damaged")
 
 
+@pytest.mark.slow
 def test_version_is_read_from_the_file_content(tmp_path: Path) -> None:
     gpu_node(tmp_path)
     place(

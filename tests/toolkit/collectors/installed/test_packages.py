@@ -235,6 +235,7 @@ def test_canonical_name_stays_canonical(name: str) -> None:
     assert canonical(canonical(name)) == canonical(name)
 
 
+@pytest.mark.slow
 @settings(max_examples=cases(75), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     content=st.binary(max_size=400)

@@ -74,6 +74,7 @@ def test_release_that_links_against_the_loader_name(tmp_path: Path) -> None:
     assert (seen.library, seen.link_error) == (f"-l:{NAME}", "")
 
 
+@pytest.mark.slow
 def test_variable_set_by_verl_has_lower_priority_than_the_shell(tmp_path: Path) -> None:
     write_triton(tmp_path)
     module = RolloutModule("/verl/__init__.py", {"TRITON_LIBCUDA_PATH": "/by-verl"})
@@ -101,6 +102,7 @@ def test_library_path_is_used_by_the_linker(tmp_path: Path) -> None:
     assert seen.linked == str(folder / "libcuda.so")
 
 
+@pytest.mark.slow
 def test_failed_library_search_is_reported(tmp_path: Path) -> None:
     write_triton(tmp_path)
     assert found(tmp_path, tmp_path).lookup_error == "AssertionError: libcuda.so cannot found!"

@@ -285,6 +285,7 @@ def test_conditional_words_of_a_string_are_conditional(
     assert [(word.text, word.conditional) for word in found.command.words] == [*words, ("b=2", False)]
 
 
+@pytest.mark.slow
 def test_a_command_in_twenty_loops_is_found(tmp_path: Path) -> None:
     loops = "".join(f"for v{place} in a b; do\n" for place in range(20))
     start = "python3 -m verl.trainer.main_ppo a.b=$v0 c=$v19 d=1\n"
@@ -539,6 +540,7 @@ def test_broken_script_is_reported(script: str, tmp_path: Path) -> None:
         assert ":2: " in found.unread[0] or ":3: " in found.unread[0]
 
 
+@pytest.mark.slow
 @hypothesis.given(st.text(alphabet="ab=1$(){}[]\"'`\\;&|<>#!*?~ \n\t-+:@%/,if then fi do done", max_size=60))
 def test_any_text_is_read_without_a_crash(text: str) -> None:
     reader = LaunchReader(lambda _: None, ENVIRON, "/")

@@ -134,6 +134,7 @@ def test_folder_of_a_running_process_is_kept(machine):
     assert isinstance(verdict(machine, folder.name), Leftover)
 
 
+@pytest.mark.slow
 def test_temporary_folder_of_a_killed_doctor_is_a_leftover(machine):
     def folder_of(pid):
         folder = machine.at(f"/tmp/verl-doctor-{pid}-h4et_966")
@@ -179,6 +180,7 @@ def test_folder_named_by_a_process_is_kept(machine, where):
         assert isinstance(verdict(machine, folder.name), Leftover)
 
 
+@pytest.mark.slow
 def test_long_path_of_a_program_is_shown_with_both_ends(machine, tmp_path):
     folder = session(machine)
     program = tmp_path / ("environment" * 8) / "python"
@@ -246,6 +248,7 @@ def test_raylet_is_matched_by_its_node_id(machine):
     assert isinstance(verdict(machine, folder.name), Leftover)
 
 
+@pytest.mark.slow
 def test_unopened_shared_memory_is_kept_while_its_tracker_runs(machine):
     """The process that opens it next may still be busy with the previous one."""
     makes = (

@@ -68,6 +68,7 @@ def test_running_job_is_untouched_and_killed_job_is_reported(tini: Reaper) -> No
     assert numbers(look(), running + left) == []
 
 
+@pytest.mark.slow
 def test_size_is_the_gpu_memory(tini: Reaper) -> None:
     dead, (left,) = tini.job(ENGINE)
     tini.kill(dead)
@@ -84,6 +85,7 @@ def test_recently_started_process_is_kept(tini: Reaper, monkeypatch: pytest.Monk
     assert one.why == "it started less than a minute ago"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answers", [True, False])
 def test_ray_agent_is_a_leftover_if_its_session_is_dead(tini: Reaper, answers: bool) -> None:
     with TemporaryDirectory(dir="/tmp") as short, socket.socket(socket.AF_UNIX) as raylet:
@@ -100,6 +102,7 @@ def test_ray_agent_is_a_leftover_if_its_session_is_dead(tini: Reaper, answers: b
         assert not [leftover for leftover in found.kept if f"(process {agent})" in leftover.name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", ["", "raylet --session-name=session_2026-11-21_10-00-00_000000_2"])
 def test_removed_session_folder(tini: Reaper, tmp_path: Path, server: str) -> None:
     """Maybe under a Ray that runs: then its server names the session."""
@@ -115,6 +118,7 @@ def test_removed_session_folder(tini: Reaper, tmp_path: Path, server: str) -> No
     assert numbers(look(), [agent]) == ([] if server else [agent])
 
 
+@pytest.mark.slow
 def test_ray_agent_with_an_unknown_session_is_kept(tini: Reaper) -> None:
     dead, (agent,) = tini.job("ray::DashboardAgent", trainer="raylet")
     tini.kill(dead)

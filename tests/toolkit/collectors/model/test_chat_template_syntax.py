@@ -55,6 +55,7 @@ def test_common_templates_are_not_doubtful() -> None:
     assert not looks_doubtful(CHATML)
 
 
+@pytest.mark.slow
 def test_doubtful_template_is_compiled(tmp_path: Path) -> None:
     python = replace(interpreter(), executable=sys.executable)
     config = tmp_path / "tokenizer_config.json"

@@ -78,6 +78,7 @@ def answering(*answers: Output) -> tuple[Machine, list[Sequence[str]]]:
     return Machine(environ={}, runner=run), commands
 
 
+@pytest.mark.slow
 @unless_disturbed
 def test_every_method_is_measured_and_leaves_no_cached_pages(files: ModelFiles) -> None:
     real = model_storage.collect(Machine(), files)

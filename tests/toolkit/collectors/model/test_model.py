@@ -123,6 +123,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=cases(5), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(config=st.dictionaries(st.sampled_from(READ), JSON))
 def test_no_configuration_breaks_the_reader(tmp_path: Path, config: dict[str, Any]) -> None:

@@ -50,6 +50,7 @@ def engine(pid: int) -> Holder:
     return Holder(pid, 2_600, "engine", ENGINE, mine=True)
 
 
+@pytest.mark.slow
 def test_sleeping_engine_and_other_holders_are_reported(start: Start, tmp_path: Path) -> None:
     with (tmp_path / "run").open("w") as log:
         pid = start(ENGINE, stdout=log).pid
@@ -77,6 +78,7 @@ def test_log_written_by_another_program_is_read(start: Start, tmp_path: Path) ->
     assert [engine.path for engine in found.engines] == [str(tmp_path / "log")]
 
 
+@pytest.mark.slow
 def test_long_log_is_read_at_both_ends(start: Start, tmp_path: Path) -> None:
     with (tmp_path / "run").open("w") as log:
         pid = start(ENGINE, stdout=log).pid

@@ -126,6 +126,7 @@ def test_headline_and_exit_code(cleaned, word, code):
     assert next(iter(markdown_lines(cleaned))) == f"## verl-doctor clean: {word.lower()}"
 
 
+@pytest.mark.slow
 def test_nothing_changes_without_apply(clean, machine):
     folder = session(machine)
     done = clean()
@@ -151,6 +152,7 @@ def test_apply_removes_leftovers_and_writes_to_the_journal(clean, machine, tmp_p
     assert clean("--apply").returncode == 0
 
 
+@pytest.mark.slow
 def test_unwritable_journal_does_not_prevent_removal(clean, machine, tmp_path):
     folder = session(machine)
     (tmp_path / "state").write_text("no folder")
@@ -178,6 +180,7 @@ def test_killed_cleanup_is_recorded_in_the_journal(clean, machine, tmp_path, mon
     assert [run.state for run in apply.history(tmp_path / "journal")] == ["failed"]
 
 
+@pytest.mark.slow
 def test_second_simultaneous_cleanup_is_refused(clean, machine, tmp_path, monkeypatch):
     folder = session(machine)
     home = tmp_path / "state" / "verl-doctor" / "journal"
@@ -190,6 +193,7 @@ def test_second_simultaneous_cleanup_is_refused(clean, machine, tmp_path, monkey
     assert folder.exists()
 
 
+@pytest.mark.slow
 def test_kinds_and_age_restrict_the_removal(clean, machine):
     folder = session(machine)
     sock = dead_socket(machine.at("/tmp") / "rl-colocate-zmq-1.sock")

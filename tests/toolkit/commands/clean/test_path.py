@@ -158,6 +158,7 @@ def test_interrupted_removal_is_resumed(machine):
     assert names(folder.parent) == []
 
 
+@pytest.mark.slow
 def test_link_to_the_last_session_is_removed_only_with_that_session(machine):
     folder, other = session(machine), session(machine, 3_999_999)
     latest = folder.with_name("session_latest")
@@ -219,6 +220,7 @@ def test_folder_swapped_during_removal_is_kept(machine, monkeypatch, tmp_path):
     assert (rest / "logs" / "model").read_text() == "weights"
 
 
+@pytest.mark.slow
 def test_unmapped_segment_is_removed_and_mapped_one_kept(machine):
     shm = machine.at("/dev/shm")
     (shm / "psm_0123abcd").write_bytes(b"x" * 8192)

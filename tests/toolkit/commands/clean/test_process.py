@@ -45,6 +45,7 @@ def test_leftover_process_is_ended(tini: Reaper) -> None:
     assert outcome(one) == ("removed", "")
 
 
+@pytest.mark.slow
 def test_process_no_longer_proven_to_be_a_leftover_is_not_ended(
     tini: Reaper, monkeypatch: pytest.MonkeyPatch
 ) -> None:

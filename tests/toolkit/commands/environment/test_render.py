@@ -136,6 +136,7 @@ def test_document_matches_its_schema() -> None:
     }
 
 
+@pytest.mark.slow
 def test_command_without_any_verl(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

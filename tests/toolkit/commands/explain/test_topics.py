@@ -26,6 +26,7 @@ exec "$@"
 """
 
 
+@pytest.mark.slow
 def test_each_line_of_the_quick_card_names_a_fault_with_a_remedy() -> None:
     entries = quick_card.entries()
     assert len({entry.line for entry in entries}) == len(entries)
@@ -59,6 +60,7 @@ def test_card_on_a_terminal_shows_every_character_of_a_remedy() -> None:
     assert [word for word in sorted(words) if word not in shown] == []
 
 
+@pytest.mark.slow
 def test_unknown_topic_lists_the_available_ones(here: Doctor, tmp_path: Path) -> None:
     done = here("explain", "slrum", cwd=tmp_path)
     assert done.returncode == 2

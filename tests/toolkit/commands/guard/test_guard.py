@@ -355,6 +355,7 @@ def test_deeply_nested_patches_are_damage(here: Doctor, project: Path) -> None:
     assert here("guard", cwd=project).returncode in {1, 2}
 
 
+@pytest.mark.slow
 def test_missing_agreement_is_inconclusive(here: Doctor, env: Path, project: Path) -> None:
     result = here("guard", "--python", env, cwd=project)
     assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (3, "", 1)
@@ -532,6 +533,7 @@ def agreed_files(project: Path) -> list[dict[str, Any]]:
     return files
 
 
+@pytest.mark.slow
 def test_only_the_imported_verl_is_repaired(here: Doctor, env: Path, agreed: Path, tmp_path: Path) -> None:
     """An agreement cannot lead repairs to another folder."""
     outside = tmp_path / "outside" / "verl"
@@ -663,6 +665,7 @@ def test_wrong_usage_is_reported(
     assert result in done.stderr
 
 
+@pytest.mark.slow
 def test_guard_imports_no_heavy_module_and_writes_nothing(env: Path, agreed: Path) -> None:
     """A gate that 64 ranks pass at once on a shared disk, as a user without a home, where nothing may be written."""
     before = sorted((path, path.stat().st_mtime_ns) for path in (*env.rglob("*"), *agreed.rglob("*")))

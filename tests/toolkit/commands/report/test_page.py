@@ -61,6 +61,7 @@ def prose(tokens: list[Token]) -> str:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=cases(20), deadline=None)
 @given(TEXTS, TEXTS, TEXTS)
 def test_text_never_changes_the_markdown_structure(a: str, b: str, c: str) -> None:
@@ -75,6 +76,7 @@ def test_text_never_changes_the_markdown_structure(a: str, b: str, c: str) -> No
             assert not LIVE.search("".join(said.said))
 
 
+@pytest.mark.slow
 @settings(max_examples=cases(20), deadline=None)
 @given(TEXTS, TEXTS, TEXTS)
 def test_text_never_changes_the_html_structure(a: str, b: str, c: str) -> None:

@@ -149,6 +149,7 @@ def test_package_indexes_are_queried_as_by_pip(tmp_path: Path) -> None:
     assert "Connection refused" in silent.trouble
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["model", "data", "torch", "weights"])
 def test_user_named_like_a_word_of_the_page_garbles_nothing(name: str) -> None:
     look = seen(f" /home/{name}/x the {name} model data torch weights")
@@ -200,6 +201,7 @@ def test_sections_are_ordered_from_verdict_to_evidence() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_failed_run_on_a_healthy_machine_is_not_reported_as_healthy() -> None:
     look = seen()
     well = replace(look, report=replace(look.report, results=look.report.results[1:2], nodes=None))
@@ -223,6 +225,7 @@ def test_document_matches_its_schema() -> None:
     assert document["check"]["results"][0]["code"] == "VLLM101"
 
 
+@pytest.mark.slow
 def test_report_of_a_thousand_nodes_is_short() -> None:
     many = seen(node="node[001-333],other[001-333],third-[1-334]")
     assert len(views(made(many))["html"]) < 60_000
@@ -234,6 +237,7 @@ def laptop() -> Path:
     return MACHINES / "laptop.json"
 
 
+@pytest.mark.slow
 def test_report_is_written_to_two_files(here: Doctor, tmp_path: Path, laptop: Path) -> None:
     done = here("report", "--facts", laptop, "--html", "page.html", "--output", "page.md", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (3, ""), "there is no verl"
@@ -256,6 +260,7 @@ def test_own_report_files_are_replaced_in_each_format(
         )
 
 
+@pytest.mark.slow
 def test_other_files_are_not_overwritten(here: Doctor, tmp_path: Path, laptop: Path) -> None:
     mine = tmp_path / "thesis.html"
     mine.write_text("<html>three years</html>")
@@ -289,6 +294,7 @@ def test_invalid_input_is_reported_in_one_sentence(
     assert re.fullmatch(r"verl-doctor: [^\n]+\n", done.stderr)
 
 
+@pytest.mark.slow
 def test_logs_and_comparison_are_included(here: Doctor, tmp_path: Path, laptop: Path) -> None:
     log = tmp_path / "train.log"
     log.write_text("Traceback (most recent call last):\nModuleNotFoundError: No module named 'flash_attn'\n")
@@ -302,6 +308,7 @@ def test_logs_and_comparison_are_included(here: Doctor, tmp_path: Path, laptop: 
     }
 
 
+@pytest.mark.slow
 def test_several_machines_share_one_page(here: Doctor, tmp_path: Path, laptop: Path) -> None:
     for name in ("ann-box-1", "ann-box-2", "ann-box-3"):
         (tmp_path / f"{name}.json").write_bytes(laptop.read_bytes())
@@ -313,6 +320,7 @@ def test_several_machines_share_one_page(here: Doctor, tmp_path: Path, laptop: P
     assert "name one file with --facts" in refused.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("report",), ("check", "--format", "sarif")])
 def test_plans_are_made_without_the_package_index(
     here: Doctor, tmp_path: Path, monkeypatch, arguments

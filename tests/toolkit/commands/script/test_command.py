@@ -95,6 +95,7 @@ def test_arguments_passed_to_the_script_are_overridden(here: Doctor, verl: Path,
     assert '"$@" ' in (job / "run_debug.sh").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "message"),
     [

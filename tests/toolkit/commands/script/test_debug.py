@@ -154,6 +154,7 @@ def test_one_node() -> None:
     assert (found["trainer.nnodes"], found["data.train_batch_size"]) == (1, 8)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     gpus=st.integers(1, 12),

@@ -258,6 +258,7 @@ words = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=cases(37))
 @given(
     st.sampled_from(BEFORE), words, st.sampled_from([" ", " \\\n    ", "  \\\n\t"]), st.sampled_from(BEHIND)

@@ -100,6 +100,7 @@ def test_excessive_output_is_stopped_and_its_beginning_kept(
     assert ran.log.stat().st_size == 2_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "ending", [pytest.param("", id="it ends"), pytest.param(SLEEP, id="it hangs", marks=pytest.mark.slow)]
 )
@@ -168,6 +169,7 @@ with open(os.environ["VERL_DOCTOR_TOLD"], "a") as file:
     assert [path.name for path in tmp_path.iterdir()] == ["child.log"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_child_and_its_descendants(tmp_path: Path) -> None:
     script = f"""
 import os, sys

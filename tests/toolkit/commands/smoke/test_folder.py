@@ -114,6 +114,7 @@ def test_note_about_an_unexpected_file_is_ignored(tmp_path: Path) -> None:
     assert thesis.exists()
 
 
+@pytest.mark.slow
 def test_exit_ends_marked_processes_and_removes_the_folder() -> None:
     with private_folder(Machine()) as folder:
         environ = {**os.environ, MARK: str(folder)}

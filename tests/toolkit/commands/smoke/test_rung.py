@@ -51,6 +51,7 @@ def test_rung_sets_and_unsets_variables(tmp_path: Path) -> None:
     assert seen(stage(tmp_path), "VLLM_USE_V1", "OMP_NUM_THREADS", variables=changed) == ["-", "1"]
 
 
+@pytest.mark.slow
 def test_each_child_has_a_separate_log(tmp_path: Path) -> None:
     one = stage(tmp_path)
     logs = [one.run([sys.executable, "-c", f"print({word!r})"], name="import").log for word in ("a", "b")]

@@ -104,6 +104,7 @@ def climbed(rung: int, tmp_path: Path, **changed: str) -> Outcome:
     return outcome
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rung", "package", "text", "code", "cause"), FAULTS.values(), ids=FAULTS)
 def test_cause_of_a_fault_is_named(
     rung: int, package: str, text: str, code: str, cause: str, tmp_path: Path
@@ -115,6 +116,7 @@ def test_cause_of_a_fault_is_named(
     assert bool(outcome.log.read_text()) is ("SIGSEGV" not in cause)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rung", "steps"),
     [

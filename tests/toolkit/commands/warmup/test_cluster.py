@@ -68,6 +68,7 @@ def test_raylets_of_one_machine_and_all_nodes_have_limits() -> None:
     assert turn(visits(9), visits(3, first=9), at_once=4) == ["n0"]
 
 
+@pytest.mark.slow
 def test_all_of_a_thousand_nodes_get_their_turn() -> None:
     """Simulation: finished nodes make room, concurrent reads stay within limits, and no node is forgotten."""
     order = random.Random(7)

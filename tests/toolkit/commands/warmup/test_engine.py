@@ -73,6 +73,7 @@ def seen(tmp_path: Path, caches: object = None) -> Any:
     return Seen(interpreter, known if caches is None else caches, VllmTree(tree))
 
 
+@pytest.mark.slow
 def test_new_cache_entries_are_reported(machine: Machine, tmp_path: Path) -> None:
     planned = compile_kernels(machine, seen(tmp_path), "/model", dry_run=True)
     assert planned.outcome == "planned"

@@ -36,6 +36,7 @@ def model(disk: Path) -> Path:
     return disk
 
 
+@pytest.mark.slow
 @unless_disturbed
 def test_model_is_warmed_and_the_result_reported(here: Doctor, model: Path) -> None:
     shards = sorted(model.glob("*.safetensors"))
@@ -55,6 +56,7 @@ def test_model_is_warmed_and_the_result_reported(here: Doctor, model: Path) -> N
     assert here("warmup", "--path", model, "--dry-run", cwd=model).returncode == 0
 
 
+@pytest.mark.slow
 @unless_disturbed
 def test_launch_script_names_the_model_and_the_data(here: Doctor, model: Path) -> None:
     written(model / "train.parquet", MIB)

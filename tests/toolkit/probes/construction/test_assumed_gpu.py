@@ -57,6 +57,7 @@ for name in detected():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cuda", "printed"),
     [("return None", "AssumedGpu cuda 9 0 True\n"), ("return 'vllm.platforms.own.Found'", "Found own 0 0 False\n")],
@@ -74,6 +75,7 @@ _NONE = {**_VLLM, "vllm/platforms/__init__.py": _PLATFORMS.format(cuda="return N
 _POINT = "[vllm.platform_plugins]\nnpu = npu:platform\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("files", "printed"),
     [
@@ -92,6 +94,7 @@ def test_platform_of_another_plugin_is_kept(tmp_path: Path, files: dict[str, str
     assert _run(tmp_path, _PROGRAM, {**_NONE, "vllm/platforms/own.py": _OWN, **metadata, **files}) == printed
 
 
+@pytest.mark.slow
 def test_platform_is_added_to_plugins_named_by_the_job(tmp_path: Path) -> None:
     assert _run(tmp_path, _PROGRAM, _NONE, VLLM_PLUGINS="mine") == "AssumedGpu cuda 9 0 True\n"
 

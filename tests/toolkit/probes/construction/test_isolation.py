@@ -108,6 +108,7 @@ def _needs_namespaces() -> None:
         pytest.skip("this user may not enter namespaces")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [
@@ -129,6 +130,7 @@ def test_kernel_prevents_effects_outside(code: str, outside: Outside, tmp_path: 
     assert outside.state() == before
 
 
+@pytest.mark.slow
 def test_writing_to_shared_memory_of_others_is_refused(outside: Outside, tmp_path: Path) -> None:
     """The link to it leads into the private folder, where it lies read-only."""
     _needs_namespaces()
@@ -160,6 +162,7 @@ def test_attempt_is_refused_and_reported(code: str, refused: str, outside: Outsi
     assert not outside.was_reached()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [

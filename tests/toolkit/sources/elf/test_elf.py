@@ -69,6 +69,7 @@ def test_undefined_symbols_with_binding_and_version(libraries: Path) -> None:
         assert file.exports("PyInit_module")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", ["gnu", "sysv", "both"])
 def test_exports_are_found_through_either_hash_table(tmp_path: Path, style: str) -> None:
     names = [f"_ZN3c10{number}symbolEv" for number in range(300)]

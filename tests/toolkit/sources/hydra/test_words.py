@@ -12,6 +12,7 @@ from verl_doctor.toolkit.sources.hydra.words import word
 plain = some.none() | some.booleans() | some.integers() | some.text("ab'\\ ,[]{}:=$", max_size=8)
 
 
+@pytest.mark.slow
 @given(plain | some.lists(plain, max_size=3))
 def test_written_word_is_parsed_back(value: Any) -> None:
     assert parse_override(word("a.b", value, "++")).value == value

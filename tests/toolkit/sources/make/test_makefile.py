@@ -182,6 +182,7 @@ def test_the_verdict_states_why_the_makefile_was_not_followed(tmp_path: Path) ->
     assert note.why == "no command that starts verl was found; Makefile: `$(eval ...)` is not followed"
 
 
+@pytest.mark.slow
 def test_variables_that_double_are_not_followed_to_the_end(tmp_path: Path) -> None:
     doubling = "".join(f"A{place} = $(A{place - 1})$(A{place - 1})\n" for place in range(1, 40))
     found = read(tmp_path, "make t", f"A0 = xxxxxxxxxx\n{doubling}t:\n\techo $(A39)\n\t{START} a=1\n")
