@@ -13,9 +13,12 @@ from verl_doctor.toolkit.cluster.packing import Contents, pack
 from verl_doctor.toolkit.collectors.api.uses import LibraryUses, VllmUses
 from verl_doctor.toolkit.collectors.configuration.config_classes import ConfigClasses
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.demands import Demands
 from verl_doctor.toolkit.collectors.configuration.registries import VerlRegistries
+from verl_doctor.toolkit.collectors.configuration.step_intervals import StepIntervals
 from verl_doctor.toolkit.collectors.configuration.validation import Validation
 from verl_doctor.toolkit.collectors.installed.environment_place import environment_place
+from verl_doctor.toolkit.collectors.installed.program_module import ProgramModule
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.model.adapter_modules import AdapterModules
 from verl_doctor.toolkit.collectors.model.chat_template import ChatTemplate
@@ -24,6 +27,8 @@ from verl_doctor.toolkit.collectors.model.model import NamedModel, named_model
 from verl_doctor.toolkit.collectors.network.network import with_port
 from verl_doctor.toolkit.collectors.packages.tree_manifest import TreeManifest
 from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
+from verl_doctor.toolkit.collectors.ray.init_arguments import RayInitArguments
+from verl_doctor.toolkit.collectors.variables.script_python import ScriptPython
 from verl_doctor.toolkit.collectors.variables.variable_readers import VariableReaders
 from verl_doctor.toolkit.collectors.vllm.engine_arguments import EngineArguments
 from verl_doctor.toolkit.engine import factsfile
@@ -45,16 +50,21 @@ _MAIN = f"import sys\nfrom {_PROGRAM} import main\nmain(*sys.argv[1:])\n"
 
 # Collected only once: the cluster's control store, which every node would query in full, and whole source trees,
 # which are the same wherever the same packages are installed, as what they accept of the job's and the model's configuration and of the
-# chat template is.
+# chat template is. So is what only the script's own machine starts: its interpreter, its program and the job's Ray.
 _ONCE = frozenset(
     {
         AdapterModules,
         ChatTemplate,
         ConfigClasses,
         ConfigEntries,
+        Demands,
         EngineArguments,
         LibraryUses,
+        ProgramModule,
         RayClusters,
+        RayInitArguments,
+        ScriptPython,
+        StepIntervals,
         TreeManifest,
         Validation,
         VariableReaders,
