@@ -59,17 +59,22 @@ SOUND: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Case:
-    """A job with these settings and files; the stage at which it fails, and part of the error."""
+    """A job with these settings and files; the stage at which it fails, and part of the error.
+
+    `own` is the configuration file among its files with which it starts, in place of verl's.
+    """
 
     changed: Mapping[str, str]
     stage: str = ""
     text: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
+    own: str = ""
 
 
 SCORE = "def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n    return {}\n"
 CASES: Mapping[str, Case] = {
     "sound": Case({}),
+    "sound file of its own": Case({}, files={"mine.yaml": "defaults: [ppo_trainer, _self_]\ndata: {seed: 5}\n"}, own="mine"),
     "critic": Case({"algorithm.adv_estimator": "gae", "critic.model.path": "{model}", "critic.model.tokenizer_path": "{model}", "critic.ppo_micro_batch_size_per_gpu": "1"}, "training engine", "FlashAttention2 has been toggled on"),
     "adapter": Case({f"{MODEL}.lora_rank": "8", f"{MODEL}.lora_alpha": "16"}, "engine's adapter", "get_unstacked_mapper"),
     "sixteen GPUs": Case({"trainer.n_gpus_per_node": "8", "trainer.nnodes": "2", f"{ROLLOUT}.n": "8", f"{ROLLOUT}.tensor_model_parallel_size": "2"}),
@@ -134,7 +139,8 @@ def jobs(real: Interpreter, tiny: Tiny, tmp_path_factory: pytest.TempPathFactory
             "tree": str(site),
             "module": "verl.trainer.main_ppo",
             "config_folder": str(site / "verl" / "trainer" / "config"),
-            "config_name": "ppo_trainer",
+            "config_name": case.own or "ppo_trainer",
+            "config_added": str(folder) if case.own else "",
             "overrides": words(case, tiny),
             "environ": {},
             "skip": [],

@@ -144,11 +144,12 @@ def _import_all() -> None:
 
 def _compose(request: Mapping[str, Any]) -> None:
     """Compose a configuration once: the grammar caches of Hydra and OmegaConf are kept for the forks."""
-    from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 
-    with initialize_config_dir(request["config_folder"], version_base=None):
-        config = compose(request["config_name"], overrides=["++any.key=1"])
+    from verl_doctor.toolkit.probes.construction.job import composed
+
+    places = request["config_folder"], request["config_name"]
+    config = composed(*places, ["++any.key=1"], request["config_added"])
     if "actor_rollout_ref" in config:
         OmegaConf.resolve(config.actor_rollout_ref)
 

@@ -59,7 +59,8 @@ class OverrideWord:
 class Configuration:
     """The configuration that the program will receive: `before` is the tree without the overrides, `after` with them.
 
-    `name` is the primary file, `folder` the folder that contains it, `program` the file that reads it.
+    `name` is the primary file, `folder` the first that is searched for it, `program` the file that reads it. `added_folder` is that
+    of `--config-dir`, which Hydra searches last, "" if there is none.
     `origins` map each key of verl's tree to the place of its definition, relative to `folder` if below it.
     `deprecated` are the comments of keys that verl's own files call deprecated. `refused` is why Hydra would
     not compose it; the trees are empty then, and `missing_folder` is a folder on its search path that does not
@@ -85,6 +86,7 @@ class Configuration:
     options: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     own_parts: bool = False
+    added_folder: str = ""
 
     @property
     def complete(self) -> bool:

@@ -68,7 +68,10 @@ def _composed(
         return Unknown(f"{file} names no configuration")
     is_of_verl = file.is_relative_to(verl)
     own_parts = not is_of_verl and brings_own_parts(file)
-    empty = Configuration(str(decorator.file), str(searched[0]), name, verl=version, own_parts=own_parts)
+    added = str(searched[-1]) if len(searched) > 1 else ""
+    empty = Configuration(
+        str(decorator.file), str(searched[0]), name, verl=version, own_parts=own_parts, added_folder=added
+    )
     read, overrides = _read(options)
     if not is_of_verl and (line := changes_configuration(file)):
         read.append(

@@ -122,6 +122,7 @@ def request_of(
         "module": module,
         "config_folder": configuration.folder,
         "config_name": configuration.name,
+        "config_added": configuration.added_folder,
         "overrides": [_override(word) for word in configuration.overrides],
         "environ": {},
         "launched": _launched(processes),

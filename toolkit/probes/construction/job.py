@@ -6,11 +6,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
+def composed(folder: str, name: str, overrides: list[str], added: str = "") -> Any:
+    """Compose a configuration with the folder of `--config-dir`, which Hydra searches after the program's own (hydra/_internal/utils.py)."""
+    from hydra import compose, initialize_config_dir
+
+    with initialize_config_dir(config_dir=folder, version_base=None):
+        if added:
+            from hydra.core.config_search_path import SearchPathQuery
+            from hydra.core.global_hydra import GlobalHydra
+
+            loader: Any = GlobalHydra.instance().config_loader()
+            loader.get_search_path().prepend("command-line", f"file://{added}", SearchPathQuery("schema"))
+            loader.repository.initialize_sources(loader.get_search_path())
+        return compose(config_name=name, overrides=overrides)
+
+
 @dataclass
 class Job:
     """One job. `config` is Hydra's composition, without the keys that the construction removes (`taken_out`).
 
-    `folder` is where the job is started, `private` the only writable folder, `launched` the number of all processes that a launcher
+    `config_added` is a folder that Hydra searches besides `config_folder`, "" for none. `folder` is where the job is started, `private` the only writable folder, `launched` the number of all processes that a launcher
     starts and of those on a node, None if the settings decide it. Each stage adds its results.
     """
 
@@ -20,6 +35,7 @@ class Job:
     config_folder: str
     config_name: str
     overrides: list[str]
+    config_added: str = ""
     launched: Any = None
     kind: str = "ppo"
     config: Any = None
@@ -36,6 +52,10 @@ class Job:
     outputs: Any = None
     lengths: list[int] = field(default_factory=list)
     notes: dict[str, Any] = field(default_factory=dict)
+
+    def composed(self) -> Any:
+        """Compose what `@hydra.main` would pass to the program."""
+        return composed(self.config_folder, self.config_name, self.overrides, self.config_added)
 
     def value(self, key: str, default: Any = None) -> Any:
         """Return the value of a dotted key; the default if there is none."""

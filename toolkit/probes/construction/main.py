@@ -28,7 +28,7 @@ from verl_doctor.toolkit.probes.construction.isolation import (
     caches,
     home_in,
 )
-from verl_doctor.toolkit.probes.construction.job import Job
+from verl_doctor.toolkit.probes.construction.job import Job, composed
 from verl_doctor.toolkit.probes.construction.problems import causes, described, files_of_user, needs_network
 from verl_doctor.toolkit.probes.construction.stages import (
     STAGES,
@@ -99,12 +99,11 @@ def _report(stream: int, token: str, **event: Any) -> None:
 
 def _warm_up(request: Mapping[str, Any]) -> None:
     """Compose a configuration, which fills the caches of the parsers of Hydra and OmegaConf, and look through the models of transformers."""
-    from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
     from transformers import AutoModelForImageTextToText
 
-    with initialize_config_dir(config_dir=request["config_folder"], version_base=None):
-        OmegaConf.resolve(compose(config_name=request["config_name"], overrides=["++any.key=1"]))
+    added = request.get("config_added", "")
+    OmegaConf.resolve(composed(request["config_folder"], request["config_name"], ["++any.key=1"], added))
     AutoModelForImageTextToText._model_mapping.keys()
 
 
@@ -157,6 +156,7 @@ class _Place:
             config_folder=request["config_folder"],
             config_name=request["config_name"],
             overrides=request["overrides"],
+            config_added=request.get("config_added", ""),
             launched=request.get("launched"),
         )
         options = request.get("skip", []), self._home, request.get("most"), request.get("until")

@@ -16,10 +16,7 @@ from verl_doctor.toolkit.probes.construction.stages import NotHereError, NotJudg
 @stage("composition", seconds=60)
 def composition(job: Job) -> None:
     """Compose what `@hydra.main` would pass to the program."""
-    from hydra import compose, initialize_config_dir
-
-    with initialize_config_dir(config_dir=job.config_folder, version_base=None):
-        job.config = compose(config_name=job.config_name, overrides=job.overrides)
+    job.config = job.composed()
     job.kind = "ppo" if job.has("actor_rollout_ref") else "sft" if job.has("data") else "other"
 
 

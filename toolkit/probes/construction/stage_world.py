@@ -88,10 +88,7 @@ def engines_adapter(job: Job) -> None:
 
 def _original(job: Job) -> Job:
     """Return the job with its original composed configuration: earlier stages have removed keys from it."""
-    from hydra import compose, initialize_config_dir
-
-    with initialize_config_dir(config_dir=job.config_folder, version_base=None):
-        anew = replace(job, config=compose(config_name=job.config_name, overrides=job.overrides))
+    anew = replace(job, config=job.composed())
     for section in (_MODEL, "critic.model"):
         anew.set(f"{section}.use_shm", value=False)
     return anew

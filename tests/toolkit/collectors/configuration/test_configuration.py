@@ -90,6 +90,16 @@ def test_keys_defined_only_in_the_users_config_file_are_known(tmp_path: Path) ->
     assert _configuration(tmp_path).added == ()
 
 
+def test_folder_added_by_the_command_is_searched_after_the_own_one(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "mine.yaml").write_text("defaults: [sft, _self_]\ntrainer: {test_freq: 5}\n")
+    found = _configuration(tmp_path, f"--config-dir={tmp_path}/conf", "--config-name=mine")
+    assert not found.refused
+    assert found.get("trainer.test_freq") == 5
+    assert found.added_folder == f"{tmp_path}/conf"
+    assert _configuration(tmp_path).added_folder == ""
+
+
 def test_searchpath_added_by_the_command_is_searched(tmp_path: Path) -> None:
     added = tmp_path / "mine" / "engine"
     added.mkdir(parents=True)
