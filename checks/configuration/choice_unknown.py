@@ -213,7 +213,7 @@ def choice_unknown(
                 phase="workers" if key == RESUME and not configuration.has(ROLLOUT) else _PHASES.get(key),
                 **healed(
                     "CFG119",
-                    _correction(word, value, near, default)
+                    _correction(word, value, near, default, only=registry.names == (near,))
                     if word
                     else _override(configuration, key, value, near),
                 ),
@@ -234,8 +234,12 @@ def _plain(name: str) -> str:
     return re.sub(r"[-_ ]", "", name.lower())
 
 
-def _correction(word: OverrideWord, value: str, near: str, default: object) -> Correction | None:
-    """The intended name, otherwise verl's default."""
+def _correction(
+    word: OverrideWord, value: str, near: str, default: object, *, only: bool
+) -> Correction | None:
+    """The intended name, otherwise verl's default. A name that was removed gives way to the `only` one that is left."""
+    if near and only:
+        return reworded(word, word.text.replace(value, near), f"{near} is the only one that this verl has")
     if near and _is_misspelt(value, near):
         return reworded(word, word.text.replace(value, near), f"{near} is the closest name to {value}")
     new = near or (default if isinstance(default, str) and default in word.text else "")
