@@ -149,7 +149,7 @@ def _compose(request: Mapping[str, Any]) -> None:
     from verl_doctor.toolkit.probes.construction.job import composed
 
     places = request["config_folder"], request["config_name"]
-    config = composed(*places, ["++any.key=1"], request["config_added"])
+    config = composed(*places, ["++any.key=1"], request.get("config_added", ""))
     if "actor_rollout_ref" in config:
         OmegaConf.resolve(config.actor_rollout_ref)
 
