@@ -170,7 +170,7 @@ def _launch(given: tuple[str, ...], machine: Machine) -> tuple[tuple[Path, ...],
                     f"{word}: no such file; name a launch script, or a complete command after --"
                 )
             return tuple(files), given[index:]
-        if not files and len(given) > 1 and _is_program(path):
+        if not files and len(given) > 1 and is_program(path):
             return (), given
         if word.endswith(".py"):
             return tuple(files), ("python3", *given[index:])
@@ -179,7 +179,7 @@ def _launch(given: tuple[str, ...], machine: Machine) -> tuple[tuple[Path, ...],
     return tuple(files), ()
 
 
-def _is_program(path: Path) -> bool:
+def is_program(path: Path) -> bool:
     """Return whether a file is a compiled program, such as an interpreter by its full path, and not a script."""
     if not os.path.isfile(path) or not os.access(path, os.X_OK):  # opening a pipe would block
         return False

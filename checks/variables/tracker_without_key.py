@@ -11,7 +11,7 @@ from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import Healed, healed, settings, variable
 from verl_doctor.checks.shared.variables import places
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
-from verl_doctor.toolkit.collectors.configuration.roles import trains
+from verl_doctor.toolkit.collectors.configuration.roles import trackers_of, trains
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.collectors.variables.effective_environment import EffectiveEnvironment
@@ -88,8 +88,7 @@ def tracker_without_key(
     sync`, or set `trainer.logger=["console"]`. For SwanLab, run `swanlab login` or set
     `SWANLAB_MODE=offline`.
     """
-    loggers = configuration.get(_KEY)
-    wanted = [loggers] if isinstance(loggers, str) else loggers if isinstance(loggers, (list, tuple)) else []
+    wanted = trackers_of(configuration)
     word = next((word for word in configuration.overrides if word.key == _KEY), None)
     where = place(word) if word else None
     for tracker in trackers.trackers:

@@ -164,15 +164,18 @@ def _judged(session: Session, known: Mapping[type, Any]) -> tuple[Session, Colle
 
 def _edited(session: Session, plan: Plan) -> Session:
     """Return a session in which the files of a plan have their new content."""
-    content = {str(change.path): change.after for change in plan.changes if isinstance(change, ReplaceFile)}
+    changes = [change for change in plan.changes if isinstance(change, ReplaceFile)]
+    return _with_content(session, {str(change.path): change.after for change in changes})
+
+
+def _with_content(session: Session, content: Mapping[str, bytes]) -> Session:
     machine = replace(session.machine, planned={**session.machine.planned, **content})
     return replace(session, machine=machine, begun=[])
 
 
 def passing(session: Session, content: Mapping[str, bytes]) -> set[str]:
     """Return the rules that find no errors if files have this content; nothing is written."""
-    machine = replace(session.machine, planned={**session.machine.planned, **content})
-    changed = replace(session, machine=machine, begun=[])
+    changed = _with_content(session, content)
     report = changed.check(changed.look())
     return {result.code for result in report.results if result.status in {"pass", "warn"}}
 

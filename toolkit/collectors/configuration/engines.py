@@ -10,6 +10,7 @@ from pathlib import Path
 
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.collectors.configuration.registries import LOGGER
+from verl_doctor.toolkit.collectors.configuration.roles import trackers_of
 from verl_doctor.toolkit.collectors.configuration.tracker_imports import tracker_imports
 from verl_doctor.toolkit.collectors.installed.import_path import is_on_path
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
@@ -96,9 +97,7 @@ def _trackers(
     configuration: Configuration, verl: Path, named: set[str], interpreter: Interpreter
 ) -> Iterator[Engine]:
     """Yield the packages of the trackers that the job lists."""
-    listed = configuration.get(LOGGER)
-    listed = [listed] if isinstance(listed, str) else listed if isinstance(listed, (list, tuple)) else []
-    names = [name for name in listed if isinstance(name, str) and name not in _WITH_ACCOUNTS]
+    names = [name for name in trackers_of(configuration) if name not in _WITH_ACCOUNTS]
     for name, module, place in tracker_imports(verl, names):
         title = module.partition(".")[0]
         yield Engine(LOGGER, name, title, module, title in named or _is_there(title, interpreter), place)

@@ -175,8 +175,9 @@ def _types(annotation: ast.expr) -> tuple[str, ...]:
 
 def _made(tree: SourceTree, configuration: Configuration) -> Iterator[tuple[str, str]]:
     """Yield the sections that verl converts to objects: the last part of a section's name, and the place."""
+    unused = _unused_workers(configuration)
     for path in tree.files():
-        source = read(path) if path.name not in _unused_workers(configuration) else b""
+        source = read(path) if path.name not in unused else b""
         if isinstance(source, bytes):
             for match in _MAKES.finditer(source):
                 yield match[1].decode(), f"{path}:{source.count(_NEWLINE, 0, match.start()) + 1}"

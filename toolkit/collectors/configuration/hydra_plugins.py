@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from verl_doctor.toolkit.collectors.installed.import_path import adds_folder, pth_lines, sees_system
 from verl_doctor.toolkit.collectors.launch.launch import Command, Setting
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.sources.python.source import read
@@ -15,7 +16,6 @@ from verl_doctor.toolkit.sources.python.source import read
 _PLUGINS = "hydra_plugins"
 _EXTERNAL = "VERL_USE_EXTERNAL_MODULES"  # modules that verl imports, which may register options
 _IMPORTED = re.compile(r"import[ \t]+(\w+)")
-_SYSTEM_TOO = re.compile(rb"include-system-site-packages\s*=\s*true", re.IGNORECASE)
 
 
 def own_of_hydra(
@@ -42,7 +42,7 @@ def own_of_hydra(
     )
     sites = (site, _of_user(site, machine))
     added = [_added_by(folder) for folder in sites]
-    if any(folders is None for folders in added) or _sees_system(site):
+    if any(folders is None for folders in added) or sees_system(site.parent.parent.parent):
         return None
     searched = (*sites, *start_folders, *path, *(folder for folders in added for folder in folders or ()))
     return None if any(os.path.lexists(folder / _PLUGINS) for folder in searched) else own
@@ -54,29 +54,15 @@ def _of_user(site: Path, machine: Machine) -> Path:
     return Path(base, "lib", site.parent.name, "site-packages")
 
 
-def _sees_system(site: Path) -> bool:
-    """Return whether the environment also has the packages of the system."""
-    text = read(site.parent.parent.parent / "pyvenv.cfg")
-    return isinstance(text, bytes) and _SYSTEM_TOO.search(text) is not None
-
-
 def _added_by(site: Path) -> list[Path] | None:
     """Return the folders that `.pth` files add to the path; None if one of them runs what may bring plugins, as editable installs do."""
     found: list[Path] = []
-    for line in _lines(site):
-        if not line.startswith(("import ", "import\t")):
+    for line in pth_lines(site):
+        if adds_folder(line):
             found.append(site / line)
         elif _PLUGINS in line or any(_may_bring(site, name) for name in _IMPORTED.findall(line)):
             return None
     return found
-
-
-def _lines(site: Path) -> Iterator[str]:
-    for file in sorted(site.glob("*.pth")):
-        text = read(file)
-        for line in text.decode("utf-8", "replace").splitlines() if isinstance(text, bytes) else ():
-            if line.strip() and not line.startswith("#"):
-                yield line.rstrip()
 
 
 def _may_bring(site: Path, module: str) -> bool:

@@ -1,4 +1,4 @@
-"""Which models a job has beside the one it trains, and which sections of its configuration it therefore reads."""
+"""Which models a job has beside the one it trains, which sections of its configuration it therefore reads, and which trackers it uses."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.collectors.configuration.registries import LOGGER
 
 # Programs of verl that read a trainer's configuration, and only generate or evaluate.
 _TRAINS_NOTHING = re.compile(r"/verl/.*/main_(?:generation|eval)\w*\.py$")
@@ -24,6 +25,13 @@ def has_external_module(configuration: Configuration) -> bool:
 def trains(configuration: Configuration) -> bool:
     """Return whether the job's program trains a model."""
     return _TRAINS_NOTHING.search(configuration.program) is None
+
+
+def trackers_of(configuration: Configuration) -> tuple[str, ...]:
+    """Return the trackers to which the job reports, one or a list."""
+    named = configuration.get(LOGGER)
+    listed = named if isinstance(named, (list, tuple)) else [named]
+    return tuple(name for name in listed if isinstance(name, str))
 
 
 def loads_with_transformers(configuration: Configuration) -> bool:

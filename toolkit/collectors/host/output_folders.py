@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
-from verl_doctor.toolkit.collectors.configuration.roles import trains
+from verl_doctor.toolkit.collectors.configuration.roles import trackers_of, trains
 from verl_doctor.toolkit.collectors.launch.launch import Launch, changes_folder, folder_of, may_be_made
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
@@ -139,8 +139,7 @@ def tracker_folder(
     configuration: Configuration, launch: Launch, job: JobVariables, machine: Machine
 ) -> TrackerFolder | Unknown:
     """Check the nearest existing folder for each tracker of the job whose variable names an absolute path: the first with an obstacle."""
-    loggers = configuration.get("trainer.logger")
-    wanted = loggers if isinstance(loggers, list) else [loggers]
+    wanted = trackers_of(configuration)
     if launch.is_elsewhere:
         return Absent("the job runs on another machine")
     found = []

@@ -135,14 +135,15 @@ def _nodes(
 
     A trainer without Ray runs on as many as its launcher starts, and does not read the settings.
     """
-    launched = not isinstance(processes, Unknown) and processes.counts_nodes
-    if not isinstance(processes, Unknown) and processes.nodes is not None:
-        return processes.nodes, f"{processes.launcher} --nnodes"
-    requested = [given_value for key in _NODES if (given_value := given(values, key)) is not None]
+    launched = processes if isinstance(processes, JobProcesses) and processes.counts_nodes else None
+    if launched and launched.nodes is not None:
+        return launched.nodes, f"{launched.launcher} --nnodes"
+    keys = () if launched else _NODES
+    requested = [given_value for key in keys if (given_value := given(values, key)) is not None]
     numbers = [
         (node_value.value, node_value.key) for node_value in requested if isinstance(node_value.value, int)
     ]
-    if numbers and not launched and all(node_value.known for node_value in requested):
+    if numbers and all(node_value.known for node_value in requested):
         return max(numbers)
     for name in _SLURM:
         if variables.get(name).isdigit():

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from verl_doctor.toolkit.collectors.installed.import_path import is_on_path
+from verl_doctor.toolkit.collectors.installed.import_path import (
+    adds_folder,
+    is_on_path,
+    pth_lines,
+    sees_system,
+)
 from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, changes_folder, folder_of
 from verl_doctor.toolkit.collectors.variables.job_variables import JobVariables
 from verl_doctor.toolkit.facts import Absent, Unknown, collector
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.sources.python.source import read
-from verl_doctor.toolkit.target import Target
+from verl_doctor.toolkit.target import Target, is_program
 
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?")
 _CHANGE_NO_PATHS = frozenset({"env", "exec", "nohup", "time", "timeout", "nice", "numactl", "taskset", "setsid", "stdbuf"})  # fmt: skip
 """Programs that start another one in the file system in which they run themselves."""
 _SITES = ("lib*/python3*/site-packages", "lib/python3*/dist-packages", "local/lib/python3*/*-packages")
-_ELF = b"\x7fELF"  # a wrapper written in a shell's language may start anything
-_SHARES = re.compile(rb"^include-system-site-packages\s*=\s*true", re.MULTILINE | re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -43,18 +44,19 @@ def script_python(
     named = _named(command) if command is not None and command.of_verl and not launch.is_elsewhere else None
     if command is None or named is None:
         return Absent("the launch script names no interpreter by its path")
-    if named.parent == target.python.parent or not _is_binary(named):
-        return Absent("the script's interpreter is the one examined, or a wrapper")
+    if named.parent == target.python.parent or not is_program(named):
+        return Absent("the script's interpreter is the one examined, or a wrapper that may start anything")
     own = variables.get("PYTHONPATH").split(os.pathsep)
     if "PYTHONPATH" in variables.undetermined or any("$" in entry for entry in own) or changes_folder(launch):
         return Unknown("where the script's interpreter looks for modules is not known")
     prefixes = dict.fromkeys((named.parent.parent, named.resolve().parent.parent))
-    if any(_SHARES.search(_text(prefix / "pyvenv.cfg")) for prefix in prefixes):
+    if any(map(sees_system, prefixes)):
         return Unknown("the script's interpreter shares the packages of another one")
     here = folder_of(launch, machine.cwd)
     sites = [site for prefix in prefixes for pattern in _SITES for site in prefix.glob(pattern)]
     sites += Path(machine.home, ".local").glob(_SITES[0]) if machine.home else ()
-    path = [str(here), *(str(here / entry) for entry in own if entry), *map(str, sites), *_added(sites)]
+    path = [str(here), *(str(here / entry) for entry in own if entry), *map(str, sites)]
+    path += [str(site / line) for site in sites for line in pth_lines(site) if adds_folder(line)]
     lacks = next((name for name in ("verl", "torch") if not is_on_path(name, path)), "")
     return ScriptPython(str(named), command.path, command.line, lacks)
 
@@ -65,25 +67,3 @@ def _named(command: Command) -> Path | None:
     plain = all(os.path.basename(name) in _CHANGE_NO_PATHS for name in before)  # noqa: PTH119
     absolute = last.startswith("/") and _PYTHON.fullmatch(os.path.basename(last))  # noqa: PTH119
     return Path(last) if plain and absolute else None
-
-
-def _is_binary(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_ELF)) == _ELF
-    except OSError:
-        return False
-
-
-def _text(path: Path) -> bytes:
-    content = read(path) if os.path.isfile(path) else b""
-    return content if isinstance(content, bytes) else b""
-
-
-def _added(sites: list[Path]) -> Iterator[str]:
-    """Yield the folders that `.pth` files add to the path."""
-    for site in sites:
-        for file in sorted(site.glob("*.pth")):
-            for line in _text(file).decode("utf-8", "replace").splitlines():
-                if line.strip() and not line.startswith(("#", "import ", "import\t")):
-                    yield str(site / line.strip())

@@ -25,6 +25,7 @@ def environment(top: Path, *packages: str) -> Path:
     python = top / "bin" / "python3"
     python.parent.mkdir(parents=True)
     python.write_bytes(b"\x7fELF")
+    python.chmod(0o755)
     return python
 
 
