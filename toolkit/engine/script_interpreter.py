@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from verl_doctor.toolkit.machine import Machine
-from verl_doctor.toolkit.sources.shell.builtins import BUILTINS
+from verl_doctor.toolkit.sources.shell.commands import COMMANDS
 from verl_doctor.toolkit.sources.shell.expand import Scope
 from verl_doctor.toolkit.sources.shell.found import Argument, Call
 from verl_doctor.toolkit.sources.shell.state import ShellState
@@ -64,7 +64,7 @@ def interpreter_of(script: Path, machine: Machine) -> NamedInterpreter | None:
         return None
     reader = _Reader(machine, read=[script])
     scope = Scope(ShellState(machine.environ, called=False, cwd=str(machine.cwd)), script=str(script))
-    walk = Walk(scope, reader.load, str(script), BUILTINS)
+    walk = Walk(scope, reader.load, str(script), COMMANDS)
     walk.script(text)
     called = [found for call in walk.calls if (found := _called(call, machine))]
     activated = [found for call in walk.calls if (found := _conda(call, machine))]

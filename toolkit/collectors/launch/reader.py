@@ -46,8 +46,8 @@ from verl_doctor.toolkit.collectors.launch.wrappers.unwrap import Unwrapped, unw
 from verl_doctor.toolkit.sources.make.makefile import NAMES, Makefile, Recipe
 from verl_doctor.toolkit.sources.make.request import request_of
 from verl_doctor.toolkit.sources.make.text import NotFollowedError
-from verl_doctor.toolkit.sources.shell.builtins import BUILTINS
 from verl_doctor.toolkit.sources.shell.command_words import passed
+from verl_doctor.toolkit.sources.shell.commands import COMMANDS
 from verl_doctor.toolkit.sources.shell.expand import Scope
 from verl_doctor.toolkit.sources.shell.found import Argument, Call, Lines, Stop
 from verl_doctor.toolkit.sources.shell.printed import printed
@@ -127,7 +127,7 @@ class LaunchReader:
 
     def walk(self, scope: Scope, path: str) -> Walk:
         """Return a walk through one file, not yet begun."""
-        walk = Walk(scope, self.load, path, BUILTINS, creates=self.creates, is_of_windows=self.is_of_windows)
+        walk = Walk(scope, self.load, path, COMMANDS, creates=self.creates, is_of_windows=self.is_of_windows)
         walk.presence.is_here, walk.presence.bin = self.is_here, self.bin
         scope.is_empty = lambda name: self.is_empty(name) and not walk.presence.may_have_called_functions()
         if self.is_there is not None:

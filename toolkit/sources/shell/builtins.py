@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from verl_doctor.toolkit.sources.shell.expand import evaluated, fields
 from verl_doctor.toolkit.sources.shell.found import Argument
 from verl_doctor.toolkit.sources.shell.state import UNSET, Reference, Unset, Value
 from verl_doctor.toolkit.sources.shell.syntax import Assignment, Simple, Substitution, Text, Written, below
-from verl_doctor.toolkit.sources.shell.walk import Builtin, Walk
+from verl_doctor.toolkit.sources.shell.walk import Walk
 
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _CD_OPTIONS = frozenset({"-L", "-P", "-e", "-@", "--"})
@@ -294,6 +295,8 @@ def _ulimit(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
 def _nothing(_walk: Walk, _node: Simple, _argv: list[Argument]) -> None:
     """Do nothing: the command affects neither variables nor the job."""
 
+
+Builtin = Callable[[Walk, Simple, list[Argument]], None]
 
 BUILTINS: dict[str, Builtin] = {
     **dict.fromkeys(("export", "declare", "typeset", "local", "readonly"), _export),

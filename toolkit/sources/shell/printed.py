@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from verl_doctor.toolkit.sources.shell.builtins import BUILTINS
 from verl_doctor.toolkit.sources.shell.command_words import arguments
 from verl_doctor.toolkit.sources.shell.parse import parse
 from verl_doctor.toolkit.sources.shell.syntax import AndOr, Node, Pipeline, Simple
@@ -111,7 +112,7 @@ def printed(walk: Walk) -> Callable[[str], str | None]:
         ):
             return None
         if words[0] != "ls":
-            return "" if walk.lacks_program(words[0]) else None
+            return "" if walk.presence.lacks_program(words[0], BUILTINS) else None
         names = [word for word in words[1:] if not word.startswith("-")]
         lacking = (
             walk.state.cwd and not walk.presence.is_of_machine(name) and walk.presence.has_no(name)

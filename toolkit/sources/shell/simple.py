@@ -1,0 +1,150 @@
+"""Follows simple commands: assignments, tests, builtins, functions, and calls of other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from verl_doctor.toolkit.sources.shell.builtins import BUILTINS
+from verl_doctor.toolkit.sources.shell.command_words import arguments, expanded, passed
+from verl_doctor.toolkit.sources.shell.found import Argument, Call, Lines
+from verl_doctor.toolkit.sources.shell.refusals import note_unbound, queried, refuses
+from verl_doctor.toolkit.sources.shell.state import EnvironmentChange, Unset
+from verl_doctor.toolkit.sources.shell.streams import failing, printed_by, read_by
+from verl_doctor.toolkit.sources.shell.syntax import Input, Simple, Substitution, Written, below
+from verl_doctor.toolkit.sources.shell.test import holds, is_test
+from verl_doctor.toolkit.sources.shell.walk import DEEPEST, Walk
+
+
+def simple(walk: Walk, node: Simple) -> None:
+    """Follow a builtin or a function; note another program."""
+    walk.scope.unset.clear()
+    walk.scope.needed.clear()
+    walk.scope.refused.clear()
+    _follow(walk, node)
+    for name in walk.scope.changed:
+        if not isinstance(value := walk.state.value(name), Unset):
+            walk.variables.store(name, value, node.line)
+    walk.scope.changed.clear()
+    walk.failed()
+
+
+def _follow(walk: Walk, node: Simple) -> None:
+    if not node.words:
+        _assign(walk, node)
+    elif is_test(node):
+        _test(walk, node)
+    elif node.input is not None and node.input.refused:
+        _not_run(walk, node, node.input)
+    else:
+        _command(walk, node, arguments(node.words, walk.scope, walk.path))
+
+
+def _assign(walk: Walk, node: Simple) -> None:
+    """Follow a command that only assigns variables or opens files."""
+    state = walk.state
+    substitutes = any(isinstance(part, Substitution) for part in below(node.assignments))
+    state.status = None if substitutes or node.written else True
+    for assignment in node.assignments:
+        value = walk.variables.value_of(assignment)
+        if refuses(walk, assignment.line):
+            break
+        walk.variables.store(assignment.name, value, assignment.line)
+        if state.status is False:  # a readonly variable: bash omits the rest of the whole command
+            walk.leave("shell" if walk.exits_on_error else "command")
+            break
+    note_unbound(walk, node)
+    walk.writes(node.written)
+    if state.status is None and walk.exits_on_error and (message := failing(walk, node.assignments)):
+        walk.missing(node.line, message)
+        state.status = False
+
+
+def _test(walk: Walk, node: Simple) -> None:
+    """Follow `test`, `[` and `[[`."""
+    walk.state.status = holds(node, walk.scope)
+    walk.presence.absent, walk.guards = "", None
+    if walk.state.status is None:
+        walk.guards = holds(node, walk.scope, walk.presence.lacks)
+    note_unbound(walk, node)
+
+
+def _command(walk: Walk, node: Simple, argv: list[Argument]) -> None:
+    """Follow a command whose first word is its name."""
+    words, state = node.words, walk.state
+    if len(argv) > 1 and argv[0].text in ("command", "builtin") and argv[1].text in BUILTINS:
+        node, argv = replace(node, words=words[1:]), argv[1:]
+    note_unbound(walk, node, argv)
+    for_this = walk.variables.of_command(node.assignments)
+    if name_queried := queried(walk, node):
+        searches = any(entry.name == "PATH" for entry in for_this)
+        lacks = not searches and walk.presence.lacks_program(name_queried, BUILTINS)
+        walk.presence.absent = f"{name_queried} is not on the PATH" if lacks else ""
+        walk.guards = False if lacks else None
+    name = (argv[0].text if argv else "") or ""
+    builtin = BUILTINS.get(name)
+    is_name = isinstance(words[0], Written) and words[0] is node.words[0]
+    if name in state.aliases:
+        walk.not_followed(node.line, f"`{name}` is an alias")
+    elif builtin and for_this and name in ("eval", "source", "."):
+        walk.variables.with_own(for_this, lambda: builtin(walk, node, argv))
+    elif name in state.functions and is_name and walk.depth < DEEPEST:
+        walk.writes(node.written)
+        _function(walk, name, argv, for_this)
+    elif builtin:
+        walk.writes(node.written, printed_by(walk, node, argv))
+        builtin(walk, node, argv)
+    elif argv:
+        _program(walk, node, argv, for_this)
+
+
+def _program(walk: Walk, node: Simple, argv: list[Argument], for_this: Sequence[EnvironmentChange]) -> None:
+    """Note the call of another program. `for_this` are the variables set for it alone."""
+    name, state = argv[0].text, walk.state
+    written = tuple(filter(None, expanded(node.written, walk.scope, walk.path)))
+    changes = (*walk.variables.environment(), *for_this)
+    call = Call(
+        tuple(argv),
+        changes,
+        walk.conditions > 0,
+        state.cwd,
+        written,
+        read_by(walk, node),
+        tuple(state.limits),
+        state.forgotten,
+        walk.doubts,
+    )
+    printed = printed_by(walk, node, argv)
+    if message := walk.presence.not_openable(argv) or walk.presence.not_found(name):
+        walk.missing(node.line, message)
+        state.status = False
+    if len(argv) == 1 and name == "exec" and (gone := walk.presence.first_without_folder(written)):
+        walk.missing(node.line, f"{gone}: No such file or directory")
+        state.status = False
+    walk.calls.append(call)
+    walk.files.make(walk.creates(call))
+    walk.writes(node.written, printed)
+    if name in ("pushd", "popd"):
+        state.cwd = ""
+    if name == "exec" and len(argv) > 1:
+        walk.leave("shell")
+
+
+def _not_run(walk: Walk, node: Simple, given: Input) -> None:
+    """Note a command whose here-document bash cannot expand: what it opened before that is empty."""
+    if given.opens_output and not node.appends:
+        walk.writes(node.written, Lines("", walk.path, node.line))
+    walk.missing(given.line, given.refused)
+    walk.state.status = False
+
+
+def _function(walk: Walk, name: str, argv: list[Argument], changes: Sequence[EnvironmentChange]) -> None:
+    """Follow a function at its call. `changes` are the variables set for it alone."""
+    here, before, called = walk.path, walk.state.arguments, walk.state.called
+    walk.path, bodies = walk.state.functions[name]
+    walk.state.arguments, walk.state.called = passed(argv[1:]), True
+    walk.piped = None
+    walk.depth += 1
+    walk.variables.with_own(changes, lambda: walk.until("function", list(bodies)))
+    walk.depth -= 1
+    walk.path, walk.state.arguments, walk.state.called = here, before, called
