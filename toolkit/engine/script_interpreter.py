@@ -10,8 +10,8 @@ from pathlib import Path
 
 from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.sources.shell.commands import COMMANDS
-from verl_doctor.toolkit.sources.shell.expand import Scope
 from verl_doctor.toolkit.sources.shell.found import Argument, Call
+from verl_doctor.toolkit.sources.shell.scope import Scope
 from verl_doctor.toolkit.sources.shell.state import ShellState
 from verl_doctor.toolkit.sources.shell.walk import Walk
 

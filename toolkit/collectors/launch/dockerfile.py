@@ -8,9 +8,9 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from verl_doctor.toolkit.sources.shell.expand import Scope
 from verl_doctor.toolkit.sources.shell.expand import text as expanded
 from verl_doctor.toolkit.sources.shell.parse import words_of
+from verl_doctor.toolkit.sources.shell.scope import Scope
 
 _INSTRUCTION = re.compile(r"\s*([A-Za-z]+)(?:\s+(.*))?", re.DOTALL)
 _HERE = re.compile(r"<<-?\s*[\"']?([A-Za-z_]\w*)[\"']?")

@@ -48,9 +48,9 @@ from verl_doctor.toolkit.sources.make.request import request_of
 from verl_doctor.toolkit.sources.make.text import NotFollowedError
 from verl_doctor.toolkit.sources.shell.command_words import passed
 from verl_doctor.toolkit.sources.shell.commands import COMMANDS
-from verl_doctor.toolkit.sources.shell.expand import Scope
 from verl_doctor.toolkit.sources.shell.found import Argument, Call, Lines, Stop
 from verl_doctor.toolkit.sources.shell.printed import printed
+from verl_doctor.toolkit.sources.shell.scope import Scope
 from verl_doctor.toolkit.sources.shell.state import EnvironmentChange, ShellState
 from verl_doctor.toolkit.sources.shell.walk import Walk
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from verl_doctor.toolkit.sources.shell.expand import Scope, fields, text
+from verl_doctor.toolkit.sources.shell.expand import fields, text
 from verl_doctor.toolkit.sources.shell.found import Argument
+from verl_doctor.toolkit.sources.shell.scope import Scope
 from verl_doctor.toolkit.sources.shell.state import Array, Element
 from verl_doctor.toolkit.sources.shell.syntax import Assignment, Parameter, Text, Written
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import fnmatch
 import glob
-import itertools
 import os
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from verl_doctor.toolkit.sources.shell.arithmetic import assigned_in, evaluate
+from verl_doctor.toolkit.sources.shell.braces import MOST_WORDS, braces
+from verl_doctor.toolkit.sources.shell.scope import BLANKS, Scope
 from verl_doctor.toolkit.sources.shell.state import (
     UNSET,
     Array,
     Either,
     Element,
     Reference,
-    ShellState,
     Unset,
-    Value,
     united,
 )
 from verl_doctor.toolkit.sources.shell.syntax import (
@@ -30,110 +28,20 @@ from verl_doctor.toolkit.sources.shell.syntax import (
     Substitution,
     Text,
 )
-from verl_doctor.toolkit.system.secret import is_secret
 
-_RANGE = re.compile(r"(?:(-?\d+)\.\.(-?\d+)|([A-Za-z])\.\.([A-Za-z]))(?:\.\.(-?\d+))?")
 _SLASH = re.compile(r"((?:[^/\\]|\\.)*)/(.*)", re.DOTALL)  # the first that is not escaped
-_SPLITS = " \t\n"  # the IFS of a new shell
 _GLOB = re.compile(r"\*|\?|\[(?!(?:\*|\?|\[)\])")  # but not as `glob.escape` writes them
 _NAMED = re.compile(r"[A-Za-z_]\w*|\d+", re.ASCII)
-_MOST_WORDS = 10_000
 LONGEST = 1_000_000
 """Characters of a text that is still followed. Linux passes at most 131,072 in one word."""
-
-
-@dataclass
-class Scope:
-    """What words are expanded with at one place of a script.
-
-    `script` is `$0`, `source` the file whose text is followed, for BASH_SOURCE. `printed` returns a command substitution's output, or None.
-    `unset` collects unset names that were expanded plainly; those for which `is_empty` holds then count as empty, as in
-    bash, all others as unknown. `needed` collects those of `${name:?message}`, with the message, `changed` the names that
-    an expansion assigned, `refused` bash's messages for expressions that it does not evaluate. `finds` returns whether files match a pattern. `is_zsh`: the text of a variable is not split, a
-    plain name stands for all elements of an array, and these count from one.
-    """
-
-    state: ShellState = field(default_factory=ShellState)
-    script: str = ""
-    source: Callable[[], str] = lambda: ""
-    printed: Callable[[str], str | None] = lambda _: None
-    unset: list[str] = field(default_factory=list)
-    is_empty: Callable[[str], bool] = lambda _: False
-    needed: list[tuple[str, str]] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
-    finds: Callable[[str], bool] = lambda _: False
-    is_zsh: bool = False
-
-    def set(self, name: str, value: str | None) -> None:
-        """Assign a variable within an expansion, as `${name:=value}` does."""
-        target = self.state.resolved(name)
-        if target is not None:
-            self.state.variables[target] = None if self.state.attributes.get(target, "") != "" else value
-            self.changed.append(target)
-
-    def matches(self, value: str, pattern: str) -> bool | None:
-        """Return whether a text matches a pattern of the shell; None for patterns that are not followed."""
-        if re.search(r"[\[(\\]", re.sub(r"\[[*?[]\]", "", pattern)):
-            return None
-        return (
-            fnmatch.fnmatchcase(value.lower(), pattern.lower())
-            if self.state.option("nocasematch")
-            else fnmatch.fnmatchcase(value, pattern)
-        )
-
-    @property
-    def separators(self) -> str | None:
-        """The characters of IFS: where the shell splits. None when unknown."""
-        value = self.state.variables.get("IFS", _SPLITS)
-        return _SPLITS if isinstance(value, Unset) else value if isinstance(value, str) else None
-
-    def get(self, name: str) -> Value | Unset:
-        """Return the value of a variable or parameter."""
-        state = self.state
-        target = state.resolved(name)
-        if target is None or target in state.variables:
-            return _withheld(target or name, state.value(name))
-        if name in ("@", "*"):
-            return list(state.arguments)
-        if name == "#":
-            return str(len(state.arguments)) if state.called and None not in state.arguments else None
-        if name == "0":
-            return self.script or None
-        if name.isdigit():
-            return state.arguments[int(name) - 1] if int(name) <= len(state.arguments) else UNSET
-        if name == "PWD":
-            return state.cwd or None
-        if name == "BASH_SOURCE":
-            return [self.source() or None] if self.script else [None]
-        if name in ("?", "$", "!", "-", "_", "RANDOM", "SECONDS", "LINENO", "HOSTNAME", "UID", "EUID"):
-            return None
-        return _withheld(target, state.value(target))
-
-    def single(self, name: str) -> str | Unset | None:
-        """Like `get`, but an array results in its first element, as in the shell, and an undecided text in None."""
-        value = self.get(name)
-        if isinstance(value, Either):
-            return None
-        if isinstance(value, list):
-            return value[0] if value else UNSET
-        return value
-
-
-def _withheld(name: str, value: Value | Unset) -> Value | Unset:
-    """Return the value, or None (set but unknown) for a possible secret: words made from it must not carry it into a fact."""
-    if name in ("PWD", "OLDPWD") or value is None or isinstance(value, Unset):
-        return value
-    texts = value.texts if isinstance(value, Either) else (value if isinstance(value, str) else "several",)
-    return None if any(is_secret(name, text) for text in texts) else value
 
 
 def fields(word: ShellWord, scope: Scope) -> list[str | None]:
     """Return the words that one written word becomes: after braces, expansion, splitting and quote removal."""
     found: list[str | None] = []
-    for variant in _braces(word, names_grow=not scope.is_zsh):
+    for variant in braces(word, names_grow=not scope.is_zsh):
         found += _split(variant, scope)
-        if len(found) > _MOST_WORDS:
+        if len(found) > MOST_WORDS:
             return [None]
     return found
 
@@ -182,7 +90,7 @@ def _split(word: ShellWord, scope: Scope) -> list[str | None]:
         len(word) == 1
         and not word[0].quoted
         and not scope.is_zsh
-        and scope.separators == _SPLITS
+        and scope.separators == BLANKS
         and (choice := undecided(word, scope))
     ):
         return united([_at_blanks(text) for text in choice[1].texts])
@@ -237,7 +145,7 @@ def _drops_patterns(scope: Scope) -> bool:
 
 def _pieces(values: list[str | None], separators: str | None) -> tuple[list[str | None], bool, bool]:
     """Split at blanks; also return whether there is a blank in front and at the end. Other separators yield an unknown text."""
-    if separators is None or set(separators) != set(_SPLITS):
+    if separators is None or set(separators) != set(BLANKS):
         whole = separators is not None and not any(
             sign in (value or "") for value in values for sign in separators
         )
@@ -247,7 +155,7 @@ def _pieces(values: list[str | None], separators: str | None) -> tuple[list[str 
         split = [] if value is None else _at_blanks(value)
         pieces += [value] if value is None or split == [value] else split  # an element keeps its place
     first, last = (values[0] or "", values[-1] or "") if values else ("", "")
-    return pieces, first[:1] in {*_SPLITS}, last[-1:] in {*_SPLITS}
+    return pieces, first[:1] in {*BLANKS}, last[-1:] in {*BLANKS}
 
 
 def _at_blanks(value: str) -> list[str]:
@@ -526,106 +434,3 @@ def _tilde(word: ShellWord, scope: Scope, *, everywhere: bool) -> ShellWord:
         word[0].text,
     )
     return (Text(first), *word[1:])
-
-
-def _braces(word: ShellWord, *, names_grow: bool) -> Iterator[ShellWord]:
-    """Expand `a{b,c}` to `ab` and `ac`, `{1..3}` to 1, 2 and 3. Only unquoted braces count.
-
-    With `names_grow`, `$a{b,c}` becomes the variables `$ab` and `$ac`, as in bash, which expands braces first.
-    """
-    if not any(isinstance(part, Text) and not part.quoted and "{" in part.text for part in word):
-        yield word
-        return
-    # One element for each unquoted character; other parts stay whole.
-    atoms: list[Part] = []
-    for part in word:
-        if isinstance(part, Text) and not part.quoted:
-            atoms += [Text(sign) for sign in part.text]
-        else:
-            atoms.append(part)
-    for variant in _variants(atoms, [_MOST_WORDS]):
-        yield _merged(variant, names_grow=names_grow)
-
-
-def _merged(atoms: list[Part], *, names_grow: bool) -> ShellWord:
-    parts: list[Part] = []
-    for atom in atoms:
-        last = parts[-1] if parts else None
-        if not isinstance(atom, Text) or atom.quoted:
-            parts.append(atom)
-        elif isinstance(last, Text) and not last.quoted:
-            parts[-1] = Text(last.text + atom.text)
-        elif names_grow and isinstance(last, Parameter) and _goes_on(last, atom.text):
-            parts[-1] = replace(last, name=last.name + atom.text)
-        else:
-            parts.append(atom)
-    return tuple(parts)
-
-
-def _goes_on(part: Parameter, text: str) -> bool:
-    """Return whether a character belongs to the name before it, with which braces have brought it together."""
-    return part.bare and not part.quoted and re.match(r"\w", text) is not None
-
-
-def _variants(atoms: list[Part], left: list[int]) -> Iterator[list[Part]]:
-    opening = Text("{")
-    for start, atom in enumerate(atoms):
-        if atom != opening:
-            continue
-        end, commas = _matching(atoms, start)
-        if end is None:
-            continue
-        choices: list[list[Part]]
-        inside = atoms[start + 1 : end]
-        if commas:
-            bounds = [start, *commas, end]
-            choices = [atoms[a + 1 : b] for a, b in itertools.pairwise(bounds)]
-        else:
-            match = _RANGE.fullmatch("".join(part.text for part in inside if isinstance(part, Text)))
-            if not match or len(match[0]) != len(inside):
-                continue
-            numbers = _numbers(match)
-            if numbers is None:
-                continue
-            choices = [[Text(number)] for number in numbers]
-        tails = list(_variants(atoms[end + 1 :], left))
-        for choice in choices:
-            for middle in _variants(choice, left):
-                for tail in tails:
-                    left[0] -= 1
-                    if left[0] < 0:
-                        return
-                    yield [*atoms[:start], *middle, *tail]
-        return
-    yield atoms
-
-
-def _numbers(match: re.Match[str]) -> list[str] | None:
-    """Return what `{low..high..step}` becomes; None when that is very long."""
-    letters = match[3] is not None
-    low, high = (ord(match[3]), ord(match[4])) if letters else (int(match[1]), int(match[2]))
-    step = abs(int(match[5] or 1)) or 1
-    if abs(high - low) > _MOST_WORDS:
-        return None
-    found = range(low, high + 1, step) if high >= low else range(low, high - 1, -step)
-    if letters:
-        return [chr(number) for number in found]
-    padded = any(re.match(r"-?0\d", end) for end in (match[1], match[2]))
-    width = max(len(match[1]), len(match[2])) if padded else 0
-    return [f"{number:0{width}d}" for number in found]
-
-
-def _matching(atoms: list[Part], start: int) -> tuple[int | None, list[int]]:
-    depth = 0
-    commas: list[int] = []
-    for place in range(start, len(atoms)):
-        atom = atoms[place]
-        if atom == Text("{"):
-            depth += 1
-        elif atom == Text("}"):
-            depth -= 1
-            if depth == 0:
-                return place, commas
-        elif atom == Text(",") and depth == 1:
-            commas.append(place)
-    return None, []

@@ -10,10 +10,10 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from verl_doctor.toolkit.sources.shell.expand import Scope
 from verl_doctor.toolkit.sources.shell.found import Argument, Call
 from verl_doctor.toolkit.sources.shell.made_files import ANYWHERE, MadeFiles, leads_to
 from verl_doctor.toolkit.sources.shell.outcome import is_query
+from verl_doctor.toolkit.sources.shell.scope import Scope
 
 # Commands that are functions of the user's shell, also where a program has the same name, because they change variables.
 _FUNCTIONS = frozenset({"module", "ml", "spack", "conda", "mamba", "micromamba", "pyenv", "nvm", "use"})

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from verl_doctor.toolkit.sources.shell.expand import Scope, evaluated, fields, pattern_of, text
+from verl_doctor.toolkit.sources.shell.expand import evaluated, fields, pattern_of, text
+from verl_doctor.toolkit.sources.shell.scope import Scope
 from verl_doctor.toolkit.sources.shell.syntax import Simple, Written
 
 _TESTS = ("[", "[[", "test", "((")

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from verl_doctor.toolkit.sources.shell.command_words import expanded
-from verl_doctor.toolkit.sources.shell.expand import LONGEST, Scope, evaluated, text, undecided
+from verl_doctor.toolkit.sources.shell.expand import LONGEST, evaluated, text, undecided
+from verl_doctor.toolkit.sources.shell.scope import Scope
 from verl_doctor.toolkit.sources.shell.state import (
     UNSET,
     Array,
