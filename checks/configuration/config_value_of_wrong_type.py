@@ -18,7 +18,7 @@ from verl_doctor.toolkit.collectors.configuration.configuration import (
     OverrideWord,
 )
 from verl_doctor.toolkit.collectors.configuration.roles import is_read
-from verl_doctor.toolkit.collectors.configuration.validation import Validation
+from verl_doctor.toolkit.collectors.configuration.validation.validation import Validation
 from verl_doctor.toolkit.facts import Unknown
 from verl_doctor.toolkit.rule import (
     EVERY_JOB,

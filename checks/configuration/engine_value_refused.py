@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import LEAVE_OUT, healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
-from verl_doctor.toolkit.collectors.configuration.nearest_accepted import share_of_percent
+from verl_doctor.toolkit.collectors.configuration.validation.nearest_accepted import share_of_percent
 from verl_doctor.toolkit.collectors.vllm.engine_arguments import SECTION
 from verl_doctor.toolkit.collectors.vllm.engine_limits import EngineLimit, EngineLimits
 from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Subject, check

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from verl_doctor.checks.shared.configuration import place
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration, OverrideWord
-from verl_doctor.toolkit.collectors.configuration.nearest_accepted import keeps_result
+from verl_doctor.toolkit.collectors.configuration.validation.nearest_accepted import keeps_result
 from verl_doctor.toolkit.rule import Correction, Location, Rewrite
 from verl_doctor.toolkit.sources.hydra.written import as_written
 

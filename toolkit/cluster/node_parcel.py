@@ -16,7 +16,7 @@ from verl_doctor.toolkit.collectors.configuration.configuration import Configura
 from verl_doctor.toolkit.collectors.configuration.demands import Demands
 from verl_doctor.toolkit.collectors.configuration.registries import VerlRegistries
 from verl_doctor.toolkit.collectors.configuration.step_intervals import StepIntervals
-from verl_doctor.toolkit.collectors.configuration.validation import Validation
+from verl_doctor.toolkit.collectors.configuration.validation.validation import Validation
 from verl_doctor.toolkit.collectors.installed.environment_place import environment_place
 from verl_doctor.toolkit.collectors.installed.program_module import ProgramModule
 from verl_doctor.toolkit.collectors.launch.launch import Launch

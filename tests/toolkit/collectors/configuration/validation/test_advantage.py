@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from verl_doctor.toolkit.collectors.configuration.advantage import read_estimator
+from verl_doctor.toolkit.collectors.configuration.validation.advantage import read_estimator
 from verl_doctor.toolkit.sources.python.definitions import Definitions
 from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
 from verl_doctor.toolkit.sources.python.source import SourceTree

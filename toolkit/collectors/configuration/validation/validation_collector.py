@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.job_processes import JobProcesses
-from verl_doctor.toolkit.collectors.configuration.validation import Validation
+from verl_doctor.toolkit.collectors.configuration.validation.validation import Validation
 from verl_doctor.toolkit.collectors.installed.interpreter import Interpreter
 from verl_doctor.toolkit.collectors.installed.trees import VerlTrees, VllmTree
 from verl_doctor.toolkit.facts import Unknown, collector
@@ -21,6 +21,6 @@ def validation(
     """Evaluate the validation of the job's program with the job's values."""
     if not configuration.complete:
         return Unknown(configuration.why_incomplete)
-    from verl_doctor.toolkit.collectors.configuration.validation_reader import read_validation  # noqa: PLC0415 - only where a configuration was composed
+    from verl_doctor.toolkit.collectors.configuration.validation.reader import read_validation  # noqa: PLC0415 - only where a configuration was composed
 
     return read_validation(configuration, trees, vllm, interpreter, processes)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration, copied
-from verl_doctor.toolkit.collectors.configuration.validation import Raised
+from verl_doctor.toolkit.collectors.configuration.validation.validation import Raised
 from verl_doctor.toolkit.sources.python.source import parse, read, walk
 
 Judge = Callable[[Configuration], Raised | None]

@@ -8,8 +8,8 @@ import pytest
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, with_overrides
 from verl_doctor.toolkit.collectors.configuration.demands import demands
-from verl_doctor.toolkit.collectors.configuration.validation import Validation
-from verl_doctor.toolkit.collectors.configuration.validation_reader import read_validation
+from verl_doctor.toolkit.collectors.configuration.validation.reader import read_validation
+from verl_doctor.toolkit.collectors.configuration.validation.validation import Validation
 from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees, VllmTree
 from verl_doctor.toolkit.collectors.launch.launch import Word
 from verl_doctor.toolkit.facts import Absent

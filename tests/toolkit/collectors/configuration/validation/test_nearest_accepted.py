@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, with_overrides
-from verl_doctor.toolkit.collectors.configuration.nearest_accepted import with_nearest
-from verl_doctor.toolkit.collectors.configuration.validation import Raised
+from verl_doctor.toolkit.collectors.configuration.validation.nearest_accepted import with_nearest
+from verl_doctor.toolkit.collectors.configuration.validation.validation import Raised
 from verl_doctor.toolkit.collectors.launch.launch import Word
 
 TREE = {

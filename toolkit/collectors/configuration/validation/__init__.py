@@ -1,0 +1,1 @@
+"""What verl's own code raises for a job's configuration, followed without running it."""
