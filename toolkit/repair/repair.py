@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 from verl_doctor.toolkit.change import Change, Fix, InstallPackages, ReplaceFile, RunCommand
-from verl_doctor.toolkit.changes import apply, links
+from verl_doctor.toolkit.changes import apply
 from verl_doctor.toolkit.changes.apply import Transaction
-from verl_doctor.toolkit.changes.journal import Run, new_run
+from verl_doctor.toolkit.changes.journal import new_run
 from verl_doctor.toolkit.engine.collect import Collection
-from verl_doctor.toolkit.engine.examination import Request, examine
 from verl_doctor.toolkit.engine.judge import beyond
 from verl_doctor.toolkit.engine.session import Session
 from verl_doctor.toolkit.exit_code import ExitCode
 from verl_doctor.toolkit.repair import installs, job_environment
-from verl_doctor.toolkit.repair.blame import Blame, blame_of, paths_of
+from verl_doctor.toolkit.repair.blame import blame_of, paths_of
 from verl_doctor.toolkit.repair.forecast import foresee, passing, with_best_fixes
+from verl_doctor.toolkit.repair.improvement import Comparison, findings_of, has_more_errors, not_repaired
 from verl_doctor.toolkit.repair.job_environment import JobEnvironment
-from verl_doctor.toolkit.repair.notes import notes
 from verl_doctor.toolkit.repair.plan import Plan, fixable, plan_of, plans
+from verl_doctor.toolkit.repair.work import Edit, Work
 from verl_doctor.toolkit.result import Repair, Report, with_repairs
-from verl_doctor.toolkit.rule import Cost, Finding
-from verl_doctor.toolkit.target import journal_home, journal_homes
+from verl_doctor.toolkit.rule import Cost
+from verl_doctor.toolkit.target import journal_homes
 
 NO_FOLDER = (
     "it needs a variable in the job's environment: --output-env DIR writes a file to source and one for Ray"
@@ -33,79 +33,7 @@ NO_FOLDER = (
 _MOST_REFUSALS = 3  # of plans for one file
 _COSTLY = frozenset({"gpu"})
 _SETTLED = "environment-files"
-_NOT_JUDGED = frozenset({"error", "skipped"})
 _LATER = "it becomes necessary after the repairs above"
-
-
-@dataclass(frozen=True)
-class _Edit:
-    """A plan that was applied and edits files alone: its journal, and the name of its transaction there."""
-
-    plan: Plan
-    changes: tuple[ReplaceFile, ...]
-    home: Path
-    transaction: str
-
-
-@dataclass(frozen=True)
-class _Work:
-    """A run of repairs: what is examined, what is allowed, and the job's environment so far.
-
-    Without `job`, no variable is set. `seen` is the last examination, None if something has changed since. All
-    applied changes belong to `run`, which is undone under the `name` of its first change; `edits` are those of files alone.
-    """
-
-    session: Session
-    unsafe: bool
-    job: JobEnvironment | None
-    seen: tuple[Collection, Report] | None = None
-    run: Run = field(default_factory=Run)
-    name: str = ""
-    edits: tuple[_Edit, ...] = ()
-    through_links: bool = False
-    in_place: bool = False
-
-    def home(self, changes: Iterable[Change]) -> Path:
-        """Return the journal for these changes."""
-        places = links.places(changes, through_links=self.through_links)
-        return journal_home(self.session.target, places, about_environment=True)
-
-    def notes(self, plan: Plan) -> tuple[str, ...]:
-        """Return the side effects of this plan, and what undo could not restore of them."""
-        prefix = self.session.target.prefix
-        return notes(plan.on_disk, prefix, self.home(plan.on_disk), through_links=self.through_links)
-
-    def apply(self, changes: Sequence[Change], fix: str, code: str) -> Transaction | None:
-        """Apply changes as part of this run. Raises Refused."""
-        return apply.apply(
-            changes, self.home(changes), fix=fix, code=code, run=self.run, through_links=self.through_links
-        )
-
-    def named(self, home: Path, done: Transaction | None) -> _Work:
-        """Return the work, named after the first transaction that was applied."""
-        return self if done is None or self.name else replace(self, name=f"{home}/{done.id}")
-
-    def examined(self, known: Mapping[type, Any] | None = None) -> tuple[_Work, Collection, Report]:
-        """Examine everything, with the job's variables set so far, unless nothing has changed since the last examination.
-
-        `known` facts are not collected again.
-        """
-        if self.seen is not None:
-            return self, *self.seen
-        session = self.session if self.job is None else self.session.started_anew(self.job.as_started)
-        found = examine(Request(session, known=known or {}))
-        seen = found.facts, with_best_fixes(session, found.facts, found.report)
-        return replace(self, seen=seen), *seen
-
-    def using(self, copy: InstallPackages | None) -> _Work:
-        """Return the work on a copy of the environment, from which the job will be started."""
-        if copy is None or copy.in_place:
-            return self
-        return replace(self, session=installs.in_copy(self.session, copy), seen=None)
-
-    def may_do(self, plan: Plan) -> bool:
-        """Return whether the user allowed this plan."""
-        return not plan.refusal and (plan.safety == "safe" or (plan.safety == "unsafe" and self.unsafe))
 
 
 def show(
@@ -119,7 +47,7 @@ def show(
 ) -> Report:
     """Plan every repair without changing anything. With `job`, also plan the files of the job's environment."""
     report = with_best_fixes(session, collection, report)
-    work = _Work(
+    work = Work(
         session,
         unsafe=False,
         job=job and job.judged(report),
@@ -140,20 +68,27 @@ def show(
     return replace(shown, forecasts=foreseen.forecasts)
 
 
-def _why_unsafe(changes: Sequence[Change]) -> str:
+def _why_unsafe(changes: Iterable[Change]) -> str:
     """Return why a repair needs --unsafe."""
-    if any(isinstance(change, InstallPackages) for change in changes):
+    kinds = {type(change) for change in changes}
+    if InstallPackages in kinds:
         why = "it installs packages"
-    elif any(isinstance(change, RunCommand) for change in changes):
+    elif RunCommand in kinds:
         why = "it cannot be undone"
-    elif changes:
-        why = "it changes what the job does"
     else:
-        why = "it installs packages, cannot be undone, or changes what the job does"
+        why = "it changes what the job does"
     return f"{why}; review it with verl-doctor fix, then add --unsafe to apply it"
 
 
-def _shown(work: _Work, plan: Plan, planned: Sequence[Plan], seen: Collection) -> tuple[Repair, _Work]:
+def _changes_of(fix: Fix, code: str, seen: Collection, report: Report, session: Session) -> Iterator[Change]:
+    """Yield what a fix would change for this rule, unless finding that out takes minutes."""
+    if not fix.last_resort:
+        for result, finding, other in fixable(session, report):
+            if other is fix and result.code == code:
+                yield from plan_of(fix, code, finding, seen).changes
+
+
+def _shown(work: Work, plan: Plan, planned: Sequence[Plan], seen: Collection) -> tuple[Repair, Work]:
     if plan.refusal:
         return plan.ended("refused"), work
     if installs.of(plan) is not None:
@@ -194,7 +129,7 @@ def carry_out(
     """
     report = first = with_best_fixes(session, collection, report)
     run = new_run(journal_homes(session.target), session.target.prefix)
-    work = _Work(
+    work = Work(
         session,
         unsafe,
         job and job.judged(report),
@@ -211,7 +146,9 @@ def carry_out(
         fix, code = waiting[0]
         done.add((fix, code))
         if fix.safety == "unsafe" and not unsafe:
-            repairs.append(Plan(fix, code).ended("not attempted", _why_unsafe(())))
+            work, seen, report = work.examined()
+            why = _why_unsafe(_changes_of(fix, code, seen, report, session))
+            repairs.append(Plan(fix, code).ended("not attempted", why))
         else:
             attempted, report, work = _attempt_all(work, fix, code)
             # What was refused may be possible after a repair.
@@ -229,7 +166,7 @@ def carry_out(
     return with_repairs(report, repairs, applied=True, environment=files)
 
 
-def _without_new_failures(repairs: list[Repair], work: _Work, first: Report) -> tuple[list[Repair], _Work]:
+def _without_new_failures(repairs: list[Repair], work: Work, first: Report) -> tuple[list[Repair], Work]:
     """Undo edits, the last first, while a rule finds errors because of them and passed before the first.
 
     Each of a chain of repairs may only reveal the fault that the next one repairs; where the last cannot be repaired, the job is
@@ -277,7 +214,7 @@ def exit_code(report: Report) -> ExitCode:
     return ExitCode.COULD_NOT_CHECK if report.verdict == "could_not_check" else ExitCode.OK
 
 
-def _attempt_all(work: _Work, fix: Fix, code: str) -> tuple[list[Repair], Report, _Work]:
+def _attempt_all(work: Work, fix: Fix, code: str) -> tuple[list[Repair], Report, Work]:
     """Plan, apply and examine until this fix has nothing new to do for this rule. Also return the last report.
 
     A refusal after all errors of the rule were repaired is not a failure: it is listed as not attempted. A file that
@@ -303,7 +240,7 @@ def _attempt_all(work: _Work, fix: Fix, code: str) -> tuple[list[Repair], Report
         if (
             plan.refusal
             and repaired
-            and not any(finding.severity == "error" for finding in _of(before, plan))
+            and not any(finding.severity == "error" for finding in findings_of(before, plan))
         ):
             tried[plan] = plan.ended("not attempted", plan.refusal)
         else:
@@ -313,8 +250,8 @@ def _attempt_all(work: _Work, fix: Fix, code: str) -> tuple[list[Repair], Report
 
 
 def _attempt(
-    work: _Work, plan: Plan, planned: Sequence[Plan], seen: Collection, before: Report
-) -> tuple[Repair, _Work]:
+    work: Work, plan: Plan, planned: Sequence[Plan], seen: Collection, before: Report
+) -> tuple[Repair, Work]:
     if plan.refusal:
         return plan.ended("refused"), work
     if plan.safety == "manual":
@@ -347,12 +284,12 @@ def _attempt(
     name = work.name if done else None
     edited = tuple(change for change in changes if isinstance(change, ReplaceFile))
     is_edit = done is not None and len(edited) == len(changes)
-    edits = (*work.edits, _Edit(plan, edited, home, done.id)) if done and is_edit else work.edits
+    edits = (*work.edits, Edit(plan, edited, home, done.id)) if done and is_edit else work.edits
     after = replace(after, name=work.name, edits=edits)
-    why = _not_repaired(plan, before, report)
-    look = _Comparison(work.session, blame, seen, collection, work.unsafe)
+    why = not_repaired(plan, before, report)
+    look = Comparison(work.session, blame, seen, collection, work.unsafe)
     new_errors = look.unrepaired_errors(collection, report) - look.unrepaired_errors(seen, before)
-    if why and plan.variables and not _more_errors(plan, before, report):
+    if why and plan.variables and not has_more_errors(plan, before, report):
         del new_errors[plan.code]
     if worse := look.worse(before, report, new_errors):
         return _undo(plan, home, done, worse, name), _without(original.named(home, done), plan)
@@ -375,7 +312,7 @@ def _costly_facts(session: Session, plan: Plan, seen: Collection) -> dict[type, 
 
 
 def _with_variables(
-    work: _Work, plan: Plan, planned: Sequence[Plan], seen: Collection
+    work: Work, plan: Plan, planned: Sequence[Plan], seen: Collection
 ) -> tuple[Plan, JobEnvironment | None]:
     """Return the plan with its useful variables, and the job's environment with them. Raises Refused."""
     if work.job is None or not plan.variables:
@@ -384,13 +321,13 @@ def _with_variables(
     return job_environment.with_variables(work.job, plan, others, seen)
 
 
-def _without(work: _Work, plan: Plan) -> _Work:
+def _without(work: Work, plan: Plan) -> Work:
     """Return the work without a plan that did not help."""
     job = work.job and work.job.giving_up(variable.name for variable in plan.variables)
     return replace(work, job=job, seen=None)
 
 
-def _settle(work: _Work) -> list[Repair]:
+def _settle(work: Work) -> list[Repair]:
     """Remove from the files what no rule needs any more and what did not help."""
     if work.job is None:
         return []
@@ -410,52 +347,6 @@ def _settle(work: _Work) -> list[Repair]:
     name = (work.name or f"{home}/{done.id}") if done else None
     why = "; ".join(f"{entry.name} was set for {' and '.join(map(str, entry.reasons))}" for entry in gone)
     return [replace(repair, reason=why, transaction=name)]
-
-
-def _not_repaired(plan: Plan, before: Report, after: Report) -> str:
-    """Return why the repair is not proven, "" if it is: the rule must have run, and must report less than before.
-
-    A finding that only lost its fix still counts. After an edit, a rule may no longer apply.
-    """
-    result = next(result for result in after.results if result.code == plan.code)
-    if result.status == "not_applicable" and all(isinstance(change, ReplaceFile) for change in plan.changes):
-        return ""
-    if result.status not in {"pass", "warn", "fail"}:
-        return f"{plan.code} could not check afterwards: {result.reason}"
-    places = {_place(finding) for finding in _of(before, plan) if finding.fix == plan.fix.id}
-    if _complaints(after, plan, places) >= _complaints(before, plan, places):
-        return f"{plan.code} still reports the same findings"
-    return ""
-
-
-def _complaints(report: Report, plan: Plan, places: Container[str]) -> list[int]:
-    """Count the errors, warnings and hints of the rule that offer this fix or are about these files.
-
-    New findings in other files are not this repair's.
-    """
-    counted = Counter(
-        finding.severity
-        for finding in _of(report, plan)
-        if finding.fix == plan.fix.id or _place(finding) in places
-    )
-    return [counted[severity] for severity in ("error", "warning", "info")]
-
-
-def _more_errors(plan: Plan, before: Report, after: Report) -> bool:
-    """Return whether the rule found more errors. An error that only lost its fix is not new."""
-    was, now = (
-        sum(finding.severity == "error" for finding in _of(report, plan)) for report in (before, after)
-    )
-    return now > was
-
-
-def _of(report: Report, plan: Plan) -> Iterator[Finding]:
-    return (finding for result, finding in report.findings() if result.code == plan.code)
-
-
-def _place(finding: Finding) -> str:
-    """Return the file that a finding is about, "" for the machine or the environment."""
-    return finding.location.path if finding.location else ""
 
 
 def _undo(plan: Plan, home: Path, done: Transaction | None, worse: str, name: str | None) -> Repair:
@@ -479,59 +370,3 @@ def _undo_useless(plan: Plan, home: Path, done: Transaction | None, why: str, na
             return plan.ended("still failing", f"{why}, and undoing it was refused: {error}", name)
     what = "variables were removed" if plan.variables else "installation was undone"
     return plan.ended("still failing", f"{why}, so the {what}")
-
-
-@dataclass(frozen=True)
-class _Comparison:
-    """The results before and after a repair, and what it is responsible for."""
-
-    session: Session
-    blame: Blame
-    before: Collection
-    after: Collection
-    unsafe: bool = False
-
-    def unrepaired_errors(self, collection: Collection, report: Report) -> Counter[str]:
-        """Count, by rule, the errors that this repair is responsible for and that no fix of this run can repair."""
-        return Counter(
-            result.code
-            for result, finding in report.findings()
-            if finding.severity == "error"
-            and self._is_responsible(result.code, finding)
-            and not _has_remedy(self.session, collection, result.code, finding, unsafe=self.unsafe)
-        )
-
-    def worse(self, before: Report, after: Report, new_errors: Counter[str]) -> str:
-        """Return what newly fails because of this repair, "" if nothing does."""
-        was = {result.code: result.status for result in before.results}
-        for code in new_errors:
-            if was.get(code) not in _NOT_JUDGED:
-                return f"{code} found more errors after it"
-        for result in after.results:
-            # If a rule did not apply before and now lacks a fact, no judgement was lost.
-            silent = {*_NOT_JUDGED, "not_applicable"} if result.status == "skipped" else _NOT_JUDGED
-            # What follows from another rule is that rule's: its errors are counted above, unless a fix of this run repairs them.
-            newly = (
-                result.status in _NOT_JUDGED
-                and result.follows_from is None
-                and was.get(result.code) not in silent
-            )
-            check = self.session.registry.check(result.code)
-            if newly and check is not None and self.blame.may_concern(check, self.before, self.after):
-                return f"{result.code} could not check after it: {result.reason}"
-        return ""
-
-    def _is_responsible(self, code: str, finding: Finding) -> bool:
-        check = self.session.registry.check(code)
-        return check is None or self.blame.is_responsible(check, finding, self.before, self.after)
-
-
-def _has_remedy(
-    session: Session, collection: Collection, code: str, finding: Finding, *, unsafe: bool
-) -> bool:
-    """Return whether a fix that this run may apply has a plan for the finding. A last resort counts as none: its plan takes minutes."""
-    fix = session.registry.fix(finding.fix)
-    if fix is None or fix.last_resort:
-        return False
-    plan = plan_of(fix, code, finding, collection)
-    return not plan.refusal and (plan.safety == "safe" or (plan.safety == "unsafe" and unsafe))

@@ -232,6 +232,7 @@ def test_irreversible_change_requires_a_request(folder: Path) -> None:
     for declared in ("unsafe", "safe"):
         report = carried_out(session(folder, command, declared))
         assert outcomes(report) == ["not attempted"]
+        assert [ended.reason.partition(";")[0] for ended in report.repairs or ()] == ["it cannot be undone"]
         assert repair.exit_code(report) == 1, "the fault is still there"
         assert not (folder / "ran").exists()
 

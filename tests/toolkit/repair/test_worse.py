@@ -7,7 +7,7 @@ from types import SimpleNamespace as Some
 
 import pytest
 
-from verl_doctor.toolkit.repair.repair import _Comparison
+from verl_doctor.toolkit.repair.improvement import Comparison
 
 SESSION = Some(registry=Some(check=lambda code: code))
 BLAME = Some(may_concern=lambda *_: True)
@@ -29,13 +29,13 @@ def report(status: str, follows_from: str | None = None) -> Some:
     ],
 )
 def test_rule_that_can_no_longer_judge_counts_as_worse(before: str, after: str, worse: bool) -> None:
-    look = _Comparison(SESSION, BLAME, None, None)  # type: ignore[arg-type]
+    look = Comparison(SESSION, BLAME, None, None)  # type: ignore[arg-type]
     found = look.worse(report(before), report(after), Counter())  # type: ignore[arg-type]
     assert bool(found) is worse
 
 
 def test_rule_masked_by_another_is_attributed_to_that_rule() -> None:
     """Fewer GPUs uncover a tensor parallelism that another repair of the same run corrects; further rules follow from it."""
-    look = _Comparison(SESSION, BLAME, None, None)  # type: ignore[arg-type]
+    look = Comparison(SESSION, BLAME, None, None)  # type: ignore[arg-type]
     assert not look.worse(report("pass"), report("skipped", "ATT902"), Counter())  # type: ignore[arg-type]
     assert look.worse(report("pass"), report("skipped", "ATT902"), Counter({"ATT901": 1}))  # type: ignore[arg-type]
