@@ -6,7 +6,7 @@ import glob
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.launch.job_program import base_names
@@ -112,7 +112,16 @@ def written_before(walk: Walk, call: Call) -> dict[str, str | None]:
 
 def outputs_before(walk: Walk, call: Call) -> Iterator[str]:
     """Yield the files that a script's output goes to before a call."""
-    yield from (path for path in dict.fromkeys(walk.files.outputs) if walk.files.has_made(path, before=call))
+    yield from _made_before(walk.files.outputs, walk, call)
+
+
+def awaited_before(walk: Walk, call: Call) -> Iterator[str]:
+    """Yield the files that a script has waited for before a call."""
+    yield from _made_before(walk.files.awaited, walk, call)
+
+
+def _made_before(paths: Iterable[str], walk: Walk, call: Call) -> Iterator[str]:
+    yield from (path for path in dict.fromkeys(paths) if walk.files.has_made(path, before=call))
 
 
 def installs(call: Call) -> bool:

@@ -14,6 +14,7 @@ from verl_doctor.toolkit.collectors.launch.effects import (
     ANYWHERE,
     PYTHON,
     WRITES,
+    awaited_before,
     installs,
     may_make,
     may_remove,
@@ -160,6 +161,7 @@ class LaunchReader:
         first = call.argv[0]
         if self.training is None:
             self.removed += [*outputs_before(walk, call), *may_remove(call, unwrapped)]
+            self.made += awaited_before(walk, call)
         if _LOST.match(first.text if first.text is not None else first.written):
             self.lost += call.argv
             return

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Sequence
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from verl_doctor.toolkit.sources.shell.assigned import assigned
-from verl_doctor.toolkit.sources.shell.command_words import expanded
+from verl_doctor.toolkit.sources.shell.command_words import arguments, expanded
 from verl_doctor.toolkit.sources.shell.expand import pattern_of
-from verl_doctor.toolkit.sources.shell.outcome import is_guard, only_assigns
+from verl_doctor.toolkit.sources.shell.made_files import ANYWHERE
+from verl_doctor.toolkit.sources.shell.outcome import is_guard, name_of, only_assigns
 from verl_doctor.toolkit.sources.shell.state import agreed
-from verl_doctor.toolkit.sources.shell.syntax import Loop, Written
+from verl_doctor.toolkit.sources.shell.syntax import Loop, Simple, Written, below
+from verl_doctor.toolkit.sources.shell.test import NEEDS_FILE, is_test
 from verl_doctor.toolkit.sources.shell.walk import Walk
 
+_WAITING = frozenset({"sleep", "usleep", "inotifywait", "wait"})
 _MOST_ROUNDS = 4
 _MOST_FIRST = 2  # loops, one in the other, of which the first round is followed
 _MOST_LOOPS = 4  # one in the other: each is followed several times
@@ -65,8 +71,22 @@ def loop(walk: Walk, node: Loop) -> None:
     walk.state.changes += [entry for entry in end.changes if entry not in known]  # of the condition
     walk.conditions -= 1
     walk.loops -= 1
+    walk.files.wait_for(_waited_for(walk, node))
     walk.state = before if walk.state.ended else agreed([before, walk.state])
     walk.state.status = None
+
+
+def _waited_for(walk: Walk, node: Loop) -> Iterator[str]:
+    """Yield the files that a loop may wait for, which others make meanwhile: those that its tests look for and that do not exist now."""
+    waits = any(isinstance(part, Simple) and name_of(part) in _WAITING for part in below(node.body))
+    for part in below((node.condition, node.body) if waits else node.condition):
+        if isinstance(part, Simple) and is_test(part):
+            words = [argument.text for argument in arguments(part.words, walk.scope, walk.path)]
+            named = (name for sign, name in itertools.pairwise(words) if sign in NEEDS_FILE)
+            for name in named:
+                path = os.path.normpath(Path(walk.state.cwd, name)) if name and walk.state.cwd else ANYWHERE
+                if path == ANYWHERE or walk.presence.is_gone(path):
+                    yield path
 
 
 def _values_of(walk: Walk, words: Iterable[Written]) -> list[str | None]:

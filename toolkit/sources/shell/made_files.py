@@ -19,20 +19,27 @@ class MadeFiles:
     """What was made so far, by `calls` and by redirections. `load` returns the text of a file, None if unreadable.
 
     `made` are the paths that may have been created, each with the number of calls until then, `outputs` those of redirections;
-    `texts` are what a command has certainly written to a file, each with the length of `made` then. `substituted` are the texts
-    of command substitutions.
+    `awaited` are those that it waits for, which others make; `texts` are what a command has certainly written to a file, each with
+    the length of `made` then. `substituted` are the texts of command substitutions.
     """
 
     calls: list[Call]
     load: Callable[[str], str | None]
     made: list[tuple[int, str]] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
+    awaited: list[str] = field(default_factory=list)
     texts: dict[str, tuple[int, Lines]] = field(default_factory=dict)
     substituted: list[str] = field(default_factory=list)
 
     def make(self, paths: Iterable[str]) -> None:
         """Note what the last call creates."""
         self.made += [(len(self.calls), path) for path in paths]
+
+    def wait_for(self, paths: Iterable[str]) -> None:
+        """Note files that exist once a loop has ended."""
+        new = list(paths)
+        self.make(new)
+        self.awaited += new
 
     def write(self, names: Iterable[str | None], folder: str, printed: Lines | None) -> None:
         """Note the files that output goes to, and the text if all of it is known and certain."""

@@ -42,7 +42,7 @@ def likely(node: Node, state: ShellState, within: frozenset[str] = frozenset()) 
         return not node.body or likely(node.body[-1], state, within)
     if not isinstance(node, Simple):
         return True
-    name = node.words[0].raw if node.words and isinstance(node.words[0], Written) else ""
+    name = name_of(node)
     _, bodies = state.functions.get(name, ("", ()))
     if name not in within and bodies:
         return all(likely(Group(body), state, within | {name}) for body in bodies)
@@ -61,6 +61,11 @@ def is_query(words: Sequence[str | None]) -> bool:
     return name in QUERIES and looks
 
 
+def name_of(node: Simple) -> str:
+    """Return the first word of a command as it is written; "" for an assignment."""
+    return node.words[0].raw if node.words and isinstance(node.words[0], Written) else ""
+
+
 def is_guard(node: Node) -> bool:
     """Return whether a command only tests and looks for things, and prints or exits because of the result."""
     if isinstance(node, AndOr):
@@ -73,7 +78,7 @@ def is_guard(node: Node) -> bool:
         return not node.subshell and all(map(is_guard, node.body))
     if not isinstance(node, Simple) or node.assignments:
         return False
-    name = node.words[0].raw if node.words and isinstance(node.words[0], Written) else ""
+    name = name_of(node)
     changes = any(isinstance(part, Substitution) for part in below(node.words))
     return not changes and (is_test(node) or name in QUERIES | _SAYS)
 

@@ -20,7 +20,8 @@ _NUMBERS: dict[str, Callable[[int, int], bool]] = {
     "-ge": lambda left, right: left >= right,
 }
 _TEXTS = frozenset({"=", "==", "!="})
-_NEEDS_FILE = frozenset({"-e", "-f", "-d", "-s", "-r", "-w", "-x", "-L", "-h", "-a"})
+NEEDS_FILE = frozenset({"-e", "-f", "-d", "-s", "-r", "-w", "-x", "-L", "-h", "-a"})
+"""Tests that fail where the file does not exist."""
 
 
 class _Test:
@@ -89,7 +90,7 @@ class _Test:
             kind, operand = self.words[self.at], self.words[self.at + 1]
             self.at += 2
             return None if operand is None else bool(operand) == (kind == "-n")
-        if left >= 2 and self.words[self.at] in _NEEDS_FILE:
+        if left >= 2 and self.words[self.at] in NEEDS_FILE:
             operand = self.words[self.at + 1]
             self.at += 2
             return False if operand and self.lacks(operand) else None

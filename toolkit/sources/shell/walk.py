@@ -244,7 +244,8 @@ class Walk:
     @contextlib.contextmanager
     def discarded(self, *more: list[Any]) -> Iterator[None]:
         """Discard what is found within, these lists included."""
-        lists: list[list[Any]] = [self.calls, self.unread, self.files.made, self.files.outputs, *more]
+        files = self.files
+        lists: list[list[Any]] = [self.calls, self.unread, files.made, files.outputs, files.awaited, *more]
         lists += [frame.ends for frame in self.frames]
         lengths = [len(entries) for entries in lists]
         yield

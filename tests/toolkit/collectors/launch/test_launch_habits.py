@@ -100,6 +100,8 @@ FILES = f'for f in here.txt gone.txt; do\n  [ -f "$f" ] || exit 3\ndone\n{START}
         (GUARD.replace("exit 1", "exit 0"), ""),
         (FILES.replace("exit 3", "continue"), ""),
         (f"touch gone.txt\n{FILES}", ""),
+        (f"until [ -f gone.txt ]; do sleep 1; done\n{FILES}", ""),
+        (f"until [ -f other.txt ]; do sleep 1; done\n{FILES}", "exit 3: gone.txt does not exist"),
     ],
 )
 def test_script_that_ends_because_something_is_missing(tmp_path: Path, script: str, message: str) -> None:
@@ -209,6 +211,10 @@ SFT = "-m verl.trainer.sft_trainer a.b=1 c.d=2"
         f"PATH=$PWD/bin:$PATH deepspeed --num_gpus=2 --module {SFT[3:]}",
         f"deepspeed --num_gpus=2 --module {SFT[3:]} 2>/dev/null || torchrun --nproc_per_node=2 {SFT}",
         f"uv run --with deepspeed deepspeed --num_gpus=2 --module {SFT[3:]}",
+        f"set -e\nuntil [ -f conf.sh ]; do sleep 5; done\n. ./conf.sh\n{START} a=1",
+        f"set -e\nwhile ! test -d mounted; do :; done\ncd mounted\n{START} a=1",
+        f"set -e\nfor i in $(seq 60); do [[ -e mounted/env.sh ]] && break; sleep 1; done\nsource mounted/env.sh\n{START} a=1",
+        f"set -e\nwaits() {{ until [ -s \"$1\" ]; do sleep 1; done; }}\nwaits conf.sh\n. ./conf.sh\n{START} a=1",
     ],
 )
 def test_script_that_reaches_the_trainer_is_not_stopped(tmp_path: Path, script: str) -> None:
