@@ -16,6 +16,7 @@ from verl_doctor.toolkit.sources.hydra.verl_keys import Rename, releases, rename
 
 _PLAIN = 0.9  # the similarity from which two names are certainly the same
 _CLOSE = 0.75  # the similarity from which a name may be a typo of another
+_LONGEST = 300  # characters of a key that is compared with others: verl's have at most a third of that
 _WORD = re.compile(r"[^._]+")
 
 
@@ -79,6 +80,8 @@ def history(key: str, verl: str) -> History:
 def elsewhere(key: str, configuration: Configuration) -> list[str]:
     """Keys of the tree with the same last name, in a section that shares a name, most similar first."""
     *sections, leaf = key.split(".")
+    if len(key) > _LONGEST:
+        return []
     found = [
         other
         for other in all_keys(configuration)
@@ -91,6 +94,8 @@ def elsewhere(key: str, configuration: Configuration) -> list[str]:
 def alike(key: str, configuration: Configuration) -> str:
     """The key of which this may be a typo; empty if none is similar enough."""
     above, _, leaf = key.rpartition(".")
+    if len(key) > _LONGEST:
+        return ""
     values = [
         other for other in all_keys(configuration) if not isinstance(configuration.default(other), Mapping)
     ]

@@ -118,6 +118,11 @@ def test_unrelated_word_is_not_a_typo(key: str) -> None:
     assert alike(key, there) == ""
 
 
+def test_endless_key_is_compared_with_no_other() -> None:
+    (there,) = configured()
+    assert elsewhere("trainer." * 5_000 + "logger", there) == []
+
+
 @pytest.mark.real
 @pytest.mark.slow
 def test_table_matches_the_wheels(wheel_tree: Callable[[str, str], Path]) -> None:
