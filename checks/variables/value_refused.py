@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 
 from packaging.version import InvalidVersion, Version
@@ -28,6 +29,9 @@ _ALGORITHMS = ("tree", "ring", "collnetdirect", "collnetchain", "nvls", "nvlstre
 _CHECKED_SINCE = Version("2.24")  # older NCCL ignored unknown names
 _SLIP = 0.7  # the least similarity of a typo
 _NCCL = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
+_WARNINGS = "PYTHONWARNINGS"
+# `action:message:category:module:line`, of which all but the first may be missing; a later one counts before an earlier one.
+_EVERY_WARNING = re.compile(r"error(?:::(?:User)?(?:Warning)?:*)?")
 _NO_SLEEP = "free_cache_engine=false"
 
 _OLD = VllmRefusals("0.12.0", expandable="/env/vllm/device_allocator/cumem.py:155")
@@ -56,6 +60,9 @@ def _script(name: str, value: str, *words: str) -> tuple[Variables, Launch]:
         Example("by function, and without one", (_NEW, *_script(_ALGORITHM, "allreduce:^nvls;broadcast:ring"), _NCCL_INSTALLED, *configured())),
         Example("one GPU needs no algorithm", (_NEW, *_script(_ALGORITHM, "RINGG"), _NCCL_INSTALLED, *configured("trainer.n_gpus_per_node=1"))),
         Example("a typo", (_NEW, *_script(_ALGORITHM, "RINGG"), _NCCL_INSTALLED, *configured()), "NCCL 2.28.9 has no algorithm RINGG; did you mean ring?"),
+        Example("one kind of warnings is raised", (_NEW, *_script(_WARNINGS, "error::ResourceWarning"))),
+        Example("all warnings are raised, and then none", (_NEW, *_script(_WARNINGS, "error,ignore"))),
+        Example("all warnings are raised", (_NEW, *_script(_WARNINGS, "ignore::DeprecationWarning,error")), "PYTHONWARNINGS=ignore::DeprecationWarning,error turns every warning into an error"),
         Example("expandable segments", (_OLD, *_script(_ALLOCATOR, EXPANDABLE)), "does not start sleep mode with"),
         Example("a number with its unit", (*_script("VLLM_PORT", "80s"), UnreadableValues((_PORT,))), "vLLM cannot read VLLM_PORT=80s: ValueError"),
         Example("the V0 engine, which was removed", (_LAST_V0, *_script(_ENGINE, "0")), "no longer has a V0 engine"),
@@ -84,7 +91,9 @@ def value_refused(
 
     A word such as `true`, `10min` or `95%`, where vLLM or Ray expects a number or one of its choices, ends
     the process that reads it. Python itself does not start if `PYTHONHASHSEED` is a word or `PYTHONHOME`
-    contains no Python, and verl stops at a logging level that does not exist.
+    contains no Python, and verl stops at a logging level that does not exist. With `PYTHONWARNINGS=error`
+    the first warning is an exception: verl warns when it validates the configuration, and libraries when
+    they are imported.
 
     ## How to fix
 
@@ -94,6 +103,7 @@ def value_refused(
     """
     yield from _unknown_algorithms(variables, launch, packages, configuration)
     yield from _unreadable(unreadable, variables, launch)
+    yield from _raised_warnings(variables, launch)
     if isinstance(refusals, Unknown):
         return
     for place in places(_ALLOCATOR, variables, launch):
@@ -150,6 +160,19 @@ def _unreadable(
                 f"use a value that {value.program} accepts, or remove {value.name}",
                 (EVERY_JOB,),
                 value.phase,
+            )
+
+
+def _raised_warnings(variables: Variables, launch: Launch | Unknown) -> Iterator[Finding]:
+    for place in places(_WARNINGS, variables, launch)[-1:]:
+        if _EVERY_WARNING.fullmatch((place.value or "").rpartition(",")[2].strip()):
+            yield _finding(
+                place,
+                f"{place.assignment} turns every warning into an error: the first one of verl, Ray or torch ends the job",
+                "Python",
+                f"remove {_WARNINGS}",
+                (EVERY_JOB,),
+                "validation",
             )
 
 

@@ -1,4 +1,4 @@
-"""Numbers that the job sets to null although verl calculates with them in every step."""
+"""Numbers that the job sets to null although it calculates with them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
 from verl_doctor.toolkit.sources.python.source import read
 
 _ACTOR = "actor_rollout_ref.actor"
 _OF_TRAINER, _OF_LOSSES = "trainer/ppo", "workers"
-# Keys, where verl calculates with them, how, and what switches that on.
+_HANDED_ON = rb"[\"']?lora_alpha[\"']?\s*[:=]\s*self\.\w+\.lora_alpha\b"
+# Keys, where verl calculates with them, or hands them to peft, which does, how, and what switches that on.
 _USES = (
+    ("model.lora_alpha", _OF_LOSSES, _HANDED_ON, "model.lora_rank"),
+    ("actor_rollout_ref.model.lora_alpha", _OF_LOSSES, _HANDED_ON, "actor_rollout_ref.model.lora_rank"),
     ("trainer.critic_warmup", _OF_TRAINER, rb"\.critic_warmup\s*[<>]", ""),
     (f"{_ACTOR}.entropy_coeff", _OF_LOSSES, rb"(?:^|[^\w.])entropy_coeff\s*\*", ""),
     (f"{_ACTOR}.kl_loss_coef", _OF_LOSSES, rb"\*\s*(?:self\.)?config\.kl_loss_coef\b", f"{_ACTOR}.use_kl_loss"),
@@ -21,12 +24,12 @@ _USES = (
 
 def null_numbers(configuration: Configuration, verl: Path) -> Iterator[tuple[str, str]]:
     """Yield these keys, each with the source that calculates with it."""
-    if not configuration.program.endswith("/trainer/main_ppo.py"):
+    if not configuration.program.endswith(("/trainer/main_ppo.py", "/trainer/sft_trainer.py")):
         return
     for key, folder, use, switch in _USES:
         if configuration.override_of(key) is None or configuration.get(key) is not None:
             continue
-        if switch and configuration.get(switch) is not True:
+        if switch and configuration.get(switch) in (False, None, 0, MISSING):
             continue
         form = re.compile(use, re.MULTILINE)
         for path in sorted((verl / folder).rglob("*.py")):

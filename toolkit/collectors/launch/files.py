@@ -334,6 +334,7 @@ def _command(program: Program) -> Command:
         (*program.around, *program.names),
         program.folder,
         program.written,
+        program.ends_after,
     )
 
 

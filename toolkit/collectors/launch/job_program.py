@@ -30,7 +30,7 @@ class Program:
 
     `launcher` starts its processes, `names` are the programs called on the way to it by the last shell, `around` those called
     before, `folder` is where it starts, "" if unknown. `starts_verl`: its source imports verl's trainer, or verl and Hydra.
-    `missing` is the error if it, its source or the folder of its output does not exist.
+    `missing` is the error if it, its source or the folder of its output does not exist. `timeout` ends it after `ends_after` seconds.
     """
 
     module: str
@@ -50,6 +50,7 @@ class Program:
     in_container: bool = False
     limits: tuple[tuple[str, ...], ...] = ()
     written: tuple[tuple[str, str | None], ...] = ()
+    ends_after: float | None = None
 
     @property
     def is_elsewhere(self) -> bool:

@@ -69,7 +69,7 @@ class Command:
 
     `launcher` are the words of a process launcher (torchrun) with its options, `names` the programs called on the way.
     `folder` is where the command starts, "" if unknown. `written` are the sources and configuration files that the script writes
-    before, each with its text, None if that is unknown.
+    before, each with its text, None if that is unknown. `timeout` ends the command after `ends_after` seconds.
     """
 
     module: str
@@ -81,6 +81,7 @@ class Command:
     names: tuple[str, ...] = ()
     folder: str = ""
     written: tuple[tuple[str, str | None], ...] = ()
+    ends_after: float | None = None
 
     @property
     def of_verl(self) -> bool:

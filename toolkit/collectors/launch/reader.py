@@ -76,6 +76,7 @@ class LaunchReader:
     `is_there` reports whether a path exists; it is None if the scripts run on another machine. `is_empty` reports
     whether an unset variable counts as empty, `is_of_windows` whether the lines of a file end as in Windows. `bin` is the folder of
     the job's interpreter. `is_here`: the job runs on this machine, so that a program which is not here is missing.
+    `timeout` ends the shell that is being followed after `seconds`.
     """
 
     load: Callable[[str], str | None]
@@ -103,6 +104,7 @@ class LaunchReader:
     written: dict[str, str | None] = field(default_factory=dict)
     bin: str = ""
     is_here: bool = False
+    seconds: float | None = None
 
     def script(self, text: str, path: str, arguments: Sequence[str | None]) -> None:
         """Follow a shell script called with these arguments."""
@@ -205,15 +207,17 @@ class LaunchReader:
                     in_container=not OTHER_FILES.isdisjoint(base_names((*self.around, *names))),
                     limits=call.limits,
                     written=tuple({**self.written, **written_before(walk, call)}.items()),
+                    ends_after=self.ends_after(unwrapped),
                 )
             )
         elif isinstance(program, ShellProgram):
             call, around, written = replace(call, changes=changes), self.around, self.written
             self.around, self.written = (*around, *names), {**written, **written_before(walk, original)}
-            environ = self.environ
+            environ, seconds = self.environ, self.seconds
             self.environ = environ if unwrapped.inherits == "all" else {}
+            self.seconds = self.ends_after(unwrapped)
             self.shell(walk, program, call, reaching, original, submitted=unwrapped.submits)
-            self.around, self.environ, self.written = around, environ, written
+            self.around, self.environ, self.written, self.seconds = around, environ, written, seconds
         elif unwrapped.rest and unwrapped.rest[0].text and base_names([unwrapped.rest[0].text]) & _MAKES:
             around, self.around = self.around, (*self.around, *names[:-1])
             self.make(walk, replace(call, changes=changes), unwrapped.rest[1:], original)
@@ -247,6 +251,7 @@ class LaunchReader:
             inherits=unwrapped.inherits,
             passed=unwrapped.passed,
             submits=unwrapped.submits or found.submits,
+            ends_after=unwrapped.ends_after,
         )
 
     def missing(self, walk: Walk, call: Call, names: Sequence[str], program: PythonProgram) -> str:
@@ -296,6 +301,10 @@ class LaunchReader:
         made = made or walk.files.may_have_made(path, before=call)
         made = made or (first != "" and walk.files.may_have_made(first, before=call))
         return self.is_there is not None and not made and not self.is_there(path)
+
+    def ends_after(self, unwrapped: Unwrapped) -> float | None:
+        """Return after how many seconds `timeout` ends a program, also one around its shell; None if it does not."""
+        return min(filter(None, (self.seconds, unwrapped.ends_after)), default=None)
 
     def starts_verl(self, module: str, folder: str) -> bool:
         """Return whether the source of a program in the job's folder starts verl."""

@@ -177,19 +177,27 @@ def test_keys_read_only_by_another_engine_are_reported(
     assert found.unread == ((word.partition("=")[0],) if unread else ())
 
 
+MODEL = "actor_rollout_ref.model"
+ALPHA = "config = dict(lora_alpha=self.model_config.lora_alpha)"
+
+
 @pytest.mark.parametrize(
     ("words", "source", "key"),
     [
         (["trainer.critic_warmup=null"], "if self.config.trainer.critic_warmup <= 1: ...", "trainer.critic_warmup"),
         (["trainer.critic_warmup=0"], "if self.config.trainer.critic_warmup <= 1: ...", ""),
         (["trainer.critic_warmup=null"], "if (self.config.trainer.critic_warmup or 0) <= 1: ...", ""),
+        ([f"{MODEL}.lora_alpha=null", f"{MODEL}.lora_rank=8"], ALPHA, f"{MODEL}.lora_alpha"),
+        ([f"{MODEL}.lora_alpha=null"], ALPHA, ""),
     ],
 )  # fmt: skip
 def test_null_for_a_number_with_which_verl_calculates(
     words: list[str], source: str, key: str, tmp_path: Path
 ) -> None:
-    folder = source_trees.write(tmp_path / "verl", {"trainer/ppo/step.py": source})
-    before = {"trainer": {"critic_warmup": 0}}
+    file = "workers/engine.py" if "lora" in source else "trainer/ppo/step.py"
+    folder = source_trees.write(tmp_path / "verl", {file: source})
+    model = {"lora_rank": 0, "lora_alpha": 16}
+    before = {"trainer": {"critic_warmup": 0}, "actor_rollout_ref": {"model": model}}
     program = str(folder / "trainer/main_ppo.py")
     there = with_overrides(
         Configuration(program, "", "main", before=before), [Word(word, "/run.sh", 1) for word in words]
@@ -197,4 +205,4 @@ def test_null_for_a_number_with_which_verl_calculates(
     trees = VerlTrees(Tree(str(folder), "verl", "0.6.1", "--verl"), "named")
     found = config_classes.collect(there, trees)
     assert isinstance(found, ConfigClasses)
-    assert dict(found.calculated) == ({key: f"{folder}/trainer/ppo/step.py:1"} if key else {})
+    assert dict(found.calculated) == ({key: f"{folder}/{file}:1"} if key else {})

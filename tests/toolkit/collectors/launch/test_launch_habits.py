@@ -214,7 +214,7 @@ SFT = "-m verl.trainer.sft_trainer a.b=1 c.d=2"
         f"set -e\nuntil [ -f conf.sh ]; do sleep 5; done\n. ./conf.sh\n{START} a=1",
         f"set -e\nwhile ! test -d mounted; do :; done\ncd mounted\n{START} a=1",
         f"set -e\nfor i in $(seq 60); do [[ -e mounted/env.sh ]] && break; sleep 1; done\nsource mounted/env.sh\n{START} a=1",
-        f"set -e\nwaits() {{ until [ -s \"$1\" ]; do sleep 1; done; }}\nwaits conf.sh\n. ./conf.sh\n{START} a=1",
+        f'set -e\nwaits() {{ until [ -s "$1" ]; do sleep 1; done; }}\nwaits conf.sh\n. ./conf.sh\n{START} a=1',
     ],
 )
 def test_script_that_reaches_the_trainer_is_not_stopped(tmp_path: Path, script: str) -> None:
@@ -286,3 +286,22 @@ def test_pattern_in_a_script_of_a_script(tmp_path: Path) -> None:
     inner = f"set -eo pipefail\nLAST=$(ls -d checkpoints/step_* | sort -V | tail -n 1)\n{START} a=1 b=2\n"
     (tmp_path / "inner.sh").write_text(inner)
     assert words_of(read(tmp_path, "bash inner.sh")) == ["a=1", "b=2"]
+
+
+@pytest.mark.parametrize(
+    ("command", "seconds"),
+    [
+        ("timeout 30 {}", 30),
+        ("timeout -k 5 --signal=INT 1.5m nohup {}", 90),
+        ("timeout 1h timeout 40s {}", 40),
+        ("timeout 45 bash -c '{}'", 45),
+        ('limited() {{ timeout 20 "$@"; }}\nlimited {}', 20),
+        ("timeout 0 {}", None),
+        ("timeout $LIMIT {}", None),
+        ("timeout 5 nvidia-smi\n{}", None),
+    ],
+)
+def test_time_after_which_the_job_is_ended(tmp_path: Path, command: str, seconds: float | None) -> None:
+    found = read(tmp_path, command.format(f"{START} a=1")).command
+    assert found is not None
+    assert found.ends_after == seconds

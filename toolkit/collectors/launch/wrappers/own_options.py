@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from verl_doctor.toolkit.sources.shell.found import Argument
 
@@ -60,6 +61,9 @@ _SUBCOMMAND = {
     "verl-doctor": "guard",
 }
 
+_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
 
 def behind_options(words: list[Argument], name: str) -> list[Argument]:
     """Return the words after the options of a wrapper."""
@@ -80,3 +84,9 @@ def behind_options(words: list[Argument], name: str) -> list[Argument]:
         numbers = re.compile(r"[\d.,xa-f-]+[smhd]?")
         place += 1 if numbers.fullmatch(words[place].text or "") else 0
     return words[place:]
+
+
+def seconds_of_timeout(words: Sequence[Argument], behind: Sequence[Argument]) -> float | None:
+    """Return after how long `timeout` ends the program `behind` it; None if that is unknown, or never."""
+    match = _DURATION.fullmatch(words[len(words) - len(behind) - 1].text or "")
+    return float(match[1]) * _UNITS[match[2]] or None if match else None

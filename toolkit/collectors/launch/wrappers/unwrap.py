@@ -11,7 +11,11 @@ from typing import Literal
 from verl_doctor.toolkit.collectors.launch.wrappers.containers import AROUND, OWN_VARIABLES, in_image, inside
 from verl_doctor.toolkit.collectors.launch.wrappers.env_words import behind_env
 from verl_doctor.toolkit.collectors.launch.wrappers.from_input import with_input
-from verl_doctor.toolkit.collectors.launch.wrappers.own_options import WITH_VALUE, behind_options
+from verl_doctor.toolkit.collectors.launch.wrappers.own_options import (
+    WITH_VALUE,
+    behind_options,
+    seconds_of_timeout,
+)
 from verl_doctor.toolkit.collectors.launch.wrappers.programs import (
     ASSIGNED,
     PYTHON,
@@ -45,6 +49,7 @@ class Unwrapped:
     the program is `ray stop`. `names` are all programs on the way, the last included, as they are called. `folder` is
     the one that `env -C` enters. `inherits` is what the program gets of the variables around it: none after `env -i`, and after
     `sudo` only those that are `passed` are known. `rest` are the words of a program that is neither Python nor a shell.
+    `ends_after` is the number of seconds after which `timeout` ends it.
     """
 
     program: PythonProgram | ShellProgram | None
@@ -61,6 +66,7 @@ class Unwrapped:
     inherits: Inherits = "all"
     passed: tuple[str, ...] = ()
     rest: tuple[Argument, ...] = ()
+    ends_after: float | None = None
 
 
 def unwrap(argv: Sequence[Argument], stdin: Lines | None = None) -> Unwrapped:
@@ -79,6 +85,7 @@ def unwrap(argv: Sequence[Argument], stdin: Lines | None = None) -> Unwrapped:
     entered: list[Argument] = []
     inherits: Inherits = "all"
     passed: list[str] = []
+    limits: list[float | None] = []
     while rest:
         name = name_of(rest[0])
         names.append(rest[0].text or "")
@@ -131,7 +138,9 @@ def unwrap(argv: Sequence[Argument], stdin: Lines | None = None) -> Unwrapped:
             program = launched_by(rest)
             break
         elif name in WITH_VALUE:
-            rest = behind_options(rest, name)
+            around, rest = rest, behind_options(rest, name)
+            if name == "timeout":
+                limits.append(seconds_of_timeout(around, rest))
             if name == "uv" and rest and rest[0].text in ("-m", "--module"):
                 program, rest = behind_python([replace(rest[0], text="-m"), *rest[1:]])
                 break
@@ -170,6 +179,7 @@ def unwrap(argv: Sequence[Argument], stdin: Lines | None = None) -> Unwrapped:
         inherits=inherits,
         passed=tuple(passed),
         rest=tuple(rest) if program is None else (),
+        ends_after=min(filter(None, limits), default=None),
     )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from verl_doctor.toolkit.sources.python.definitions import ClassNode
@@ -79,10 +81,22 @@ def is_plain(value: Any) -> bool:
 
 def is_instance(value: Any, types: ast.expr) -> Any:
     """Return whether a plain value of the configuration has one of these types; lists and sections have OmegaConf's own."""
-    names = [dotted(part) for part in (types.elts if isinstance(types, ast.Tuple) else [types])]
+    names = list(_names_of(types))
     if type(value) not in (type(None), bool, int, float, str) or not _BUILT_IN_TYPES.issuperset(names):
         return UNCLEAR
     return any(base.__name__ in names for base in type(value).__mro__)
+
+
+def _names_of(types: ast.expr) -> Iterator[str]:
+    """Yield the names of types in `int`, `(int, str)` and `int | str`."""
+    match types:
+        case ast.Tuple(elts=parts):
+            yield from chain.from_iterable(map(_names_of, parts))
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            yield from _names_of(left)
+            yield from _names_of(right)
+        case _:
+            yield dotted(types)
 
 
 def set_by(call: ast.Call) -> frozenset[str] | None:
