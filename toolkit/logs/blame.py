@@ -160,6 +160,8 @@ class Blame:
     """That line."""
     is_refusal: bool = False
     """Whether the job's own code raised it on purpose."""
+    is_of_release: bool = False
+    """Whether the place uses what other releases of the package `raised_by` have."""
 
     @property
     def code(self) -> str:
@@ -180,6 +182,8 @@ class Blame:
                 if named
                 else "the job cannot be configured like this"
             )
+        if self.is_of_release:
+            return f"{self.place.partition(', in ')[0]} was written for another {self.raised_by} than the installed one"
         if self.missing:
             return f"{self.raised_by or 'the job'} needs {self.missing}, which is not installed"
         if self.file:

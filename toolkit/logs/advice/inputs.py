@@ -49,6 +49,7 @@ _SAVED = re.compile(r"^(.*/global_step_\d+)/")
 _RECIPE = re.compile(r"/(?:recipes?|examples?)/")
 _RETURNED = re.compile(r"(?:result|output|response|ret|res)s?")  # names of what a call returns
 _UNCOMPUTED = re.compile(r"^(\w+) -> <class 'NoneType'>")
+_STARTS = re.compile(r"/subprocess\.py$|/asyncio/base_subprocess\.py$")
 _AT_LINE = re.compile(r"in \"([^\"<]+)\", line (\d+)")
 
 
@@ -74,6 +75,8 @@ def of_file(raised: Raised) -> str:
             f"the checkpoint {saved[1]} is incomplete, saved by a run with another number of ranks or another release, or not on this node: it lacks {path[saved.end() :]}. If saving was interrupted, remove that "
             "folder and resume from an earlier step (trainer.resume_mode=resume_path, trainer.resume_from_path=...); otherwise resume with the number of ranks that saved it, or merge it first (python -m verl.model_merger)"
         )
+    if raised.name == "FileNotFoundError" and "/" not in path and _STARTS.search(raised.frames[-1].path if raised.frames else ""):
+        return f"the program {path} is not on the PATH of this process{node}: install it on every node, or add its folder to PATH before ray start (env_vars of the runtime_env for workers)"
     if raised.name == "FileNotFoundError":
         return f"{path} does not exist{node}: create or mount it on every node, or correct the setting that names it"
     return f"{path} is not a {'file' if raised.name == 'IsADirectoryError' else 'folder'}{node}: correct the setting that names it"

@@ -27,6 +27,7 @@ from verl_doctor.toolkit.logs.repairs import repairs_of
 
 _CALLERS = 2  # the deepest places, of which those of verl may have been repaired
 _MOST_REPAIRS = 2
+_OF_CALLER = 1  # repairs of a function that only called what failed: one of a function that was often changed is hardly the fault
 _RECIPE = re.compile(r"/(recipes?|examples?)/")
 # Exceptions by which a package's own code fails, those that its input may cause too, and packages that call what others give them.
 _INTERNAL = frozenset(
@@ -105,7 +106,14 @@ def repaired(raised: Raised, lines: Sequence[Line]) -> str:
     if not nearest or raised.name in OUTSIDE:
         return ""
     installed = release_of("verl", lines)
-    found = next(((frame, known) for frame in nearest if (known := list(repairs_of(frame, installed)))), None)
+    found = next(
+        (
+            (frame, known)
+            for frame in nearest
+            if (known := list(repairs_of(frame, installed))) and (frame is own[-1] or len(known) <= _OF_CALLER)
+        ),
+        None,
+    )
     if found is None:
         return ""
     frame, known = found
