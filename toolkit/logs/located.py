@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
-from verl_doctor.toolkit.logs.advice import keys, members, memory
+from verl_doctor.toolkit.logs.advice import caches, keys, members, memory
 from verl_doctor.toolkit.logs.advice.advice import advised
 from verl_doctor.toolkit.logs.advice.compiled import CRASH, crashed, kernel
 from verl_doctor.toolkit.logs.advice.release_faults import known_fault
@@ -138,7 +138,7 @@ class Located:
         """Return what helps with this very exception, whatever signature matches it. No release mends the user's own code."""
         if blame is not None and blame.fault == "code":
             return ""
-        return known_fault(raised, self._lines) or kernel(raised) or memory.held(raised)
+        return known_fault(raised, self._lines) or kernel(raised) or memory.held(raised) or caches.moved_by(raised)
 
     def _is_last_word(self, found: tuple[Raised, Raised] | None) -> bool:
         return found is not None and found[1] is self._end and not found[1].line.process

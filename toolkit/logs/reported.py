@@ -99,21 +99,28 @@ def _counts(signature: Signature, line: Line) -> bool:
 
 
 def error_of_chain(raised: Raised, lines: Sequence[Line], source: str) -> LoggedError:
-    """Return one error for a chain of exceptions: the original one if it is known.
+    """Return one error for a chain of exceptions: the original one if it is known by more than a general remedy.
 
     Otherwise return the first of the others, from the innermost, that is known and more than a consequence; failing
     that, the original one, unknown.
     """
     first = raised.first
     began = error_of(first, lines, source)
-    if began.signature is not None:
+    is_general = began.signature is not None and (began.signature.named or not began.signature.remedy)
+    if began.signature is not None and not (began.kind == "job" and is_general):
         return began
     others = (
         error_of(each, lines, source)
         for each in reversed(list(raised.chain))
         if each is not first and each.name not in LOOKUPS
     )
-    known = (each for each in others if each.signature is not None and each.kind != "consequence")
+    known = (
+        each
+        for each in others
+        if each.signature is not None
+        and each.kind != "consequence"
+        and (began.signature is None or (each.signature.remedy and not each.signature.named))
+    )
     return next(known, began)
 
 

@@ -55,6 +55,7 @@ def advised(
         partial(undefined.model_type, raised, place, lines),
         partial(members.of_release, raised, place, lines),
         partial(calls.refused, raised, place, lines),
+        partial(inputs.of_object, raised, place),
         partial(undefined.attribute, raised, place, lines),
         partial(compiled.unlinked, raised),
         partial(inputs.of_file, raised),

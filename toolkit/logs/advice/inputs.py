@@ -50,6 +50,13 @@ _RECIPE = re.compile(r"/(?:recipes?|examples?)/")
 _RETURNED = re.compile(r"(?:result|output|response|ret|res)s?")  # names of what a call returns
 _UNCOMPUTED = re.compile(r"^(\w+) -> <class 'NoneType'>")
 _STARTS = re.compile(r"/subprocess\.py$|/asyncio/base_subprocess\.py$")
+_OBJECT = re.compile(r"'(str|NoneType)' object has no attribute '(\w+)'")
+_OF_TENSORS = frozenset(
+    {"size", "shape", "dim", "view", "device", "dtype", "float", "detach", "unsqueeze", "squeeze", "transpose", "permute", "mean", "contiguous"}
+)  # fmt: skip
+_OF_PROCESSORS = frozenset(
+    {"image_processor", "video_processor", "feature_extractor", "image_token", "image_token_id", "video_token", "apply_chat_template"}
+)  # fmt: skip
 _AT_LINE = re.compile(r"in \"([^\"<]+)\", line (\d+)")
 
 
@@ -88,6 +95,24 @@ def of_function(raised: Raised, place: Place) -> str:
     if called is None or "'NoneType' object is not callable" not in raised.message:
         return ""
     return f"give {place.at} {_FUNCTIONS[called[1]]}" if called[1] in _FUNCTIONS else ""
+
+
+def of_object(raised: Raised, place: Place) -> str:
+    """Return advice on an object that is not what the code takes it for: the output of a model, or a processor that was not found."""
+    found = _OBJECT.search(raised.message) if raised.name == "AttributeError" else None
+    if found is None:
+        return ""
+    if found[1] == "str" and found[2] in _OF_TENSORS:
+        return (
+            "the output of a model of transformers is unpacked like a tuple, which yields the names of its fields since 4.0: pass return_dict=False to the model, use the fields "
+            "(out.last_hidden_state, out.logits), or install the transformers that the code was written for"
+        )
+    if found[1] == "NoneType" and found[2] in _OF_PROCESSORS:
+        return (
+            f"no processor of the model was found, and {place.at} uses its {found[2]}: load it by hand to see why (AutoProcessor.from_pretrained(DIR)): usually a transformers that is too old or too new for "
+            "the model (pip install -U transformers, within what the trainer accepts), or preprocessor_config.json is missing in the model's folder"
+        )
+    return ""
 
 
 def of_data(raised: Raised, place: Place) -> str:

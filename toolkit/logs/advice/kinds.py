@@ -53,6 +53,9 @@ _BY_NUMBER = {
     -2: "the name cannot be resolved: check it for typing errors and empty variables, and getent hosts NAME on this node; use an address, or add it to /etc/hosts",
     -3: "DNS did not answer: check /etc/resolv.conf and the network of the node or container (getent hosts NAME), then start again; without internet, download first and set HF_HUB_OFFLINE=1",
 }  # fmt: skip
+# Exceptions by which code fails that was written for other releases of what it calls.
+_OF_RELEASES = frozenset({"AttributeError", "TypeError", "NameError"})
+_OTHERS = "if the code is that of another project and unchanged, update it (git pull) and install the releases that its README and requirements name: it was written for others"
 _AT_SERVER = "check from the node of this process that the server runs and listens there (curl {host}), that no proxy stands between (no_proxy), and read its own log: it may have ended, still be loading, or be overloaded (fewer requests at a time, a longer timeout)"
 _UNREAD = "{what} is empty, cut short or of another format: look at its first and last bytes (head -c 200, wc -c): an error page in HTML, a pointer of git-lfs, or a file that another process is still writing; create it again"
 # Kinds of exceptions, what their messages must contain, and what usually helps. The first that fits counts.
@@ -110,7 +113,10 @@ def of_system(raised: Raised) -> str:
 
 def of_failure(raised: Raised, place: Place) -> str:
     """Return what usually helps with an exception by which code fails; "" for one of which the kind alone reveals nothing."""
-    return _fitting(_INSIDE, raised).replace("this line", place.at or "this line")
+    found = _fitting(_INSIDE, raised).replace("this line", place.at or "this line")
+    if not found and place.words and not place.package and raised.name in _OF_RELEASES:
+        return _OTHERS
+    return found
 
 
 def _fitting(kinds: Sequence[_Kind], raised: Raised) -> str:
