@@ -138,7 +138,12 @@ class Located:
         """Return what helps with this very exception, whatever signature matches it. No release mends the user's own code."""
         if blame is not None and blame.fault == "code":
             return ""
-        return known_fault(raised, self._lines) or kernel(raised) or memory.held(raised) or caches.moved_by(raised)
+        return (
+            known_fault(raised, self._lines)
+            or kernel(raised)
+            or memory.held(raised)
+            or caches.moved_by(raised)
+        )
 
     def _is_last_word(self, found: tuple[Raised, Raised] | None) -> bool:
         return found is not None and found[1] is self._end and not found[1].line.process

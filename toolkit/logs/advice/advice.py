@@ -100,7 +100,7 @@ def advised(
     if not found and not is_refusal:
         last: tuple[Callable[[], str], ...] = (
             partial(remote_code.of_remote_code, raised, place),
-            partial(kinds.of_system, raised),
+            partial(kinds.of_system, raised, place),
             partial(release_faults.unexplained, raised, place, lines),
             partial(kinds.of_failure, raised, place),
         )

@@ -59,7 +59,8 @@ def moved_by(raised: Raised) -> str:
         return ""
     for path in _PATH.findall(message):
         if names := next((names for part, names in _FOLDERS if part.search(path)), ""):
-            return f"set {names.partition(' (')[0]} to a folder that exists, is writable for this user and has space, for all workers (env_vars of the runtime_env, or before ray start on every node)" + (
-                f" ({names.partition(' (')[2]}" if " (" in names else ""
+            return (
+                f"set {names.partition(' (')[0]} to a folder that exists, is writable for this user and has space, for all workers (env_vars of the runtime_env, or before ray start on every node)"
+                + (f" ({names.partition(' (')[2]}" if " (" in names else "")
             )
     return ""

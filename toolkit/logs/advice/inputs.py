@@ -82,7 +82,11 @@ def of_file(raised: Raised) -> str:
             f"the checkpoint {saved[1]} is incomplete, saved by a run with another number of ranks or another release, or not on this node: it lacks {path[saved.end() :]}. If saving was interrupted, remove that "
             "folder and resume from an earlier step (trainer.resume_mode=resume_path, trainer.resume_from_path=...); otherwise resume with the number of ranks that saved it, or merge it first (python -m verl.model_merger)"
         )
-    if raised.name == "FileNotFoundError" and "/" not in path and _STARTS.search(raised.frames[-1].path if raised.frames else ""):
+    if (
+        raised.name == "FileNotFoundError"
+        and "/" not in path
+        and _STARTS.search(raised.frames[-1].path if raised.frames else "")
+    ):
         return f"the program {path} is not on the PATH of this process{node}: install it on every node, or add its folder to PATH before ray start (env_vars of the runtime_env for workers)"
     if raised.name == "FileNotFoundError":
         return f"{path} does not exist{node}: create or mount it on every node, or correct the setting that names it"

@@ -55,6 +55,7 @@ _BY_NUMBER = {
 }  # fmt: skip
 # Exceptions by which code fails that was written for other releases of what it calls.
 _OF_RELEASES = frozenset({"AttributeError", "TypeError", "NameError"})
+_BUILT_IN = re.compile(r"'(?:str|bytes|list|dict|tuple|set|int|float|bool|NoneType)'")
 _OTHERS = "if the code is that of another project and unchanged, update it (git pull) and install the releases that its README and requirements name: it was written for others"
 _AT_SERVER = "check from the node of this process that the server runs and listens there (curl {host}), that no proxy stands between (no_proxy), and read its own log: it may have ended, still be loading, or be overloaded (fewer requests at a time, a longer timeout)"
 _UNREAD = "{what} is empty, cut short or of another format: look at its first and last bytes (head -c 200, wc -c): an error page in HTML, a pointer of git-lfs, or a file that another process is still writing; create it again"
@@ -80,13 +81,13 @@ _KINDS: tuple[tuple[str, str, str], ...] = (
     ("TimeoutError", "", "what this process waits for did not come in time: look for an earlier error, or the last line, of the process that should answer; raise the timeout only if that one is working"),
     ("FloatingPointError", "", "a number became NaN or infinite: use bfloat16 instead of float16, a lower learning rate, gradient clipping, and look for empty or masked rows in the batch"),
     ("ZeroDivisionError", "", "a count by which it divides is 0: an empty data set or batch, no valid token in the mask, no steps (total_training_steps, warm-up), or a size that is smaller than the number of ranks; print it before this line"),
-    ("StopIteration", "", "the data ran out: fewer rows than one batch of all ranks needs, or an iterator that was consumed before: use a smaller batch, or create it again for each epoch"),
     ("OutOfMemoryError|MemoryError", "", "less memory: smaller batches, shorter sequences, or more devices; end what else holds memory there (nvidia-smi)"),
     ("LookupError", "NLTK", "download NLTK's data once where all nodes find it (python -m nltk.downloader -d DIR NAME, NLTK_DATA=DIR)"),
     ("InvalidGitRepositoryError|GitCommandError", "", "run it in a git checkout, or switch off what records the commit; git config --global --add safe.directory DIR if another user owns it"),
 )  # fmt: skip
 # The same for exceptions by which code fails, which another release of a package may not do.
 _FAILURES: tuple[tuple[str, str, str], ...] = (
+    ("StopIteration", "", "the data ran out: fewer rows than one batch of all ranks needs, or an iterator that was consumed before: use a smaller batch, or create it again for each epoch"),
     ("IndexError", r"list index out of range|tuple index|string index|index out of range|out of bounds", "a list is empty or shorter than the code expects: look for an empty response, row, list of images or answers, or fewer devices or ranks than are indexed, and handle that case"),
     ("AttributeError|TypeError", NONE, "a value is None: a function returned nothing (no match, an empty response, a failed look-up), an optional package is missing, or a setting is left empty; handle that case where it is used, or set it"),
     ("KeyError", "", "the key is not in the table: print its keys before this line; rows of the data, a response, a configuration or a checkpoint of another release lack it"),
@@ -100,7 +101,7 @@ def _read(kinds: Sequence[tuple[str, str, str]]) -> tuple[_Kind, ...]:
 _OUTSIDE, _INSIDE = _read(_KINDS), _read(_FAILURES)
 
 
-def of_system(raised: Raised) -> str:
+def of_system(raised: Raised, place: Place) -> str:
     """Return what usually helps with an error of the operating system, of a client, or of a parser; "" for any other."""
     message = raised.message[:LONGEST]
     if (number := _NUMBER.search(message)) is not None:
@@ -108,22 +109,22 @@ def of_system(raised: Raised) -> str:
         if code in _BY_NUMBER:
             found = _PATH.search(message)
             return _BY_NUMBER[code].format(path=found[1] if found else "the path")
-    return _fitting(_OUTSIDE, raised).replace("{host}", _host(message))
+    return _fitting(_OUTSIDE, raised, place).replace("{host}", _host(message))
 
 
 def of_failure(raised: Raised, place: Place) -> str:
     """Return what usually helps with an exception by which code fails; "" for one of which the kind alone reveals nothing."""
-    found = _fitting(_INSIDE, raised).replace("this line", place.at or "this line")
-    if not found and place.words and not place.package and raised.name in _OF_RELEASES:
+    found = _fitting(_INSIDE, raised, place)
+    is_of_release = raised.name in _OF_RELEASES and _BUILT_IN.search(raised.message) is None
+    if not found and place.words and not place.package and is_of_release:
         return _OTHERS
     return found
 
 
-def _fitting(kinds: Sequence[_Kind], raised: Raised) -> str:
+def _fitting(kinds: Sequence[_Kind], raised: Raised, place: Place) -> str:
     message = raised.message[:LONGEST]
-    return next(
-        (help_ for names, words, help_ in kinds if names.fullmatch(raised.name) and words.search(message)), ""
-    )
+    fits = (help_ for names, words, help_ in kinds if names.fullmatch(raised.name) and words.search(message))
+    return next(fits, "").replace("this line", place.at or "this line")
 
 
 def _host(message: str) -> str:

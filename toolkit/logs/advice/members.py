@@ -116,7 +116,9 @@ def _nearest(found: Mapping[str, str], name: str, raised: Raised, lines: Sequenc
     cls = name.partition(".")[0]
     at = {package_of(frame) for frame in raised.frames}
     near = [package for package in found if owner_of(cls) == package or (not owner_of(cls) and package in at)]
-    is_its = bool(near) and (near[0] == package_of_member(raised) or is_named_by(near[0], cls, raised.frames, lines))
+    is_its = bool(near) and (
+        near[0] == package_of_member(raised) or is_named_by(near[0], cls, raised.frames, lines)
+    )
     if len(near) != 1 or not is_its:
         return "", ""
     return near[0], found[near[0]]

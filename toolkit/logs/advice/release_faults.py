@@ -110,7 +110,8 @@ def repaired(raised: Raised, lines: Sequence[Line]) -> str:
         (
             (frame, known)
             for frame in nearest
-            if (known := list(repairs_of(frame, installed))) and (frame is own[-1] or len(known) <= _OF_CALLER)
+            if (known := list(repairs_of(frame, installed)))
+            and (frame is own[-1] or len(known) <= _OF_CALLER)
         ),
         None,
     )
