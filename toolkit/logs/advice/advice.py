@@ -102,6 +102,7 @@ def advised(
             partial(remote_code.of_remote_code, raised, place),
             partial(kinds.of_system, raised, place),
             partial(release_faults.unexplained, raised, place, lines),
+            partial(release_faults.passed_on, raised, place),
             partial(kinds.of_failure, raised, place),
         )
         found = next((found for reader in last if (found := reader())), "")

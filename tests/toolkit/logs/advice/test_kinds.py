@@ -102,3 +102,11 @@ def test_members_of_other_releases_in_the_job_are_no_fault_of_its_code() -> None
 def test_key_that_is_missing_where_the_job_reads_it_belongs_to_the_configuration() -> None:
     error = "omegaconf.errors.MissingMandatoryValue: Missing mandatory value: data\n    full_key: task.data\n    object_type=dict"
     assert "add task.data=VALUE" in remedy(error, ("/home/me/proj/task.py", "path = self.cfg.data"))
+
+
+def test_package_that_computes_names_the_one_which_called_it() -> None:
+    torch = (f"{PACKAGES}/torch/optim/adam.py", "raise ValueError(message)")
+    verl = (f"{PACKAGES}/verl/workers/config/optimizer.py", "return optimizer_cls(parameters)")
+    told = remedy("RuntimeError: these betas are odd", verl, torch)
+    assert "torch refuses what verl gives it at optimizer.py:12" in told
+    assert "pip install" not in told
