@@ -81,12 +81,12 @@ def test_memory_that_others_hold_and_that_lies_in_unusable_blocks() -> None:
     ("error", "variable"),
     [
         ("PermissionError: [Errno 13] Permission denied: '/afs/u/me/.local/share/wandb/artifacts/x'", "WANDB_DATA_DIR"),
-        ("OSError: [Errno 28] No space left on device: '/root/.cache/huggingface/hub/x'", "HF_HOME"),
+        ("OSError: [Errno 28] No space left on device: '/home/kim/.cache/huggingface/hub/x'", "HF_HOME"),
         ("OSError: [Errno 30] Read-only file system: '/home/me/.triton/cache/a'", "TRITON_CACHE_DIR"),
         ("OSError: [Errno 122] Disk quota exceeded: '/tmp/torchinductor_me/x'", "TORCHINDUCTOR_CACHE_DIR"),
         ("PermissionError: [Errno 13] Permission denied: '/tmp/other/x'", "TMPDIR"),
         ("PermissionError: [Errno 13] Permission denied: '/data/mine'", ""),
-        ("FileNotFoundError: [Errno 2] No such file or directory: '/root/.cache/huggingface/x'", ""),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/home/kim/.cache/huggingface/x'", ""),
     ],
 )  # fmt: skip
 def test_variable_that_moves_the_refused_folder(error: str, variable: str) -> None:
