@@ -47,6 +47,8 @@ _FATAL = re.compile(
     r"\[F\d{3,4} |taking the entire process down|watchdog got stuck|Check failed: |Assertion `|^terminate called"
 )
 _WHAT = re.compile(r"\s*what\(\): +(.+)")
+# How ninja and make report that a command of theirs failed: the shell printed above it that the compiler was killed.
+_BUILD_ENDED = re.compile(r"\s*(ninja: build stopped.*|g?make(?:\[\d+\])?: \*\*\*.*)")
 _COMPLAINT = re.compile(
     r"\berror\b|cannot|can't|could not|not found|no such|fail|denied|invalid|unrecognized|unexpected|not in struct|refused",
     re.IGNORECASE,
@@ -184,6 +186,10 @@ def death_in(lines: Sequence[Line]) -> Cause | None:
             if _ABORT.search(line.text) and (reason := _reason(lines, at)) is not None:
                 return complaint([reason, line])
             what = next((match for other in lines[at : at + 4] if (match := _WHAT.match(other.text))), None)
+            if what is None and line.text.strip() == "Killed":
+                what = next(
+                    (match for other in lines[at : at + _ENDING] if (match := _BUILD_ENDED.match(other.text))), None
+                )
             words = line.text.strip() + (f": {what[1]}" if what else "")
             return Cause(clipped(words, _LONGEST), _shown(lines[at : at + 3]), line.number, line.process)
     return None
