@@ -188,7 +188,12 @@ def death_in(lines: Sequence[Line]) -> Cause | None:
             what = next((match for other in lines[at : at + 4] if (match := _WHAT.match(other.text))), None)
             if what is None and line.text.strip() == "Killed":
                 what = next(
-                    (match for other in lines[at : at + _ENDING] if (match := _BUILD_ENDED.match(other.text))), None
+                    (
+                        match
+                        for other in lines[at : at + _ENDING]
+                        if (match := _BUILD_ENDED.match(other.text))
+                    ),
+                    None,
                 )
             words = line.text.strip() + (f": {what[1]}" if what else "")
             return Cause(clipped(words, _LONGEST), _shown(lines[at : at + 3]), line.number, line.process)

@@ -106,8 +106,7 @@ def error_of_chain(raised: Raised, lines: Sequence[Line], source: str) -> Logged
     """
     first = raised.first
     began = error_of(first, lines, source)
-    is_general = began.signature is not None and (began.signature.named or not began.signature.remedy)
-    if began.signature is not None and not (began.kind == "job" and is_general):
+    if began.signature is not None and not is_general(began):
         return began
     others = (
         error_of(each, lines, source)
@@ -122,6 +121,12 @@ def error_of_chain(raised: Raised, lines: Sequence[Line], source: str) -> Logged
         and (began.signature is None or (each.signature.remedy and not each.signature.named))
     )
     return next(known, began)
+
+
+def is_general(error: LoggedError) -> bool:
+    """Return whether only the kind of an error is known: a fault of the job, with no remedy of its own."""
+    signature = error.signature
+    return error.kind == "job" and signature is not None and (signature.named or not signature.remedy)
 
 
 def error_of(raised: Raised, lines: Sequence[Line], source: str) -> LoggedError:

@@ -231,3 +231,20 @@ def test_server_of_the_job_failed_before_its_client() -> None:
     assert refused is not None
     assert failed.words == "KeyError: 'version'"
     assert refused.words == "RuntimeError: the request failed with status code 404"
+
+
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        ("ninja: build stopped: subcommand failed.", "Killed: ninja: build stopped: subcommand failed."),
+        (
+            "make[2]: *** [Makefile:12: csrc.o] Error 137",
+            "Killed: make[2]: *** [Makefile:12: csrc.o] Error 137",
+        ),
+        ("the script ended", "Killed"),
+    ],
+)
+def test_compiler_killed_in_a_build_is_named_with_it(end: str, words: str) -> None:
+    cause = first_cause(f"g++ -c csrc.cc\nKilled\nFAILED: csrc.o\n{end}\n")
+    assert cause is not None
+    assert cause.words == words
