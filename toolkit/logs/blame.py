@@ -47,6 +47,8 @@ STANDARD = re.compile(
     # modules that only forward calls
     r"/torch/(?:nn/modules/module|utils/_contextlib|_dynamo/eval_frame)\.py$"
 )
+_NOT_FORWARDED = frozenset({"load_state_dict", "_load_from_state_dict"})
+"""Functions of these modules that do something of their own."""
 # Folders of generated code and of source trees, with the package that they belong to.
 _FOLDERS = {
     "unsloth_compiled_cache": "unsloth",
@@ -80,8 +82,9 @@ _IN_CODE = re.compile(
     r"\bconfig\.((?:actor_rollout_ref|data|trainer|algorithm|critic|reward_model|custom_reward_function)(?:\.[a-z_]\w*)+)(?![\w(])"
 )
 _FULL_KEY = re.compile(
-    r"[Nn]ode `([\w.]+)` is not a container|^Could not override '([\w.@/]+)'|argument '([\w.]+)=|error: (?:argument|unrecognized arguments:) (--?[\w-]+)|full_key: ([\w.]+)"
+    r"[Nn]ode `([\w.]+)` is not a container|^Could not override '([\w.@/]+)'|argument '([\w.]+)=|error: (?:argument|unrecognized arguments:) (--?[\w-]+)|full_key: ([\w.]+)|You must specify '([\w.@/]+)', e\.g"
 )
+_OF_KEYS = "omegaconf.errors."  # what it raises names a key, wherever that is read
 _PATH = re.compile(r"(?<![\w/.:])(/[\w.+@%=-]+(?:/[\w.+@%=-]+)+)")
 _OF_CPP = re.compile(r"\.(?:cpp|cc|cuh?|hpp|h)$")  # source files, whose place a message states
 _WORD = re.compile(r"[A-Za-z_]\w{4,}")
@@ -134,6 +137,7 @@ _DEMANDS = re.compile(
 )
 _OF_RELEASE = re.compile(
     r"\brequires? (?:[A-Za-z][\w-]* version )?`?[A-Za-z][\w-]*`? ?[<>=~!]=? ?v?\d+\.\d|\b[A-Za-z][\w-]* ?[<>=~!]=? ?v?\d+\.\d[\w.]* is required|"
+    r"\binstalled `?[A-Za-z][\w-]*`? ?[<>=~!]=? ?v?\d+\.\d|"
     r"\b(?:up|down)grade `?[A-Za-z][\w-]*`? to (?:at least |version )?v?\d+\.\d"
 )
 _ARGUMENT = re.compile(
@@ -160,6 +164,8 @@ class Blame:
     """That line."""
     is_refusal: bool = False
     """Whether the job's own code raised it on purpose."""
+    is_of_release: bool = False
+    """Whether the place uses what other releases of the package `raised_by` have."""
 
     @property
     def code(self) -> str:
@@ -180,6 +186,8 @@ class Blame:
                 if named
                 else "the job cannot be configured like this"
             )
+        if self.is_of_release:
+            return f"{self.place.partition(', in ')[0]} was written for another {self.raised_by} than the installed one"
         if self.missing:
             return f"{self.raised_by or 'the job'} needs {self.missing}, which is not installed"
         if self.file:
@@ -227,7 +235,7 @@ def blamed(raised: Raised, lines: Sequence[Line], phase: Phase | None) -> Blame 
         return Blame(
             "program", place=_place(deepest, deepest.path), raised_by=by, missing=missing, announced=line
         )
-    if is_of_the_job(deepest):
+    if is_of_the_job(deepest) and not (raised.type.startswith(_OF_KEYS) and _FULL_KEY.search(raised.message)):
         refuses = deepest.code.startswith("raise ")
         return Blame("code", file=deepest.path, place=_place(deepest, deepest.path), is_refusal=refuses)
     _, found, inside = deepest.path.rpartition(f"/{by}/")
@@ -289,7 +297,7 @@ def package_of(frame: Frame) -> str:
 
 def own_frames(frames: Sequence[Frame]) -> list[Frame]:
     """Return the places outside the standard library, without those that only look up an attribute, a key or a column for the place before them."""
-    own = [frame for frame in frames if not STANDARD.search(frame.path)]
+    own = [frame for frame in frames if frame.function in _NOT_FORWARDED or not STANDARD.search(frame.path)]
     while len(own) > 1 and (own[-1].function == "__getattr__" or _looks_up(own[-1])):
         own.pop()
     return own

@@ -19,7 +19,7 @@ from verl_doctor.toolkit.logs.first_cause import (
 from verl_doctor.toolkit.logs.lines import Line
 from verl_doctor.toolkit.logs.logged_error import NEAR, LoggedError
 from verl_doctor.toolkit.logs.python_errors import Raised, bare_errors
-from verl_doctor.toolkit.logs.reported import error_of, last_known, with_signature
+from verl_doctor.toolkit.logs.reported import error_of, is_general, last_known, with_signature
 from verl_doctor.toolkit.logs.signature import Signature, which
 from verl_doctor.toolkit.logs.survived import SURE, Steps
 
@@ -100,7 +100,8 @@ def fatal_error(
         last = last_word(loud)
         end = next(error for error, raised in zip(errors, loud, strict=True) if raised is last)
         own = error_of(first, lines, source)
-        if own.signature is None and end.signature is not None and not follows(last.first):
+        explains_more = own.signature is None or (is_general(own) and not is_general(end))
+        if explains_more and end.signature is not None and not follows(last.first):
             return end
         return own
     death = death_in(fatal_lines)

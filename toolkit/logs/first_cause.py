@@ -31,6 +31,10 @@ _ELSEWHERE = re.compile(
     r"[Cc]onnection (?:closed|reset) by peer|no materializable trajectories",
     re.IGNORECASE,
 )
+# How a client reports that a server failed while it answered.
+_SERVER_FAILED = re.compile(
+    r"\b(?:status(?: code)?|[Ee]rror code|returned|HTTP|code)[ :=]{1,3}500\b|\b500[ :]{1,2}(?:Internal )?Server Error|\b500, message=|Internal Server Error"
+)
 # How a process reports its death when it cannot raise: Python's faulthandler, glog in Ray's and torch's C++, the C++ library, the shell,
 # the kernel.
 _DEATH = re.compile(
@@ -43,6 +47,8 @@ _FATAL = re.compile(
     r"\[F\d{3,4} |taking the entire process down|watchdog got stuck|Check failed: |Assertion `|^terminate called"
 )
 _WHAT = re.compile(r"\s*what\(\): +(.+)")
+# How ninja and make report that a command of theirs failed: the shell printed above it that the compiler was killed.
+_BUILD_ENDED = re.compile(r"\s*(ninja: build stopped.*|g?make(?:\[\d+\])?: \*\*\*.*)")
 _COMPLAINT = re.compile(
     r"\berror\b|cannot|can't|could not|not found|no such|fail|denied|invalid|unrecognized|unexpected|not in struct|refused",
     re.IGNORECASE,
@@ -112,8 +118,20 @@ def first_error(loud: Sequence[Raised]) -> Raised | None:
         return None
     first = last_word(loud).first
     if not follows(first):
-        return _as_first_printed(first, loud)
+        return _of_server(first, loud) or _as_first_printed(first, loud)
     return next((raised.first for raised in loud if not follows(raised.first)), first)
+
+
+def _of_server(first: Raised, loud: Sequence[Raised]) -> Raised | None:
+    """Return what a server of the job raised shortly before, if an exception reports that the server failed; None for any other."""
+    if _SERVER_FAILED.search(first.message) is None:
+        return None
+    before = (
+        raised.first
+        for raised in reversed(loud)
+        if raised.line.process != first.line.process and 0 < first.began - raised.line.number <= _NEAR
+    )
+    return next((raised for raised in before if not follows(raised)), None)
 
 
 def follows(raised: Raised) -> bool:
@@ -168,6 +186,15 @@ def death_in(lines: Sequence[Line]) -> Cause | None:
             if _ABORT.search(line.text) and (reason := _reason(lines, at)) is not None:
                 return complaint([reason, line])
             what = next((match for other in lines[at : at + 4] if (match := _WHAT.match(other.text))), None)
+            if what is None and line.text.strip() == "Killed":
+                what = next(
+                    (
+                        match
+                        for other in lines[at : at + _ENDING]
+                        if (match := _BUILD_ENDED.match(other.text))
+                    ),
+                    None,
+                )
             words = line.text.strip() + (f": {what[1]}" if what else "")
             return Cause(clipped(words, _LONGEST), _shown(lines[at : at + 3]), line.number, line.process)
     return None

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
-from verl_doctor.toolkit.logs.advice import keys
+from verl_doctor.toolkit.logs.advice import caches, keys, members, memory
 from verl_doctor.toolkit.logs.advice.advice import advised
 from verl_doctor.toolkit.logs.advice.compiled import CRASH, crashed, kernel
 from verl_doctor.toolkit.logs.advice.release_faults import known_fault
@@ -33,6 +33,9 @@ from verl_doctor.toolkit.logs.stage import stage_of
 from verl_doctor.toolkit.logs.survived import SURE, Steps
 from verl_doctor.toolkit.text import clipped
 
+# What `datasets` logs before an exception that gives no reason.
+_REPORT = re.compile(r".*?(Failed to read file '[^']+') with error <class '(?:\w+\.)*(\w+)'>: (.+)")
+_REPORTED_BY = "DatasetGenerationError"
 _OVERRIDES = re.compile(r"Could not override '|Error merging override")
 
 
@@ -117,6 +120,8 @@ class Located:
             advice = advised(alone, self._lines, is_known=is_known) if alone is not None else ""
             return replace(placed, blame=blamed_alone(words, self._lines), advice=advice, specific=specific)
         blame = blamed(found[0], self._lines, placed.phase)
+        if blame is not None and blame.fault == "code" and (package := members.package_of_member(found[0])):
+            blame = Blame("program", place=blame.place, raised_by=package, is_of_release=True)
         if blame is not None and blame.announced is not None:
             placed = replace(placed, lines=(blame.announced.written[:LONGEST], *placed.lines))
         is_refusal = blame is not None and bool(blame.settings)
@@ -126,13 +131,19 @@ class Located:
         advice = advised(
             found[0], self._lines, is_known=is_known, is_general=is_general, is_refusal=is_refusal
         )
-        return replace(_with_code(placed, found[0]), blame=blame, advice=advice, specific=specific)
+        shown = _with_report(_with_code(placed, found[0]), found[0], self._lines)
+        return replace(shown, blame=blame, advice=advice, specific=specific)
 
     def _specific(self, raised: Raised, blame: Blame | None) -> str:
         """Return what helps with this very exception, whatever signature matches it. No release mends the user's own code."""
         if blame is not None and blame.fault == "code":
             return ""
-        return known_fault(raised, self._lines) or kernel(raised)
+        return (
+            known_fault(raised, self._lines)
+            or kernel(raised)
+            or memory.held(raised)
+            or caches.moved_by(raised)
+        )
 
     def _is_last_word(self, found: tuple[Raised, Raised] | None) -> bool:
         return found is not None and found[1] is self._end and not found[1].line.process
@@ -158,4 +169,22 @@ def _with_code(error: LoggedError, raised: Raised) -> LoggedError:
         error,
         words=clipped(f"{error.words}: {code}", LONGEST),
         lines=(*error.lines[:-1], f"    {code}", *error.lines[-1:]),
+    )
+
+
+def _with_report(error: LoggedError, raised: Raised, lines: Sequence[Line]) -> LoggedError:
+    """Return the error of a data set with the file that was read and the reason, which an earlier line states."""
+    if raised.name != _REPORTED_BY:
+        return error
+    before = lines[: bisect_right(lines, raised.began, key=lambda line: line.number)]
+    report = next(
+        ((line, found) for line in reversed(before) if (found := _REPORT.match(line.text)) is not None), None
+    )
+    if report is None:
+        return error
+    line, found = report
+    return replace(
+        error,
+        words=clipped(f"{found[2]}: {found[3]} ({found[1]})", LONGEST),
+        lines=(line.written[:LONGEST], *error.lines),
     )

@@ -99,22 +99,34 @@ def _counts(signature: Signature, line: Line) -> bool:
 
 
 def error_of_chain(raised: Raised, lines: Sequence[Line], source: str) -> LoggedError:
-    """Return one error for a chain of exceptions: the original one if it is known.
+    """Return one error for a chain of exceptions: the original one if it is known by more than a general remedy.
 
     Otherwise return the first of the others, from the innermost, that is known and more than a consequence; failing
     that, the original one, unknown.
     """
     first = raised.first
     began = error_of(first, lines, source)
-    if began.signature is not None:
+    if began.signature is not None and not is_general(began):
         return began
     others = (
         error_of(each, lines, source)
         for each in reversed(list(raised.chain))
         if each is not first and each.name not in LOOKUPS
     )
-    known = (each for each in others if each.signature is not None and each.kind != "consequence")
+    known = (
+        each
+        for each in others
+        if each.signature is not None
+        and each.kind != "consequence"
+        and (began.signature is None or (each.signature.remedy and not each.signature.named))
+    )
     return next(known, began)
+
+
+def is_general(error: LoggedError) -> bool:
+    """Return whether only the kind of an error is known: a fault of the job, with no remedy of its own."""
+    signature = error.signature
+    return error.kind == "job" and signature is not None and (signature.named or not signature.remedy)
 
 
 def error_of(raised: Raised, lines: Sequence[Line], source: str) -> LoggedError:

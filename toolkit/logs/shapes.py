@@ -9,6 +9,7 @@ _MISMATCH = re.compile(
     r"the shape in current model is torch\.Size\(\[([\d, ]*)\]\)"
 )
 _OF_VOCABULARY = re.compile(r"embed|lm_head|wte|output_layer|word_embeddings|score\b")
+_OF_ADAPTER = re.compile(r"\blora_([AB])\b")
 _SIZES = re.compile(
     r"(?:size of tensor a|expanded size of the tensor) \((\d+)\) must match the (?:size of tensor b|existing size) \((\d+)\)"
 )
@@ -47,6 +48,13 @@ def _of_parameter(name: str, stored: list[int], built: list[int]) -> str:
             f"the vocabulary has {stored[0]} entries in the checkpoint and {built[0]} in the model: call model.resize_token_embeddings({stored[0]}) before the weights are loaded "
             f"(the tokenizer that was saved beside them has the added tokens), set vocab_size in config.json to {stored[0]}, or build the model from the folder of the checkpoint instead of its base"
         )
+    if (part := _OF_ADAPTER.search(name)) is not None and len(stored) == len(built) > 1:
+        at = 0 if part[1] == "A" else 1
+        if stored[at] != built[at] and stored[1 - at] == built[1 - at]:
+            return (
+                f"the adapter was saved with rank {stored[at]} and is loaded with rank {built[at]}: set r in its adapter_config.json, or lora_rank of the job, to {stored[at]}, or name the folder of the "
+                "adapter that belongs to this configuration"
+            )
     factor = _factor(stored, built)
     if factor:
         return (

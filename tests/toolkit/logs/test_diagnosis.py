@@ -177,3 +177,20 @@ RuntimeError: Failed to import trl.trainer.dpo_trainer because of the following 
 {lost}
 """
     assert first_cause(log).startswith("ImportError: ")
+
+
+@pytest.mark.parametrize(
+    ("outer", "words"),
+    [
+        (
+            "RuntimeError: Unsloth: Please file a bug report! Error patching SFTTrainer",
+            "RuntimeError: Unsloth",
+        ),
+        ("ZeroDivisionError: division by zero", "NameError: name"),
+    ],
+)
+def test_exception_that_explains_a_general_one_is_taken(outer: str, words: str) -> None:
+    handled = "\nDuring handling of the above exception, another exception occurred:\n\n"
+    assert first_cause(
+        traceback("builtins.NameError: name 'x' is not defined") + handled + traceback(f"builtins.{outer}")
+    ).startswith(words)

@@ -206,3 +206,45 @@ def test_long_message_is_shortened() -> None:
     cause = first_cause(long)
     assert cause is not None
     assert len(cause.words) == 500
+
+
+def test_server_of_the_job_failed_before_its_client() -> None:
+    server = "".join(
+        f"(Server pid=7) {line}\n"
+        for line in (
+            "Traceback (most recent call last):",
+            '  File "/env/lib/python3.11/site-packages/engine/serving.py", line 8, in answer',
+            "    return found['version']",
+            "KeyError: 'version'",
+        )
+    )
+    client = "".join(
+        f"(Client pid=9) {line}\n"
+        for line in (
+            "Traceback (most recent call last):",
+            '  File "/env/lib/python3.11/site-packages/trainer/client.py", line 3, in ask',
+            "RuntimeError: the request failed with status code 500",
+        )
+    )
+    failed, refused = first_cause(server + client), first_cause(server + client.replace("500", "404"))
+    assert failed is not None
+    assert refused is not None
+    assert failed.words == "KeyError: 'version'"
+    assert refused.words == "RuntimeError: the request failed with status code 404"
+
+
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        ("ninja: build stopped: subcommand failed.", "Killed: ninja: build stopped: subcommand failed."),
+        (
+            "make[2]: *** [Makefile:12: csrc.o] Error 137",
+            "Killed: make[2]: *** [Makefile:12: csrc.o] Error 137",
+        ),
+        ("the script ended", "Killed"),
+    ],
+)
+def test_compiler_killed_in_a_build_is_named_with_it(end: str, words: str) -> None:
+    cause = first_cause(f"g++ -c csrc.cc\nKilled\nFAILED: csrc.o\n{end}\n")
+    assert cause is not None
+    assert cause.words == words

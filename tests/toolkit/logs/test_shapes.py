@@ -22,6 +22,13 @@ _FORM = "size mismatch for {}: copying a param with shape torch.Size([{}]) from 
             "weights and config.json are of different models",
         ),
         ("lm_head.weight", "100, 48", "100, 64", "weights and config.json are of different models"),
+        (
+            "layers.2.q.lora_A.default.weight",
+            "16, 4096",
+            "8, 4096",
+            "saved with rank 16 and is loaded with rank 8",
+        ),
+        ("layers.2.q.lora_B.default.weight", "4096, 16", "4096, 8", "set r in its adapter_config.json"),
     ],
 )
 def test_shapes_tell_what_differs(name: str, stored: str, built: str, expected: str) -> None:

@@ -14,6 +14,7 @@ from verl_doctor.toolkit.logs.advice import (
     demands,
     figures,
     inputs,
+    kinds,
     members,
     missing,
     parts,
@@ -54,6 +55,7 @@ def advised(
         partial(undefined.model_type, raised, place, lines),
         partial(members.of_release, raised, place, lines),
         partial(calls.refused, raised, place, lines),
+        partial(inputs.of_object, raised, place),
         partial(undefined.attribute, raised, place, lines),
         partial(compiled.unlinked, raised),
         partial(inputs.of_file, raised),
@@ -96,7 +98,14 @@ def advised(
     if not found and keys:
         return "correct " + " and ".join(f"{key}, which sets {name} in verl" for name, key in keys.items())
     if not found and not is_refusal:
-        found = remote_code.of_remote_code(raised, place) or release_faults.unexplained(raised, place, lines)
+        last: tuple[Callable[[], str], ...] = (
+            partial(remote_code.of_remote_code, raised, place),
+            partial(kinds.of_system, raised, place),
+            partial(release_faults.unexplained, raised, place, lines),
+            partial(release_faults.passed_on, raised, place),
+            partial(kinds.of_failure, raised, place),
+        )
+        found = next((found for reader in last if (found := reader())), "")
     return "; ".join(
         filter(None, (found, around, *(f"in verl, {name} is {key}" for name, key in keys.items())))
     )

@@ -20,6 +20,9 @@ _UNNAMED_CALL = re.compile(r"Unexpected keyword argument '(\w+)'")
 _RAY_CALL = re.compile(
     r"got an unexpected keyword argument '(\w+)'|missing a required argument: '(\w+)'|too many positional arguments"
 )
+_COMPILED = re.compile(
+    r"(?:^|/)(\w+)/(?:\w+/)*\w+\.(?:pyx|pxi|pxd)$"
+)  # a compiled module of a package, without its folder
 _PASSED_ON = re.compile(r"\(\*\*\w+(?:\.\w+)*\)")
 _TWICE = re.compile(r"([\w.]+)\(\) got multiple values for (?:keyword )?argument '(\w+)'")
 _UNPACKED = re.compile(r"(too many|not enough) values to unpack \(expected (?:at least )?(\d+)")
@@ -96,6 +99,15 @@ def refused(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
         return (
             f"{keyword} comes from a configuration that {place.at} passes on ({place.code}), and this {function.rpartition('.')[0] or function} does not take it: remove {keyword} from that "
             f"configuration, or install the {place.package} for which it was written"
+        )
+    if (
+        "." not in function
+        and (compiled := _COMPILED.search(raised.frames[-1].path))
+        and compiled[1] != place.package
+    ):
+        return (
+            f"{place.package} calls {function} of {dated(compiled[1], lines)} with arguments that it does not accept: they are of different releases. Install the {distribution(compiled[1])} that "
+            f"{place.package} requires (pip show {place.package}; pip install -U {distribution(compiled[1])} if it is old), or a newer {place.package}"
         )
     if "." not in function:
         return (

@@ -49,6 +49,14 @@ _SAVED = re.compile(r"^(.*/global_step_\d+)/")
 _RECIPE = re.compile(r"/(?:recipes?|examples?)/")
 _RETURNED = re.compile(r"(?:result|output|response|ret|res)s?")  # names of what a call returns
 _UNCOMPUTED = re.compile(r"^(\w+) -> <class 'NoneType'>")
+_STARTS = re.compile(r"/subprocess\.py$|/asyncio/base_subprocess\.py$")
+_OBJECT = re.compile(r"'(str|NoneType)' object has no attribute '(\w+)'")
+_OF_TENSORS = frozenset(
+    {"size", "shape", "dim", "view", "device", "dtype", "float", "detach", "unsqueeze", "squeeze", "transpose", "permute", "mean", "contiguous"}
+)  # fmt: skip
+_OF_PROCESSORS = frozenset(
+    {"image_processor", "video_processor", "feature_extractor", "image_token", "image_token_id", "video_token", "apply_chat_template"}
+)  # fmt: skip
 _AT_LINE = re.compile(r"in \"([^\"<]+)\", line (\d+)")
 
 
@@ -74,6 +82,12 @@ def of_file(raised: Raised) -> str:
             f"the checkpoint {saved[1]} is incomplete, saved by a run with another number of ranks or another release, or not on this node: it lacks {path[saved.end() :]}. If saving was interrupted, remove that "
             "folder and resume from an earlier step (trainer.resume_mode=resume_path, trainer.resume_from_path=...); otherwise resume with the number of ranks that saved it, or merge it first (python -m verl.model_merger)"
         )
+    if (
+        raised.name == "FileNotFoundError"
+        and "/" not in path
+        and _STARTS.search(raised.frames[-1].path if raised.frames else "")
+    ):
+        return f"the program {path} is not on the PATH of this process{node}: install it on every node, or add its folder to PATH before ray start (env_vars of the runtime_env for workers)"
     if raised.name == "FileNotFoundError":
         return f"{path} does not exist{node}: create or mount it on every node, or correct the setting that names it"
     return f"{path} is not a {'file' if raised.name == 'IsADirectoryError' else 'folder'}{node}: correct the setting that names it"
@@ -85,6 +99,24 @@ def of_function(raised: Raised, place: Place) -> str:
     if called is None or "'NoneType' object is not callable" not in raised.message:
         return ""
     return f"give {place.at} {_FUNCTIONS[called[1]]}" if called[1] in _FUNCTIONS else ""
+
+
+def of_object(raised: Raised, place: Place) -> str:
+    """Return advice on an object that is not what the code takes it for: the output of a model, or a processor that was not found."""
+    found = _OBJECT.search(raised.message) if raised.name == "AttributeError" else None
+    if found is None:
+        return ""
+    if found[1] == "str" and found[2] in _OF_TENSORS:
+        return (
+            "the output of a model of transformers is unpacked like a tuple, which yields the names of its fields since 4.0: pass return_dict=False to the model, use the fields "
+            "(out.last_hidden_state, out.logits), or install the transformers that the code was written for"
+        )
+    if found[1] == "NoneType" and found[2] in _OF_PROCESSORS:
+        return (
+            f"no processor of the model was found, and {place.at} uses its {found[2]}: load it by hand to see why (AutoProcessor.from_pretrained(DIR)): usually a transformers that is too old or too new for "
+            "the model (pip install -U transformers, within what the trainer accepts), or preprocessor_config.json is missing in the model's folder"
+        )
+    return ""
 
 
 def of_data(raised: Raised, place: Place) -> str:

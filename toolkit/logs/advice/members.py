@@ -31,6 +31,22 @@ def of_release(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     return ""
 
 
+def package_of_member(raised: Raised) -> str:
+    """Return the package of which other releases have the member, or the parameter, that an exception finds missing; "" if none is known.
+
+    Both the class and its member must be those of the package: code of the job that uses them was written for such a release.
+    """
+    if raised.name == "AttributeError" and (found := NO_MEMBER.search(raised.message)):
+        cls = found[1] or found[3] or found[5]
+        packages = members_of(cls, found[2] or found[4] or found[6])
+    elif raised.name == "TypeError" and (call := CALL.search(raised.message)) and call[3]:
+        cls = call[1].partition(".")[0]
+        packages = parameters_of(call[1].removesuffix(".__init__"), call[3])
+    else:
+        return ""
+    return owner_of(cls) if owner_of(cls) in packages else ""
+
+
 def _member(cls: str, name: str, raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     package, limits = _nearest(members_of(cls, name), cls, raised, lines)
     base = cls
@@ -100,7 +116,10 @@ def _nearest(found: Mapping[str, str], name: str, raised: Raised, lines: Sequenc
     cls = name.partition(".")[0]
     at = {package_of(frame) for frame in raised.frames}
     near = [package for package in found if owner_of(cls) == package or (not owner_of(cls) and package in at)]
-    if len(near) != 1 or not is_named_by(near[0], cls, raised.frames, lines):
+    is_its = bool(near) and (
+        near[0] == package_of_member(raised) or is_named_by(near[0], cls, raised.frames, lines)
+    )
+    if len(near) != 1 or not is_its:
         return "", ""
     return near[0], found[near[0]]
 

@@ -16,6 +16,7 @@ from verl_doctor.toolkit.logs.advice.places import (
     installing,
     is_telling,
     is_wordless,
+    shown_at,
 )
 from verl_doctor.toolkit.logs.asserted import in_words
 from verl_doctor.toolkit.logs.blame import KNOWN, is_of_the_job, own_frames, package_of
@@ -27,6 +28,7 @@ from verl_doctor.toolkit.logs.repairs import repairs_of
 
 _CALLERS = 2  # the deepest places, of which those of verl may have been repaired
 _MOST_REPAIRS = 2
+_OF_CALLER = 1  # repairs of a function that only called what failed: one of a function that was often changed is hardly the fault
 _RECIPE = re.compile(r"/(recipes?|examples?)/")
 # Exceptions by which a package's own code fails, those that its input may cause too, and packages that call what others give them.
 _INTERNAL = frozenset(
@@ -38,6 +40,7 @@ _NO_RELEASE = re.compile(
     r"between instances of '(?:NoneType' and 'str|str' and 'NoneType|NoneType' and 'Version)'|expected string or bytes-like object"
 )
 _RELEASE = re.compile(r"\w*[vV]ersion\w*")
+_COMPUTING = frozenset({"torch", "numpy", "triton", "pandas", "datasets"})
 # Engines and compilers, whose checks are of their own state: what their input must be, they check where they take it.
 _ENGINES = frozenset(
     {"verl", "vllm", "vllm_ascend", "sglang", "torch", "triton", "flashinfer", "lmcache", "fla"}
@@ -105,7 +108,15 @@ def repaired(raised: Raised, lines: Sequence[Line]) -> str:
     if not nearest or raised.name in OUTSIDE:
         return ""
     installed = release_of("verl", lines)
-    found = next(((frame, known) for frame in nearest if (known := list(repairs_of(frame, installed)))), None)
+    found = next(
+        (
+            (frame, known)
+            for frame in nearest
+            if (known := list(repairs_of(frame, installed)))
+            and (frame is own[-1] or len(known) <= _OF_CALLER)
+        ),
+        None,
+    )
     if found is None:
         return ""
     frame, known = found
@@ -151,6 +162,26 @@ def unexplained(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
     else:
         advice.append("if it began with an upgrade, return to the releases before it")
     return "; ".join([*advice, f"search the tracker of {package} for these words"])
+
+
+def passed_on(raised: Raised, place: Place) -> str:
+    """Return advice on an exception in torch or another package that computes with what it is given: the package that gave it.
+
+    "" if a file of the job gave it, which is what to correct.
+    """
+    if place.package not in _COMPUTING or raised.name in OUTSIDE:
+        return ""
+    giver = next(
+        (frame for frame in reversed(own_frames(raised.frames)) if package_of(frame) not in PASSING), None
+    )
+    if giver is None or is_of_the_job(giver) or package_of(giver) not in KNOWN:
+        return ""
+    package = package_of(giver)
+    code = f" ({giver.code})" if is_telling(giver.code) else ""
+    return (
+        f"{place.package} refuses what {package} gives it at {shown_at(giver)}{code}: look at the settings, the data and the weights that reach this place; "
+        f"search the tracker of {package} for these words"
+    )
 
 
 def _adapted(raised: Raised, place: Place) -> str:

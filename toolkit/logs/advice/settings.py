@@ -49,8 +49,10 @@ def mandatory(raised: Raised) -> str:
     """Return advice on a key without a default that the job does not set."""
     if (found := _MANDATORY.search(raised.message)) is None:
         return ""
-    value = "vllm (or sglang)" if found[1].endswith("rollout.name") else "VALUE"
-    return f"add {found[1]}={value} to the command: it has no default, and the job does not set it"
+    whole = _UNREAD.search(raised.message)
+    key = whole[1] if whole is not None and whole[1].endswith(f".{found[1]}") else found[1]
+    value = "vllm (or sglang)" if key.endswith("rollout.name") else "VALUE"
+    return f"add {key}={value} to the command: it has no default, and the job does not set it"
 
 
 def unread(raised: Raised) -> str:

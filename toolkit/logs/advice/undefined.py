@@ -198,10 +198,12 @@ def attribute(raised: Raised, place: Place, lines: Sequence[Line]) -> str:
                 module, name, place.words or "the caller", place, raised.frames[-1].path
             )
         if place.package == top and not raised.frames[-1].path.endswith("__init__.py"):
-            return (
-                f"{place.at} of this {dated(top, lines)} uses {name}, which its own {module} does not define: the copy mixes two states. Update it (git pull, pip install -e . again), "
-                f"or correct that line"
+            again = (
+                f"pip install --force-reinstall --no-cache-dir {distribution(top)}, and start Python again (a notebook or server that runs still holds the release from before)"
+                if "-packages/" in raised.frames[-1].path
+                else "update it (git pull, pip install -e . again), or correct that line"
             )
+            return f"{place.at} of this {dated(top, lines)} uses {name}, which its own {module} does not define: the copy mixes two states, so {again}"
         user = place.words if place.package != top else "another package"
         release = (
             f"install the {distribution(top)} that {place.package} was made for (pip show {place.package}, its installation guide){since(name, module, lines, raised.frames)}, or the {place.package} for this one"

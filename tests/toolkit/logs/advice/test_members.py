@@ -118,13 +118,28 @@ def test_plugin_and_engine_of_different_releases() -> None:
         "AttributeError: 'LoraConfig' object has no attribute 'use_dora'",
     ],
 )
+def test_class_and_member_that_other_releases_have_are_those_of_the_package(error: str) -> None:
+    told = remedy(error, ("/home/me/proj/train.py", "config = LoraConfig(use_dora=True).use_dora"))
+    assert "pip install 'peft>=0.9'" in told
+    assert "correct /home/me" not in told
+    other = remedy(error.replace("use_dora", "of_mine"), ("/home/me/proj/train.py", "config.of_mine"))
+    assert "correct /home/me/proj/train.py" in other
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "TypeError: LoraConfig.__init__() got an unexpected keyword argument 'of_mine'",
+        "AttributeError: 'LoraConfig' object has no attribute 'of_mine'",
+    ],
+)
 def test_class_of_the_job_is_that_of_a_package_only_where_it_is_imported(error: str) -> None:
-    place = ("/home/me/proj/train.py", "config = LoraConfig(use_dora=True).use_dora")
+    place = ("/home/me/proj/train.py", "config = LoraConfig(of_mine=True).of_mine")
     own = remedy(error, place)
     assert "train.py:12" in own
     assert "none of the job" in own
     assert "pip install" not in own
-    assert "peft>=0.9" in remedy(error, place, before="from peft import LoraConfig\n")
+    assert "none of the job" not in remedy(error, place, before="from peft import LoraConfig\n")
 
 
 def test_objects_of_a_package_have_no_members_that_only_others_store_in_them() -> None:
