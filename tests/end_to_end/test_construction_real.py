@@ -61,7 +61,8 @@ SOUND: Mapping[str, str] = {
 class Case:
     """A job with these settings and files; the stage at which it fails, and part of the error.
 
-    `own` is the configuration file among its files with which it starts, in place of verl's.
+    `own` is the configuration with which it starts in place of the usual one, `module` its program. Those that are `laid_out` for
+    their GPUs are few: `test_world_real.py` tests that stage.
     """
 
     changed: Mapping[str, str]
@@ -69,15 +70,17 @@ class Case:
     text: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
     own: str = ""
+    module: str = "verl.trainer.main_ppo"
+    laid_out: bool = False
 
 
 SCORE = "def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n    return {}\n"
 CASES: Mapping[str, Case] = {
-    "sound": Case({}),
+    "sound": Case({}, laid_out=True),
     "sound file of its own": Case({}, files={"mine.yaml": "defaults: [ppo_trainer, _self_]\ndata: {seed: 5}\n"}, own="mine"),
     "critic": Case({"algorithm.adv_estimator": "gae", "critic.model.path": "{model}", "critic.model.tokenizer_path": "{model}", "critic.ppo_micro_batch_size_per_gpu": "1"}, "training engine", "FlashAttention2 has been toggled on"),
     "adapter": Case({f"{MODEL}.lora_rank": "8", f"{MODEL}.lora_alpha": "16"}, "engine's adapter", "get_unstacked_mapper"),
-    "sixteen GPUs": Case({"trainer.n_gpus_per_node": "8", "trainer.nnodes": "2", f"{ROLLOUT}.n": "8", f"{ROLLOUT}.tensor_model_parallel_size": "2"}),
+    "sixteen GPUs": Case({"trainer.n_gpus_per_node": "8", "trainer.nnodes": "2", f"{ROLLOUT}.n": "8", f"{ROLLOUT}.tensor_model_parallel_size": "2"}, laid_out=True),
     "sound reward": Case({REWARD: "mine.py"}, files={"mine.py": SCORE.format("0.5")}),
     "sound agent": Case({AGENTS: "agents.yaml", f"{ROLLOUT}.agent.default_agent_loop": "mine"}, files={"agents.yaml": "- name: mine\n  _target_: my_agents.Mine\n", "my_agents.py": "from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop\nclass Mine(SingleTurnAgentLoop): pass\n"}),
     "mode": Case({f"{ROLLOUT}.mode": "sync"}, "configuration classes", "Rollout mode 'sync' has been removed"),
@@ -96,6 +99,37 @@ CASES: Mapping[str, Case] = {
     "resuming": Case({"trainer.resume_mode": "resume_path", "trainer.resume_from_path": "/nowhere/global_step_5"}, "resuming", "there is no checkpoint"),
     "tracker": Case({"trainer.logger": '["console","wandbb"]'}, "trackers", "wandbb is not supported"),
 }  # fmt: skip
+
+
+def of_fine_tuning(targets: str, stage: str, text: str = "") -> Case:
+    """A job whose workers Ray starts: its worker is built here, without Ray."""
+    return Case(
+        {
+            "data.train_files": "{rows}",
+            "data.train_batch_size": "2",
+            "data.micro_batch_size_per_gpu": "1",
+            "data.use_dynamic_bsz": "False",
+            "model.path": "{model}",
+            "model.use_remove_padding": "False",
+            "+model.override_config.attn_implementation": "sdpa",
+            "model.lora_rank": "4",
+            "model.target_modules": targets,
+            "engine.strategy": "fsdp2",
+            "trainer.logger": '["console"]',
+            "trainer.total_training_steps": "1",
+        },
+        stage,
+        text,
+        own="sft_trainer_engine",
+        module="verl.trainer.sft_trainer_ray",
+    )
+
+
+JOBS: Mapping[str, Case] = {
+    **CASES,
+    "sound fine-tuning": of_fine_tuning("all-linear", ""),
+    "fine-tuning": of_fine_tuning("[q_projj]", "training engine", "not found in the base model"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -118,10 +152,9 @@ def words(case: Case, tiny: Tiny) -> list[str]:
         "data.val_files": str(tiny.validation),
         f"{MODEL}.path": str(tiny.model),
     }
-    return [
-        f"{key}={value.format(model=tiny.model) if '{model}' in value else value}"
-        for key, value in {**SOUND, **files, **case.changed}.items()
-    ]
+    usual = {**SOUND, **files} if case.module == Case.module else {}
+    places = {"{model}": str(tiny.model), "{rows}": str(tiny.train.with_name("sft_train.parquet"))}
+    return [f"{key}={places.get(value, value)}" for key, value in {**usual, **case.changed}.items()]
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +162,7 @@ def jobs(real: Interpreter, tiny: Tiny, tmp_path_factory: pytest.TempPathFactory
     top = tmp_path_factory.mktemp("jobs")
     requests: dict[str, dict[str, Any]] = {}
     site = next(Path(path) for path in real.site_packages if (Path(path) / "verl").is_dir())
-    for name, case in CASES.items():
+    for name, case in JOBS.items():
         folder = top / name
         folder.mkdir()
         for file, text in case.files.items():
@@ -137,13 +170,14 @@ def jobs(real: Interpreter, tiny: Tiny, tmp_path_factory: pytest.TempPathFactory
         requests[name] = {
             "folder": str(folder),
             "tree": str(site),
-            "module": "verl.trainer.main_ppo",
+            "module": case.module,
             "config_folder": str(site / "verl" / "trainer" / "config"),
             "config_name": case.own or "ppo_trainer",
-            "config_added": str(folder) if case.own else "",
+            "config_added": str(folder) if case.files and case.own else "",
             "overrides": words(case, tiny),
             "environ": {},
-            "skip": [],
+            "skip": [] if case.laid_out else ["world"],
+            **({"until": case.stage} if case.stage else {}),
         }
     return built(rehearsal_environment.python(), requests, top)
 
@@ -154,48 +188,20 @@ def test_valid_job_is_judged_without_failures(name: str, jobs: dict[str, Constru
         assert stage.ended in ("ok", "not needed"), stage
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.stage])
+@pytest.mark.parametrize("name", [name for name, case in JOBS.items() if case.stage])
 def test_faulty_job_fails_with_the_real_error(name: str, jobs: dict[str, Construction]) -> None:
-    case = CASES[name]
+    case = JOBS[name]
     first = next(stage for stage in jobs[name].stages if stage.ended in BAD)
     assert first.stage == case.stage
     assert case.text in first.text
 
 
-@pytest.mark.parametrize(("targets", "fails"), [("all-linear", ""), ("[q_projj]", "training engine")])
-def test_fine_tuning_job_whose_workers_ray_starts(
-    targets: str, fails: str, real: Interpreter, tiny: Tiny, tmp_path: Path
+def test_fine_tuning_job_whose_workers_ray_starts_is_judged_without_failures(
+    jobs: dict[str, Construction],
 ) -> None:
-    """Its worker is built here, without Ray."""
-    site = next(Path(path) for path in real.site_packages if (Path(path) / "verl").is_dir())
-    settings = {
-        "data.train_files": str(tiny.train.with_name("sft_train.parquet")),
-        "data.train_batch_size": "2",
-        "data.micro_batch_size_per_gpu": "1",
-        "data.use_dynamic_bsz": "False",
-        "model.path": str(tiny.model),
-        "model.use_remove_padding": "False",
-        "+model.override_config.attn_implementation": "sdpa",
-        "model.lora_rank": "4",
-        "model.target_modules": targets,
-        "engine.strategy": "fsdp2",
-        "trainer.logger": '["console"]',
-        "trainer.total_training_steps": "1",
-    }
-    (tmp_path / "job").mkdir()
-    request = {
-        "folder": str(tmp_path / "job"),
-        "tree": str(site),
-        "module": "verl.trainer.sft_trainer_ray",
-        "config_folder": str(site / "verl" / "trainer" / "config"),
-        "config_name": "sft_trainer_engine",
-        "overrides": [f"{key}={value}" for key, value in settings.items()],
-        "environ": {},
-        "skip": [],
-    }
-    found = built(rehearsal_environment.python(), {"job": request}, tmp_path)["job"]
-    assert [stage.stage for stage in found.stages if stage.ended in BAD][:1] == [fails][: bool(fails)]
-    assert "training engine" in [stage.stage for stage in found.stages if stage.ended in ("ok", *BAD)]
+    stages = jobs["sound fine-tuning"].stages
+    assert [stage for stage in stages if stage.ended in BAD] == []
+    assert "training engine" in [stage.stage for stage in stages if stage.ended == "ok"]
 
 
 def test_user_code_is_reported(jobs: dict[str, Construction]) -> None:
@@ -238,8 +244,8 @@ def test_nearest_accepted_settings_are_found(
     assert found.tried < 10
 
 
-def checked(folder: Path, *more: str) -> dict[str, Any]:
-    """Findings of `check --deep` about the construction of the script in this folder."""
+def checked(folder: Path, cache: Path, *more: str) -> dict[str, Any]:
+    """Findings of `check --deep` about the construction of the script in this folder. `cache` has what others have read of the sources."""
     python = str(rehearsal_environment.python())
     command = [
         sys.executable,
@@ -254,7 +260,7 @@ def checked(folder: Path, *more: str) -> dict[str, Any]:
         "json",
         *more,
     ]
-    environ = {**os.environ, **rehearsal_environment.variables()}
+    environ = {**os.environ, **rehearsal_environment.variables(), "XDG_CACHE_HOME": str(cache)}
     done = subprocess.run(
         command, cwd=folder, env=environ, stdout=subprocess.PIPE, text=True, check=False, timeout=600
     )
@@ -262,7 +268,9 @@ def checked(folder: Path, *more: str) -> dict[str, Any]:
     return report
 
 
-def test_failing_reward_stops_the_job_at_the_line_of_the_script(tmp_path: Path, tiny: Tiny) -> None:
+def test_failing_reward_stops_the_job_at_the_line_of_the_script(
+    tmp_path: Path, tiny: Tiny, shared_cache: Path
+) -> None:
     """The whole path through the command line: the script, its words, and a child that imports everything."""
     case = CASES["reward"]
     source = case.files["mine.py"].replace(
@@ -271,7 +279,7 @@ def test_failing_reward_stops_the_job_at_the_line_of_the_script(tmp_path: Path, 
     (tmp_path / "mine.py").write_text(source)
     script_of(case, tiny, tmp_path)
     before = sorted(path.name for path in tmp_path.iterdir())
-    report = checked(tmp_path, "--select", "BUILD")
+    report = checked(tmp_path, shared_cache, "--select", "BUILD")
     found = {result["code"]: result for result in report["results"] if result["findings"]}
     assert sorted(found) == ["BUILD107", "BUILD120", "BUILD132"]
     (finding,) = found["BUILD107"]["findings"]

@@ -20,7 +20,7 @@ Wheel = Callable[[str, str], Path]
 
 def pip(prefix: Path, *arguments: str | Path) -> None:
     command = [sys.executable, "-m", "pip", "--python", prefix / "bin" / "python", "install", "--quiet"]
-    subprocess.run([*command, "--no-deps", "--no-index", *arguments], check=True)
+    subprocess.run([*command, "--no-deps", "--no-index", "--no-compile", *arguments], check=True)
 
 
 def new(prefix: Path, wheel: Wheel) -> None:

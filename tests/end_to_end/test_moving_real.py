@@ -67,8 +67,8 @@ def copy(original: Path, tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(tmp_path / "verl_x")
 
 
-def steps(here: Doctor, top: Path, vllm: Path, old: Path) -> dict[str, dict[str, Any]]:
-    done = here("checklist", "--verl", top, "--vllm", vllm, "--from", old, "--format", "json", cwd=top)
+def steps(here: Doctor, top: Path, old: Path, *more: str | Path) -> dict[str, dict[str, Any]]:
+    done = here("checklist", "--verl", top, *more, "--from", old, "--format", "json", cwd=top)
     assert done.stdout, done.stderr
     return {step["key"]: step for step in json.loads(done.stdout)["steps"]}
 
@@ -102,17 +102,18 @@ WAYS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_each_faulty_copy_is_named(way: str, here: Doctor, copy: Path, vllm: Path, old: Path) -> None:
+def test_each_faulty_copy_is_named(way: str, here: Doctor, copy: Path, old: Path) -> None:
+    """Without vLLM, on which this step does not depend: each copy would be compared with it anew."""
     damage, message = WAYS[way]
     damage(copy)
-    tree = steps(here, copy, vllm, old)["tree"]
+    tree = steps(here, copy, old)["tree"]
     assert tree["state"] == "failed"
     assert any(sentence.startswith(message) for sentence in tree["evidence"]), tree["evidence"]
     assert tree["do"]
 
 
 def test_good_copy_is_complete_and_its_patches_apply(here: Doctor, copy: Path, vllm: Path, old: Path) -> None:
-    found = steps(here, copy, vllm, old)
+    found = steps(here, copy, old, "--vllm", vllm)
     assert found["tree"]["state"] == "done", found["tree"]
     assert any("2 patches of the old tree in place" in sentence for sentence in found["patches"]["evidence"])
     assert any("# Uky (2)" in sentence for sentence in found["patches"]["evidence"])
@@ -122,14 +123,14 @@ def test_lost_patches_are_restored_by_the_command_of_the_step(
     here: Doctor, wheel_tree: Wheel, tmp_path: Path, vllm: Path, old: Path
 ) -> None:
     top = of_wheel(wheel_tree, tmp_path / "verl_x")
-    found = steps(here, top, vllm, old)
+    found = steps(here, top, old, "--vllm", vllm)
     assert (found["tree"]["state"], found["patches"]["state"]) == ("done", "failed")
     lost = [sentence for sentence in found["patches"]["evidence"] if "lost: line" in sentence]
     assert len(lost) == 2
     assert found["patches"]["do"].startswith(f"verl-doctor patches apply {old} --apply --verl")
     done = here(*shlex.split(found["patches"]["do"])[1:], cwd=top)
     assert done.returncode == 0, done.stdout
-    again = steps(here, top, vllm, old)
+    again = steps(here, top, old, "--vllm", vllm)
     assert not any("lost" in sentence for sentence in again["patches"]["evidence"])
     assert any("2 patches of the old tree in place" in sentence for sentence in again["patches"]["evidence"])
     assert again["tree"]["state"] == "done"

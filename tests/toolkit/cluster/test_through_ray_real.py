@@ -22,7 +22,7 @@ from support.ray.cluster import Cluster, cluster
 from support.running import Doctor
 from support.trying import unless_disturbed
 
-from verl_doctor.toolkit.cluster.node_parcel import Parcel, parcel_for
+from verl_doctor.toolkit.cluster.node_parcel import Parcel, parcel_for, place_parcel
 from verl_doctor.toolkit.cluster.node_request import CouldNotQuery
 from verl_doctor.toolkit.cluster.node_response import NodeResponse
 from verl_doctor.toolkit.cluster.through_ray import RayDriver, node_responses
@@ -61,6 +61,13 @@ def parcel(python: Path) -> Parcel:
     return parcel_for(session, session.look())
 
 
+@pytest.fixture(scope="module")
+def small(python: Path) -> Parcel:
+    """A request that takes a node little time, for tests of whether it responds."""
+    session = open_session(Options(python=python))
+    return place_parcel(session, session.look())
+
+
 def answers(made: Cluster, parcel: Parcel, budget: float = 180) -> Generator[NodeResponse, None, None]:
     """Responses of all nodes, with enough time for a busy machine."""
     driver = RayDriver(str(made.python), made.address, WITHOUT_TOKEN)
@@ -69,22 +76,6 @@ def answers(made: Cluster, parcel: Parcel, budget: float = 180) -> Generator[Nod
 
 def query(made: Cluster, parcel: Parcel, budget: float = 180) -> list[NodeResponse]:
     return list(answers(made, parcel, budget))
-
-
-def jobs(made: Cluster) -> int:
-    """How many drivers the cluster calls connected."""
-    text = (
-        "import sys; from ray._private.state import GlobalState; from ray._raylet import GcsClientOptions\n"
-        "state = GlobalState(); state._initialize_global_state(GcsClientOptions.create(sys.argv[1], None, True, False))\n"
-        "print(sum(not row['IsDead'] for row in state.job_table()))"
-    )
-    output = subprocess.check_output(
-        [str(made.python), "-c", text, made.address],
-        env=dict(made.environ),
-        text=True,
-        stderr=subprocess.DEVNULL,
-    )
-    return int(output)
 
 
 def left(folder: Path) -> list[str]:
@@ -123,11 +114,11 @@ def test_every_node_responds_as_its_workers_see_it(made: Cluster, parcel: Parcel
     assert not any("RAY_JOB_ID" in values or "LD_PRELOAD" in values for values in variables)
     clocks = [json.loads(answer.facts["ClockOffset"])["is"] for answer in responses]
     assert all(abs(clock["ahead"]) <= clock["within"] for clock in clocks)  # they are one clock
-    assert settles(lambda: jobs(made) == 0)
+    assert settles(lambda: made.jobs() == 0)
     assert settles(lambda: not left(nodes_folder))
 
 
-def test_saturated_cluster_still_responds(made: Cluster, parcel: Parcel) -> None:
+def test_saturated_cluster_still_responds(made: Cluster, small: Parcel) -> None:
     busy = (
         "import ray, sys, time\n"
         "ray.init(address=sys.argv[1], log_to_driver=False)\n"
@@ -146,7 +137,7 @@ def test_saturated_cluster_still_responds(made: Cluster, parcel: Parcel) -> None
         try:
             assert driver.stdout is not None
             assert driver.stdout.readline() == "full\n"
-            assert [answer.missing for answer in query(made, parcel)] == ["", "", ""]
+            assert [answer.missing for answer in query(made, small)] == ["", "", ""]
         finally:
             driver.kill()
 
@@ -168,7 +159,7 @@ def test_nodes_clean_up_after_the_driver_is_killed(made: Cluster, parcel: Parcel
     killer.join()
     assert any(missing.startswith("the driver lost the cluster") for missing in responses)
     assert settles(lambda: not left(nodes_folder))
-    assert settles(lambda: jobs(made) == 0)
+    assert settles(lambda: made.jobs() == 0)
 
 
 def test_closing_the_output_stops_the_work(made: Cluster, parcel: Parcel, nodes_folder: Path) -> None:
@@ -177,13 +168,13 @@ def test_closing_the_output_stops_the_work(made: Cluster, parcel: Parcel, nodes_
     assert next(hearing).missing == ""
     hearing.close()
     assert settles(lambda: not left(nodes_folder))
-    assert settles(lambda: jobs(made) == 0)
+    assert settles(lambda: made.jobs() == 0)
 
 
-def test_paused_control_store_does_not_block_responses(made: Cluster, parcel: Parcel) -> None:
+def test_paused_control_store_does_not_block_responses(made: Cluster, small: Parcel) -> None:
     """As when its machine swaps: its clients wait, and the nodes' responses do not need it."""
     (store,) = head.named("gcs_server", made.folder)
-    hearing = answers(made, parcel)
+    hearing = answers(made, small)
     responses = [next(hearing)]
     store.suspend()
     later = threading.Timer(5, store.resume)
@@ -211,7 +202,7 @@ def test_ctrl_c_ends_the_check_and_its_processes_on_the_nodes(
     assert process.returncode == 130
     assert output.splitlines()[-1].startswith("verl-doctor: stopped")
     assert settles(lambda: not left(nodes_folder))
-    assert settles(lambda: jobs(made) == 0)
+    assert settles(lambda: made.jobs() == 0)
 
 
 def test_check_reports_how_many_agree(made: Cluster, tmp_path: Path, here: Doctor) -> None:
@@ -244,21 +235,21 @@ def test_warmup_loads_a_model_into_the_page_cache_of_every_node(
     assert settles(lambda: left(nodes_folder) == [])
 
 
-def test_nothing_listens_at_the_address(python: Path, parcel: Parcel) -> None:
+def test_nothing_listens_at_the_address(python: Path, small: Parcel) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         nowhere = RayDriver(str(python), f"127.0.0.1:{silent.getsockname()[1]}", WITHOUT_TOKEN)
         with pytest.raises(CouldNotQuery):
-            list(node_responses(Machine(), nowhere, parcel, 8))
+            list(node_responses(Machine(), nowhere, small, 8))
 
 
-def test_nodes_lost_during_the_check_are_named(python: Path, parcel: Parcel) -> None:
+def test_nodes_lost_during_the_check_are_named(python: Path, small: Parcel) -> None:
     """A stopped raylet does not respond, like a disconnected node; Ray notices after half a minute."""
     with cluster(python, 3) as running:
         _, stopped, killed = running.raylets()
         stopped.suspend()
         killed.kill()
-        responses = query(running, parcel, 120)
+        responses = query(running, small, 120)
         assert len(responses) == 3
         missing = sorted(answer.missing for answer in responses if answer.missing)
         assert len(missing) == 2

@@ -116,7 +116,9 @@ def handed_over(script: Path) -> list[str]:
     """The overrides that bash hands to the one command of verl."""
     output = script.with_name("said")
     output.unlink(missing_ok=True)
+    # With one home for all runs, Hydra's answers are kept from one to the next.
     environ = {**os.environ, "PATH": f"{script.parent}/bin:{os.environ['PATH']}", "SAID": str(output)}
+    environ["HOME"] = "/home/user"
     subprocess.run(["bash", str(script)], env=environ, check=True, capture_output=True, timeout=120)
     words = output.read_text().split("\0")[:-1]
     return [
