@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -22,7 +23,7 @@ from verl_doctor.toolkit.collectors.api.guards import (
 from verl_doctor.toolkit.collectors.api.helpers import Helpers
 from verl_doctor.toolkit.collectors.api.options import COMMANDS, nearest_option, options_given, parses
 from verl_doctor.toolkit.collectors.api.overrides import Extension
-from verl_doctor.toolkit.collectors.api.patches import attribute_patched, paths_patched
+from verl_doctor.toolkit.collectors.api.patches import attribute_patched, functions_put, paths_patched
 from verl_doctor.toolkit.collectors.api.recorder import Recorder, note
 from verl_doctor.toolkit.collectors.api.scopes import Scopes
 from verl_doctor.toolkit.collectors.api.sent import SENDS, called_name, names_sent, senders, worker_has
@@ -41,6 +42,7 @@ from verl_doctor.toolkit.collectors.api.value import (
 from verl_doctor.toolkit.collectors.api.values import ValueReader, signature_of_call
 from verl_doctor.toolkit.sources.python.answers import Present
 from verl_doctor.toolkit.sources.python.callers import Callers
+from verl_doctor.toolkit.sources.python.classes import has_enum_members
 from verl_doctor.toolkit.sources.python.options import parser_options
 from verl_doctor.toolkit.sources.python.resolve import Sources
 from verl_doctor.toolkit.sources.python.source import children, dotted, statements, text_of, walk
@@ -48,6 +50,7 @@ from verl_doctor.toolkit.sources.python.summary import absolute
 from verl_doctor.toolkit.sources.python.symbols import Class, Function, Module
 
 _MANY = 3
+_DOTTED = re.compile(r"\w+(?:\.\w+)+")
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -90,6 +93,7 @@ class _Walker:
         self.senders = sending
         self.callers: dict[str, Callers] = {}
         self.parsed: list[tuple[ast.Call, Context]] = []
+        self.put: dict[str, ast.expr] = {}
 
     # --- statements
 
@@ -169,11 +173,25 @@ class _Walker:
         if not context.unit:
             self.found.units[unit] = context.in_class
         scope = self.scopes.of_function(node, context.scope)
+        if not context.unit:
+            self.put = dict(functions_put(node))
+        elif node.name in self.put:
+            context = self._put(self.put[node.name], context)
         inner = Context(scope, unit, "", context.when, context.guard)
         before = len(self.parsed)
         self.block(node.body, inner)
         for call, place in self.parsed[before:]:
             self._options(node, call, place)
+
+    def _put(self, place: ast.expr, context: Context) -> Context:
+        """Return the context in a function that is only put in place of another one: it is run when that is called."""
+        held = self.reader.by_settings(place, context.scope)
+        if held:
+            return context
+        condition = f"{text_of(place)}() is called"
+        if held is False:
+            self.reader.off.add((context.unit, condition))
+        return context.noted(condition)
 
     def _options(self, node: _FunctionNode, call: ast.Call, context: Context) -> None:
         """Check the command-line options that the function assembles against those that the command accepts."""
@@ -206,6 +224,7 @@ class _Walker:
             self.expression(part, context)
         for base in node.bases:
             self._if_none(base, context, "keyword")
+            self._if_final(base, context)
         self.scopes.enter_class(node, context.scope)
         self.block(node.body, replace(context, in_class=node.name if not context.unit else ""))
         if not context.unit and not context.in_class and node.bases:
@@ -336,6 +355,8 @@ class _Walker:
                 self.record.mention(name, context)
                 if isinstance(node.ctx, ast.Load):
                     self._if_unbound(node, context)
+            case ast.Constant(value=str(text)) if context.unit:
+                self._class_named(text, context)
             case ast.Lambda():
                 self.expression(
                     node.body, replace(context, handlers=(), scope=self.scopes.of_lambda(node, context.scope))
@@ -345,6 +366,16 @@ class _Walker:
                 context = replace(context, scope=self.scopes.of_comprehension(node, context.scope))
         for child in children(node):
             self.expression(child, context)
+
+    def _class_named(self, text: str, context: Context) -> None:
+        """Record that a function names a class of the examined tree by its path, as `worker_extension_cls` does: it is created."""
+        sources, top = self.reader.sources, self.reader.module.name.partition(".")[0]
+        if text.startswith(f"{top}.") and _DOTTED.fullmatch(text):
+            answer = sources.resolve(text)
+            if isinstance(answer, Present) and isinstance(answer.definition, Class):
+                name = text.rpartition(".")[2]
+                self.record.mention(name, context)
+                note(self.found.calls, name, context)
 
     def _if_expression(self, node: ast.IfExp, context: Context) -> None:
         self.expression(node.test, context)
@@ -455,6 +486,16 @@ class _Walker:
         if isinstance(node, ast.Name) and origin and self.reader.is_none(node, context.scope):
             self._left(node, origin, "None", kind, context)
 
+    def _if_final(self, node: ast.expr, context: Context) -> None:
+        """Record that a class extends an enumeration of an examined package that has members, which Python refuses."""
+        kind = self.reader.value(node, context.scope)
+        if isinstance(kind, Class) and self.reader.is_watched(kind) and has_enum_members(self.reader.sources, kind):
+            reason, file = f"{kind.name} is an enumeration with members", self.reader.sources.file_of(kind.module)
+            self.record.use(
+                "final", kind.dotted, position(node), "missing", context, reason=reason,
+                read_from=str(file.path) if file is not None else "",
+            )  # fmt: skip
+
     def _if_unbound(self, node: ast.Name, context: Context) -> None:
         """Record the use of a name that is unbound since its import failed."""
         origin = self._origin(node, context)
@@ -465,8 +506,13 @@ class _Walker:
         """Return the import source of a name, if one of the examined packages lacks it."""
         found = context.scope.find(node.id) if isinstance(node, ast.Name) else None
         for entry in found[1] if found else ():
-            if entry.origin[0].partition(".")[0] in self.reader.versions:
-                return entry.origin if self.reader.value(node, context.scope) is GONE else None
+            origin = entry.origin
+            match entry.expression:
+                case ast.Call(func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(name)), _]):
+                    module = self.reader.value(owner, found[0]) if found else None
+                    origin = (module.name, name) if isinstance(module, Module) else origin
+            if origin[0].partition(".")[0] in self.reader.versions:
+                return origin if self.reader.value(node, context.scope) is GONE else None
         return None
 
     def _left(self, name: ast.Name, origin: tuple[str, str], left: str, kind: str, context: Context) -> None:

@@ -51,19 +51,14 @@ _MOST_STARS = 3
 # A name that a module binds plainly, at the left margin or in a list of imports.
 _BOUND = rb"(?m)^(?:(?:async )?def |class |from [^\n]*|import [^\n]*)?\b%b\b"
 # Ways in which a module may have names that reading does not reveal.
-_OTHERWISE_BOUND = (
-    b"__getattr__",
-    b"globals()",
-    b"locals()",
-    b"vars(",
-    b"exec(",
-    b"sys.modules",
-    b"setattr(",
+_OTHERWISE_BOUND = re.compile(
+    rb"__getattr__(?!\(self\b)|\b(?:globals|locals|vars)\(\)|\bexec\(|\bsys\.modules\b|\bimport_module\(__name__|\bgetmodule\("
 )
 # Kinds of break that occur when the function is run. The other kinds concern whole classes.
 _CALLED = frozenset(
     {
         "attribute",
+        "final",
         "import",
         "keyword",
         "meaning",
@@ -388,7 +383,7 @@ class _Reading:
             return False
         if file.kind == "package" and may_be_built(name):
             return False
-        if any(word in source for word in _OTHERWISE_BOUND):
+        if _OTHERWISE_BOUND.search(source):
             return False
         if not all(self._passes_over(star, name, stars) for star in _stars(tree, file)):
             return False
