@@ -164,6 +164,23 @@ def test_disabled_feature_is_a_note_and_undecided_feature_a_warning(tmp_path):
     assert severities == {True: "info", False: "warning"}
 
 
+@pytest.mark.parametrize(("values", "when"), [({}, "LoRAManager.load() is called"), ({LORA: 32}, "")])
+def test_function_put_in_place_of_a_method_runs_when_the_job_has_that_part(tmp_path, values, when):
+    server = """
+        from vllm.a import A
+        def put(owner, name, function):
+            setattr(owner, name, function)
+        class Server:
+            def launch(self):
+                def load(manager):
+                    A.gone
+                put(LoRAManager, "load", load)
+    """
+    features = switched_on({key.replace("__", "."): value for key, value in values.items()})
+    (use,) = breaks(tmp_path, server, Settings(changed(**values), chosen=True, features=features))
+    assert (use.paths, use.when) == (("async rollout",), when)
+
+
 @pytest.mark.parametrize(("key", "off"), [("data.seed", True), ("actor_rollout_ref.actor.qat.mode", False)])
 def test_module_of_a_disabled_feature_is_left_out(tmp_path, key, off):
     server = """
