@@ -103,6 +103,7 @@ class _Place:
     """Where the reader of this bench is."""
 
     names: dict[str, str]
+    values: dict[str, ast.expr] = field(default_factory=dict)
     unit: str = ""
     tests: tuple[tuple[str, bool], ...] = ()
     guarded: bool = False
@@ -113,7 +114,18 @@ class _Place:
             for part in test.values:
                 place = place.under(part, holds=True)
             return place
-        return replace(self, tests=(*self.tests, (ast.unparse(test), holds)))
+        known = _Known(self.values).visit(ast.parse(ast.unparse(test), mode="eval").body)
+        return replace(self, tests=(*self.tests, (ast.unparse(known), holds)))
+
+
+class _Known(ast.NodeTransformer):
+    """Puts what a name was assigned in its place: `version.parse(vllm.__version__)` for `vllm_version`."""
+
+    def __init__(self, values: Mapping[str, ast.expr]) -> None:
+        self.values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.values.get(node.id, node)
 
 
 _CATCHES = {"ImportError", "ModuleNotFoundError", "AttributeError", "TypeError", "Exception", "BaseException"}
@@ -181,6 +193,9 @@ class Reader:
                             if isinstance(part, ast.Name):
                                 place.names.pop(part.id, None)
                     self._expressions(node.value, place)
+                    match node:
+                        case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                            place.values[name] = value
                 case ast.AnnAssign(value=ast.expr() as value):
                     self._expressions(value, place)
                 case ast.AnnAssign():
@@ -192,7 +207,7 @@ class Reader:
                 argument.arg for argument in ast.walk(function.args) if isinstance(argument, ast.arg)
             }
             names = {name: origin for name, origin in place.names.items() if name not in parameters}
-            self._block(function.body, replace(inner, names=names))
+            self._block(function.body, replace(inner, names=names, values={}))
 
     def _import(self, node: ast.Import | ast.ImportFrom, place: _Place) -> None:
         for alias in node.names:

@@ -39,8 +39,8 @@ from verl_doctor.toolkit.collectors.api.value import (
     Value,
     describe,
 )
-from verl_doctor.toolkit.collectors.api.values import ValueReader, signature_of_call
-from verl_doctor.toolkit.sources.python.answers import Present
+from verl_doctor.toolkit.collectors.api.values import PROBES, ValueReader, signature_of_call
+from verl_doctor.toolkit.sources.python.answers import External, Present
 from verl_doctor.toolkit.sources.python.callers import Callers
 from verl_doctor.toolkit.sources.python.classes import has_enum_members
 from verl_doctor.toolkit.sources.python.options import parser_options
@@ -457,6 +457,8 @@ class _Walker:
         callee = self.reader.value(node.func, context.scope)
         if callee is GONE:
             self._if_none(node.func, context, "keyword")
+        if isinstance(callee, External) and callee.dotted in PROBES and node.args:
+            self._if_none(node.args[0], context, "keyword")
         if not self.reader.is_watched(callee):
             return
         found = signature_of_call(self.reader.sources, callee)
@@ -489,8 +491,15 @@ class _Walker:
     def _if_final(self, node: ast.expr, context: Context) -> None:
         """Record that a class extends an enumeration of an examined package that has members, which Python refuses."""
         kind = self.reader.value(node, context.scope)
-        if isinstance(kind, Class) and self.reader.is_watched(kind) and has_enum_members(self.reader.sources, kind):
-            reason, file = f"{kind.name} is an enumeration with members", self.reader.sources.file_of(kind.module)
+        if (
+            isinstance(kind, Class)
+            and self.reader.is_watched(kind)
+            and has_enum_members(self.reader.sources, kind)
+        ):
+            reason, file = (
+                f"{kind.name} is an enumeration with members",
+                self.reader.sources.file_of(kind.module),
+            )
             self.record.use(
                 "final", kind.dotted, position(node), "missing", context, reason=reason,
                 read_from=str(file.path) if file is not None else "",

@@ -82,7 +82,11 @@ def functions_put(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tupl
             case ast.Assign(targets=[ast.Attribute() as place], value=ast.Name(id=name)) if name in inner:
                 places.setdefault(name, []).append(place)
             case ast.Call(
-                args=[ast.Name() | ast.Attribute() as owner, ast.Constant(value=str(attribute)), ast.Name(id=name)]
+                args=[
+                    ast.Name() | ast.Attribute() as owner,
+                    ast.Constant(value=str(attribute)),
+                    ast.Name(id=name),
+                ]
             ) if name in inner:
                 place = ast.copy_location(ast.Attribute(owner, attribute, ast.Load()), part)
                 places.setdefault(name, []).append(place)

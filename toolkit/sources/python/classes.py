@@ -118,9 +118,9 @@ def _members(sources: Lookup, owner: Class) -> Iterator[str]:
                         not name.startswith("_")
                     ):
                         yield name
-                    case ast.Assign(
-                        targets=[ast.Name(id=name)], value=ast.Call(func=function, args=[])
-                    ) if not name.startswith("_") and dotted(function).rpartition(".")[2] == "auto":
+                    case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=function, args=[])) if (
+                        not name.startswith("_") and dotted(function).rpartition(".")[2] == "auto"
+                    ):
                         yield name
 
 

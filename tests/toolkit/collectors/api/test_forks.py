@@ -31,7 +31,11 @@ COMPAT = """
 SHIM = "try:\n    from vllm.a import gone\nexcept ImportError:\n    pass"
 LAZY = "def __getattr__(name):\n    return name"
 SETS = "def found(part):\n    setattr(part, 'lost_by', vars(part))\nclass Held:\n    def __getattr__(self, name): ..."
-HELD = {"utils__put": SETS, "utils__old": "from verl.utils.new import *", "utils__new": "def shown(): ...\ndef _kept(): ..."}
+HELD = {
+    "utils__put": SETS,
+    "utils__old": "from verl.utils.new import *",
+    "utils__new": "def shown(): ...\ndef _kept(): ...",
+}
 TAKE = "\n    from vllm.a import gone"
 NONE = "try:\n    from vllm.a import gone\nexcept ImportError:\n    gone = None\n"
 PASS = "try:\n    from vllm.a import gone\nexcept ImportError:\n    pass\n"
