@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from verl_doctor.toolkit.collectors.api.calls import keyword_fit, places_fit
@@ -50,6 +50,7 @@ from verl_doctor.toolkit.sources.python.summary import absolute
 from verl_doctor.toolkit.sources.python.symbols import Class, Function, Module
 
 _MANY = 3
+_DEFERS_ANNOTATIONS = (3, 14)
 _DOTTED = re.compile(r"\w+(?:\.\w+)+")
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -72,6 +73,7 @@ def read_uses(
     if around.settings is not None:
         reader.by_settings = Decisions(reader, around.settings).holds
     walker = _Walker(reader, scopes, senders(nodes))
+    walker.evaluates_annotations = _evaluates_annotations(tree, around.python)
     top = walker.scopes.of_module(tree, nodes)
     reader.is_unbound = lambda name, scope: (
         _is_of(top, name, scope) and flags.is_unbound(tree.body, name, top)
@@ -94,6 +96,7 @@ class _Walker:
         self.callers: dict[str, Callers] = {}
         self.parsed: list[tuple[ast.Call, Context]] = []
         self.put: dict[str, ast.expr] = {}
+        self.evaluates_annotations = False
 
     # --- statements
 
@@ -169,6 +172,11 @@ class _Walker:
     def _function(self, node: _FunctionNode, context: Context) -> None:
         for part in [*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)]:
             self.expression(part, context)
+        if self.evaluates_annotations:
+            for annotation in _annotations(node):
+                for name in walk(annotation):
+                    if isinstance(name, ast.Name):
+                        self._if_unbound(name, context)
         unit = context.unit or ".".join(filter(None, (context.in_class, node.name)))
         if not context.unit:
             self.found.units[unit] = context.in_class
@@ -551,6 +559,32 @@ class _Walker:
             owner = self.reader.value(replaced[0], context.scope)
             if self.reader.is_watched(owner):
                 self.record.member(owner, replaced[1], position(node), "patch", context)
+
+
+def _evaluates_annotations(tree: ast.Module, python: str) -> bool:
+    """Return whether a module's functions certainly evaluate their annotations when they are defined, as Python did up to 3.13."""
+    deferred = any(
+        isinstance(node, ast.ImportFrom)
+        and node.module == "__future__"
+        and any(alias.name == "annotations" for alias in node.names)
+        for node in tree.body
+    )
+    release = tuple(int(part) for part in re.findall(r"\d+", python)[:2])
+    return not deferred and bool(release) and release < _DEFERS_ANNOTATIONS
+
+
+def _annotations(node: _FunctionNode) -> Iterator[ast.expr]:
+    """Yield the annotations of a function's parameters and of its result."""
+    arguments = [
+        *node.args.posonlyargs,
+        *node.args.args,
+        *node.args.kwonlyargs,
+        node.args.vararg,
+        node.args.kwarg,
+    ]
+    yield from (argument.annotation for argument in arguments if argument is not None and argument.annotation)
+    if node.returns is not None:
+        yield node.returns
 
 
 def _is_of(top: Scope, name: str, scope: Scope) -> bool:

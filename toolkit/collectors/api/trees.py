@@ -84,7 +84,7 @@ def read_trees(
 
     `python` is the version that will run them, "" if unknown.
     """
-    reading = _Reading(verl, (library,), python, around)
+    reading = _Reading(verl, (library,), python, replace(around, python=python))
     begin = reading.rollouts(library.module)
     if isinstance(begin, Unknown):
         return begin

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from support.miniatures.source_trees import compare
+from support.miniatures.source_trees import compare, verl, vllm
+
+from verl_doctor.toolkit.collectors.api.trees import read_trees
+from verl_doctor.toolkit.collectors.api.uses import VllmUses
 
 VLLM = {
     "__init__.py": "__version__ = '0.12.0'",
@@ -152,3 +155,24 @@ def test_class_that_is_named_by_its_path_is_created(tmp_path, named, breaks):
     server = f"import vllm\nfrom verl.utils.extension import Other\n{START}return {{'worker_extension_cls': {named}}}"
     found = compare(tmp_path, server, VLLM, utils__extension=extension)
     assert any(use.breaks and use.paths and not use.when for use in found.uses) is breaks
+
+
+@pytest.mark.parametrize(
+    ("text", "python", "breaks"),
+    [
+        ("def f(x: gone): ...", "3.11.7", True),
+        ("def f(x) -> list[gone]: ...", "3.13.0", True),
+        ("class Mine:\n    def f(self, *, x: gone | None = None): ...", "3.10.13", True),
+        ("def f(x: 'gone'): ...", "3.11.7", False),
+        ("def f(x: gone): ...", "3.14.0", False),
+        ("def f(x: gone): ...", "", False),
+        ("def f():\n    x: gone = 1", "3.11.7", False),
+    ],
+)
+def test_annotation_of_a_function_is_evaluated_up_to_python_3_13(tmp_path, text, python, breaks):
+    for place, begin in enumerate(("", "from __future__ import annotations\n")):
+        folder = tmp_path / str(place)
+        pair = verl(folder, f"{begin}{PASS}{text}"), vllm(folder, VLLM)
+        found = read_trees(VllmUses, *pair, python)
+        assert isinstance(found, VllmUses)
+        assert any(use.breaks for use in found.uses) is (breaks and not begin)
