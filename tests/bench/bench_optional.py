@@ -370,7 +370,10 @@ def measured(
             if decided.get((site.module, text)) is None
         ]
         # A version that is handed on as a parameter is not evaluated: such a line may be for other releases.
-        unsure = [any(_PROBE.search(text) for text, _ in around) for around in site.mentioned]
+        unsure = [
+            any(_PROBE.search(text) and decided.get((site.module, text)) is None for text, _ in around)
+            for around in site.mentioned
+        ]
         if unsure and all(unsure):
             continue
         if site.guarded or any(map(_PROBE.search, left)) or _ELSEWHERE.search(site.words):
