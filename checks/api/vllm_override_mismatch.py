@@ -28,6 +28,10 @@ _ABSTRACT = ApiUse(
     SERVER, 61, "abstract", f"{_EXECUTOR}.check_health", "missing", "start", ("async rollout",),
     reason="Executor.check_health is abstract",
 )  # fmt: skip
+_FINAL = ApiUse(
+    SERVER, 44, "final", "vllm.usage.usage_lib.UsageContext", "missing", "import", ("async rollout",),
+    reason="UsageContext is an enumeration with members", read_from="/env/vllm/usage/usage_lib.py",
+)  # fmt: skip
 _UNDECIDED = ApiUse(SERVER, 92, "result", _NO_FUTURE.name, "unknown", "start", ("async rollout",))
 
 
@@ -35,13 +39,14 @@ _UNDECIDED = ApiUse(SERVER, 92, "result", _NO_FUTURE.name, "unknown", "start", (
     "VLLM109",
     requires=("VLLM106",),
     paths=rollouts,
-    unjudged=uses_unjudged("override", "result", "abstract"),
+    unjudged=uses_unjudged("override", "result", "abstract", "final"),
     examples=lambda: [
         Example("what verl overrides fits", seen()),
         Example("whether vLLM relies on it is not known", seen(_UNDECIDED)),
         Example("vLLM passes an override more than it accepts", seen(_NARROW), expect="passes it non_block"),
         Example("vLLM waits for a future that it does not get", seen(_NO_FUTURE), expect="calls result()"),
         Example("a class lacks an abstract method", seen(_ABSTRACT), expect="lacks Executor.check_health()"),
+        Example("a class extends an enumeration", seen(_FINAL), expect="extends UsageContext"),
     ],
 )
 def vllm_override_mismatch(uses: VllmUses) -> Iterator[Finding]:
@@ -52,7 +57,7 @@ def vllm_override_mismatch(uses: VllmUses) -> Iterator[Finding]:
     vLLM calls verl's method instead of its own. If it passes an argument that the method does not accept, the
     call raises TypeError. If vLLM expects a future and gets a plain value, `AttributeError: ... has no
     attribute 'result'` ends the engine at the first generation. A class that lacks an abstract method cannot
-    be instantiated at all.
+    be instantiated at all, and an enumeration with members cannot be extended.
 
     ## How to fix
 
@@ -62,7 +67,7 @@ def vllm_override_mismatch(uses: VllmUses) -> Iterator[Finding]:
     """
     version = uses.library.version
     yield from judged(
-        breaks(uses, "override", "result", "abstract"),
+        breaks(uses, "override", "result", "abstract", "final"),
         lambda use: f"{use.name} {use.kind}",
         lambda group: _finding(group, version),
         lambda every: (
@@ -75,7 +80,10 @@ def vllm_override_mismatch(uses: VllmUses) -> Iterator[Finding]:
 
 def _finding(group: list[ApiUse], version: str) -> Finding:
     use = group[0]
-    if use.kind == "abstract":
+    if use.kind == "final":
+        message = f"a class of verl extends {use.last}, which Python does not allow: in vLLM {version}, {use.reason}"
+        remedy = "use the enumeration as it is"
+    elif use.kind == "abstract":
         message = f"a class of verl lacks {_method(use)}(), which vLLM {version} requires"
         remedy = "implement the method"
     else:

@@ -324,6 +324,7 @@ def probes_in(
                     plain = not any(isinstance(part, ast.Starred) for part in node.args) and all(
                         word.arg for word in node.keywords
                     )
+                    probe["called"] = True
                     if plain:
                         probe |= {
                             "positional": len(node.args),
@@ -513,7 +514,11 @@ def resigned(call: Call, file: Path | None, way: str) -> Edit | None:
         )
         edited = before + ast.unparse(new).encode() + after
         probe = {"key": "the edited call", "module": call.within, "imports": [], "of": ast.unparse(new.func)}
-        probe |= {"positional": len(new.args), "keywords": [word.arg for word in new.keywords]}
+        probe |= {
+            "called": True,
+            "positional": len(new.args),
+            "keywords": [word.arg for word in new.keywords],
+        }
         return Edit(f"call: {way}", place, {call.file: edited.decode()}, (probe,))
     if file is None:
         return None

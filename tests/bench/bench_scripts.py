@@ -148,7 +148,11 @@ def compared(python: Path, hydra: Path | None) -> Compared:
             found.same("compositions", agree=refuses == ("refused" in answer), words=words)
             if "is" in answer and not refuses:
                 ours, theirs = (
-                    json.dumps(tree, sort_keys=True, default=str)
+                    json.dumps(
+                        {key: part for key, part in tree.items() if key != "hydra"},
+                        sort_keys=True,
+                        default=str,
+                    )
                     for tree in (configuration.after, answer["is"])
                 )
                 found.same("composed trees", agree=ours == theirs, words=script)
@@ -191,7 +195,8 @@ def by_bash(script: str, module: str) -> list[str] | None:
             subprocess.run(["/bin/bash", script], cwd=copy, env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=_LIMIT, check=False)  # fmt: skip
         except subprocess.TimeoutExpired:
             return None
-        calls = heard.read_text("utf-8", "replace").split("\0\0\0") if heard.exists() else []
+        text = heard.read_text("utf-8", "replace") if heard.exists() else ""
+        calls = text.replace(str(copy), str(Path().absolute())).split("\0\0\0")
     for call in calls:
         words = call.split("\0")
         if module in words:
@@ -201,8 +206,25 @@ def by_bash(script: str, module: str) -> list[str] | None:
 
 def _by_hydra(python: Path, requests: list[dict[str, object]]) -> list[dict[str, object]]:
     lines = "".join(json.dumps(request) + "\n" for request in requests)
-    done = subprocess.run([str(python), str(ORACLE)], input=lines, capture_output=True, text=True, check=True)
+    with tempfile.TemporaryDirectory() as home:
+        package = _importable(Path("verl/trainer/config"), Path(home))
+        environ = {**os.environ, "PYTHONPATH": str(package)}
+        done = subprocess.run(
+            [str(python), str(ORACLE)], input=lines, capture_output=True, text=True, check=True, env=environ
+        )
     return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def _importable(folder: Path, home: Path) -> Path:
+    """A folder from which the package with verl's configuration can be imported, for `pkg://verl.trainer.config`, without verl's own imports."""
+    for package in (folder, *folder.parents):
+        (home / package).mkdir(parents=True, exist_ok=True)
+        if package != Path():
+            (home / package / "__init__.py").touch()
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.suffix != ".py" and path.name != "__pycache__":
+            (home / folder / path.name).symlink_to(path.absolute())
+    return home
 
 
 def _session(python: Path, script: str) -> Session:

@@ -26,10 +26,10 @@ def tried(probe):
         for statement in probe["imports"]:
             exec(statement, space)
         value = eval(probe["of"], space)
+        if probe.get("called") and not callable(value):
+            return f"TypeError: {probe['of']} is not callable"
         if "positional" not in probe:
             return ""
-        if not callable(value):
-            return f"TypeError: {probe['of']} is not callable"
         try:
             signature = inspect.signature(value)
         except ValueError:

@@ -183,6 +183,17 @@ def names(wanted):
     return {"found": found}
 
 
+def conditions(wanted):
+    """For each (module, expression): whether it holds there; None where the module's own names do not decide it."""
+    found = []
+    for name, text in wanted:
+        try:
+            found.append(bool(eval(text, dict(vars(importlib.import_module(name))))))
+        except BaseException:
+            found.append(None)
+    return {"found": found}
+
+
 def members(wanted):
     """For each (kind, owner, name): what the live object says."""
     return {"found": [_member(*use) for use in wanted]}
@@ -284,7 +295,9 @@ def answer(request):
     sys.path[:0] = request["path"]
     let_register_twice()
     imports = builtins.__import__ = Imports(request["allowed"])
-    said = {"load": load, "names": names, "members": members}[request["do"]](request["of"])
+    said = {"load": load, "names": names, "members": members, "conditions": conditions}[request["do"]](
+        request["of"]
+    )
     return {**said, "lacking": imports.lacking}
 
 

@@ -124,6 +124,14 @@ class Oracle:
         """Whether each (kind, owner, name) is there."""
         return dict(zip(wanted, self.ask("members", wanted, set()).get("found", ()), strict=False))
 
+    def conditions(
+        self, wanted: set[tuple[str, str]], places: set[tuple[str, int]]
+    ) -> dict[tuple[str, str], bool | None]:
+        """Whether each (module, condition) holds there; None where more than the module decides. Imports at these places are made good."""
+        tests = sorted(wanted)
+        found = self.ask("conditions", tests, places).get("found", ())
+        return dict(zip(tests, found, strict=False))
+
     def close(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.close()

@@ -26,6 +26,7 @@ from verl_doctor.toolkit.sources.python.answers import Missing, Present
 from verl_doctor.toolkit.sources.python.evaluate import ARITHMETIC, COMPARE, UNCLEAR, applied
 from verl_doctor.toolkit.sources.python.source import dotted, walk
 from verl_doctor.toolkit.sources.python.summary import absolute
+from verl_doctor.toolkit.sources.python.symbols import Module
 
 _END = 1 << 30
 _DEEPEST = 40
@@ -483,6 +484,11 @@ class Decisions:
             return default if found is MISSING else found
         return owner.get(name, default) if isinstance(owner, dict) else UNCLEAR
 
+    def _of_module(self, module: Module, name: str, default: Any) -> Any:
+        """Return the value of `getattr(module, name, default)`, as far as it is known whether the module has the name."""
+        answer = self.reader.sources.member(module, name) if self.reader.is_watched(module) else None
+        return default if isinstance(answer, Missing) else THERE if isinstance(answer, Present) else UNCLEAR
+
     def _of_self(self, local: LocalClass, name: str) -> Any:
         """Return the value of `self.name`, if it is a section or everything stored there follows from settings."""
         if self.settings is None:
@@ -566,6 +572,8 @@ class Decisions:
                 default = self.value(rest[0], scope, line) if rest else UNCLEAR
                 if isinstance(owner, ast.Name) and owner.id == "self":
                     return self._attribute(node, owner, name, scope, line)
+                if isinstance(module := self.reader.value(owner, scope), Module):
+                    return self._of_module(module, name, default)
                 return self._item(node, self.value(owner, scope, line), name, default)
             case ast.Call(
                 func=ast.Attribute(value=owner, attr="get"), args=[ast.Constant(value=str(name)), *rest]

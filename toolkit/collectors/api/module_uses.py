@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from verl_doctor.toolkit.collectors.api.calls import keyword_fit, places_fit
@@ -22,7 +23,7 @@ from verl_doctor.toolkit.collectors.api.guards import (
 from verl_doctor.toolkit.collectors.api.helpers import Helpers
 from verl_doctor.toolkit.collectors.api.options import COMMANDS, nearest_option, options_given, parses
 from verl_doctor.toolkit.collectors.api.overrides import Extension
-from verl_doctor.toolkit.collectors.api.patches import attribute_patched, paths_patched
+from verl_doctor.toolkit.collectors.api.patches import attribute_patched, functions_put, paths_patched
 from verl_doctor.toolkit.collectors.api.recorder import Recorder, note
 from verl_doctor.toolkit.collectors.api.scopes import Scopes
 from verl_doctor.toolkit.collectors.api.sent import SENDS, called_name, names_sent, senders, worker_has
@@ -38,9 +39,10 @@ from verl_doctor.toolkit.collectors.api.value import (
     Value,
     describe,
 )
-from verl_doctor.toolkit.collectors.api.values import ValueReader, signature_of_call
-from verl_doctor.toolkit.sources.python.answers import Present
+from verl_doctor.toolkit.collectors.api.values import PROBES, ValueReader, signature_of_call
+from verl_doctor.toolkit.sources.python.answers import External, Present
 from verl_doctor.toolkit.sources.python.callers import Callers
+from verl_doctor.toolkit.sources.python.classes import has_enum_members
 from verl_doctor.toolkit.sources.python.options import parser_options
 from verl_doctor.toolkit.sources.python.resolve import Sources
 from verl_doctor.toolkit.sources.python.source import children, dotted, statements, text_of, walk
@@ -48,6 +50,8 @@ from verl_doctor.toolkit.sources.python.summary import absolute
 from verl_doctor.toolkit.sources.python.symbols import Class, Function, Module
 
 _MANY = 3
+_DEFERS_ANNOTATIONS = (3, 14)
+_DOTTED = re.compile(r"\w+(?:\.\w+)+")
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -69,6 +73,7 @@ def read_uses(
     if around.settings is not None:
         reader.by_settings = Decisions(reader, around.settings).holds
     walker = _Walker(reader, scopes, senders(nodes))
+    walker.evaluates_annotations = _evaluates_annotations(tree, around.python)
     top = walker.scopes.of_module(tree, nodes)
     reader.is_unbound = lambda name, scope: (
         _is_of(top, name, scope) and flags.is_unbound(tree.body, name, top)
@@ -90,6 +95,8 @@ class _Walker:
         self.senders = sending
         self.callers: dict[str, Callers] = {}
         self.parsed: list[tuple[ast.Call, Context]] = []
+        self.put: dict[str, ast.expr] = {}
+        self.evaluates_annotations = False
 
     # --- statements
 
@@ -165,15 +172,34 @@ class _Walker:
     def _function(self, node: _FunctionNode, context: Context) -> None:
         for part in [*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)]:
             self.expression(part, context)
+        if self.evaluates_annotations:
+            for annotation in _annotations(node):
+                for name in walk(annotation):
+                    if isinstance(name, ast.Name):
+                        self._if_unbound(name, context)
         unit = context.unit or ".".join(filter(None, (context.in_class, node.name)))
         if not context.unit:
             self.found.units[unit] = context.in_class
         scope = self.scopes.of_function(node, context.scope)
+        if not context.unit:
+            self.put = dict(functions_put(node))
+        elif node.name in self.put:
+            context = self._put(self.put[node.name], context)
         inner = Context(scope, unit, "", context.when, context.guard)
         before = len(self.parsed)
         self.block(node.body, inner)
         for call, place in self.parsed[before:]:
             self._options(node, call, place)
+
+    def _put(self, place: ast.expr, context: Context) -> Context:
+        """Return the context in a function that is only put in place of another one: it is run when that is called."""
+        held = self.reader.by_settings(place, context.scope)
+        if held:
+            return context
+        condition = f"{text_of(place)}() is called"
+        if held is False:
+            self.reader.off.add((context.unit, condition))
+        return context.noted(condition)
 
     def _options(self, node: _FunctionNode, call: ast.Call, context: Context) -> None:
         """Check the command-line options that the function assembles against those that the command accepts."""
@@ -206,6 +232,7 @@ class _Walker:
             self.expression(part, context)
         for base in node.bases:
             self._if_none(base, context, "keyword")
+            self._if_final(base, context)
         self.scopes.enter_class(node, context.scope)
         self.block(node.body, replace(context, in_class=node.name if not context.unit else ""))
         if not context.unit and not context.in_class and node.bases:
@@ -336,6 +363,8 @@ class _Walker:
                 self.record.mention(name, context)
                 if isinstance(node.ctx, ast.Load):
                     self._if_unbound(node, context)
+            case ast.Constant(value=str(text)) if context.unit:
+                self._class_named(text, context)
             case ast.Lambda():
                 self.expression(
                     node.body, replace(context, handlers=(), scope=self.scopes.of_lambda(node, context.scope))
@@ -345,6 +374,16 @@ class _Walker:
                 context = replace(context, scope=self.scopes.of_comprehension(node, context.scope))
         for child in children(node):
             self.expression(child, context)
+
+    def _class_named(self, text: str, context: Context) -> None:
+        """Record that a function names a class of the examined tree by its path, as `worker_extension_cls` does: it is created."""
+        sources, top = self.reader.sources, self.reader.module.name.partition(".")[0]
+        if text.startswith(f"{top}.") and _DOTTED.fullmatch(text):
+            answer = sources.resolve(text)
+            if isinstance(answer, Present) and isinstance(answer.definition, Class):
+                name = text.rpartition(".")[2]
+                self.record.mention(name, context)
+                note(self.found.calls, name, context)
 
     def _if_expression(self, node: ast.IfExp, context: Context) -> None:
         self.expression(node.test, context)
@@ -426,6 +465,8 @@ class _Walker:
         callee = self.reader.value(node.func, context.scope)
         if callee is GONE:
             self._if_none(node.func, context, "keyword")
+        if isinstance(callee, External) and callee.dotted in PROBES and node.args:
+            self._if_none(node.args[0], context, "keyword")
         if not self.reader.is_watched(callee):
             return
         found = signature_of_call(self.reader.sources, callee)
@@ -455,6 +496,23 @@ class _Walker:
         if isinstance(node, ast.Name) and origin and self.reader.is_none(node, context.scope):
             self._left(node, origin, "None", kind, context)
 
+    def _if_final(self, node: ast.expr, context: Context) -> None:
+        """Record that a class extends an enumeration of an examined package that has members, which Python refuses."""
+        kind = self.reader.value(node, context.scope)
+        if (
+            isinstance(kind, Class)
+            and self.reader.is_watched(kind)
+            and has_enum_members(self.reader.sources, kind)
+        ):
+            reason, file = (
+                f"{kind.name} is an enumeration with members",
+                self.reader.sources.file_of(kind.module),
+            )
+            self.record.use(
+                "final", kind.dotted, position(node), "missing", context, reason=reason,
+                read_from=str(file.path) if file is not None else "",
+            )  # fmt: skip
+
     def _if_unbound(self, node: ast.Name, context: Context) -> None:
         """Record the use of a name that is unbound since its import failed."""
         origin = self._origin(node, context)
@@ -465,8 +523,13 @@ class _Walker:
         """Return the import source of a name, if one of the examined packages lacks it."""
         found = context.scope.find(node.id) if isinstance(node, ast.Name) else None
         for entry in found[1] if found else ():
-            if entry.origin[0].partition(".")[0] in self.reader.versions:
-                return entry.origin if self.reader.value(node, context.scope) is GONE else None
+            origin = entry.origin
+            match entry.expression:
+                case ast.Call(func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(name)), _]):
+                    module = self.reader.value(owner, found[0]) if found else None
+                    origin = (module.name, name) if isinstance(module, Module) else origin
+            if origin[0].partition(".")[0] in self.reader.versions:
+                return origin if self.reader.value(node, context.scope) is GONE else None
         return None
 
     def _left(self, name: ast.Name, origin: tuple[str, str], left: str, kind: str, context: Context) -> None:
@@ -496,6 +559,32 @@ class _Walker:
             owner = self.reader.value(replaced[0], context.scope)
             if self.reader.is_watched(owner):
                 self.record.member(owner, replaced[1], position(node), "patch", context)
+
+
+def _evaluates_annotations(tree: ast.Module, python: str) -> bool:
+    """Return whether a module's functions certainly evaluate their annotations when they are defined, as Python did up to 3.13."""
+    deferred = any(
+        isinstance(node, ast.ImportFrom)
+        and node.module == "__future__"
+        and any(alias.name == "annotations" for alias in node.names)
+        for node in tree.body
+    )
+    release = tuple(int(part) for part in re.findall(r"\d+", python)[:2])
+    return not deferred and bool(release) and release < _DEFERS_ANNOTATIONS
+
+
+def _annotations(node: _FunctionNode) -> Iterator[ast.expr]:
+    """Yield the annotations of a function's parameters and of its result."""
+    arguments = [
+        *node.args.posonlyargs,
+        *node.args.args,
+        *node.args.kwonlyargs,
+        node.args.vararg,
+        node.args.kwarg,
+    ]
+    yield from (argument.annotation for argument in arguments if argument is not None and argument.annotation)
+    if node.returns is not None:
+        yield node.returns
 
 
 def _is_of(top: Scope, name: str, scope: Scope) -> bool:

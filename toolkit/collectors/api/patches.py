@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from verl_doctor.toolkit.collectors.api.value import Scope
 from verl_doctor.toolkit.collectors.api.values import ValueReader
+from verl_doctor.toolkit.sources.python.source import walk
 
 _PATCH = ("unittest.mock.patch", "mock.patch")
 _PATCH_OBJECT = ("unittest.mock.patch.object", "mock.patch.object")
@@ -64,3 +65,31 @@ def _rows(tables: list[ast.expr | None]) -> Iterator[list[ast.expr]]:
     for table in tables:
         if isinstance(table, (ast.List, ast.Tuple)):
             yield from (row.elts for row in table.elts if isinstance(row, (ast.Tuple, ast.List)))
+
+
+def functions_put(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the inner functions of a function that it only puts in place of others, each with that place.
+
+    It stores them as attributes, or hands them on with an owner and a name: `setattr(Class, "method", inner)`.
+    """
+    inner = {
+        part.name for part in walk(node) if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef))
+    } - {node.name}
+    loads = [part for part in walk(node) if isinstance(part, ast.Name) and part.id in inner]
+    places: dict[str, list[ast.expr]] = {}
+    for part in walk(node) if inner else ():
+        match part:
+            case ast.Assign(targets=[ast.Attribute() as place], value=ast.Name(id=name)) if name in inner:
+                places.setdefault(name, []).append(place)
+            case ast.Call(
+                args=[
+                    ast.Name() | ast.Attribute() as owner,
+                    ast.Constant(value=str(attribute)),
+                    ast.Name(id=name),
+                ]
+            ) if name in inner:
+                place = ast.copy_location(ast.Attribute(owner, attribute, ast.Load()), part)
+                places.setdefault(name, []).append(place)
+    for name, found in places.items():
+        if len(found) == sum(load.id == name for load in loads):
+            yield name, found[0]

@@ -27,6 +27,8 @@ _OPEN = frozenset(
 )
 # Parts of verl that a setting switches on, by the word that names them in keys, values, modules and variables.
 _FEATURES = ("fp8", "lora", "modelopt", "mtp", "qat", "replay", "torchao")
+# Layers that only some models have, and number formats of which a part knows several.
+_OF_SOME_MODELS = re.compile(r"moe|expert|w\d+a\d+|nvfp4")
 # Variables that a scheduler, Ray or verl itself sets for each process.
 _PER_PROCESS = re.compile(
     r"(?:CUDA|HIP|ROCR|ASCEND|LOCAL|MASTER|NCCL|OMPI|PMI|RAY|SLURM|WG|TORCHELASTIC)_|(?:LOCAL_)?RANK|WORLD_SIZE"
@@ -149,6 +151,11 @@ class Settings:
         """Return whether a module belongs to an optional part of verl that the launch script does not switch on."""
         parts = set(re.split(r"[._]", module.replace("replay_buffer", ""))).intersection(_FEATURES)
         return self.chosen and bool(parts) and parts.isdisjoint(self.features)
+
+    def has_part(self, name: str) -> bool:
+        """Return whether a function's dotted name belongs to a part that the script switches on, and to every model's layers."""
+        words = set(re.split(r"[._]", name.lower()))
+        return not words.isdisjoint(self.features) and not any(map(_OF_SOME_MODELS.search, words))
 
     def variable(self, name: str, default: Any) -> Any:
         """Return the value of an environment variable, `default` if it is unset, or UNCLEAR."""

@@ -51,19 +51,14 @@ _MOST_STARS = 3
 # A name that a module binds plainly, at the left margin or in a list of imports.
 _BOUND = rb"(?m)^(?:(?:async )?def |class |from [^\n]*|import [^\n]*)?\b%b\b"
 # Ways in which a module may have names that reading does not reveal.
-_OTHERWISE_BOUND = (
-    b"__getattr__",
-    b"globals()",
-    b"locals()",
-    b"vars(",
-    b"exec(",
-    b"sys.modules",
-    b"setattr(",
+_OTHERWISE_BOUND = re.compile(
+    rb"__getattr__(?!\(self\b)|\b(?:globals|locals|vars)\(\)|\bexec\(|\bsys\.modules\b|\bimport_module\(__name__|\bgetmodule\("
 )
 # Kinds of break that occur when the function is run. The other kinds concern whole classes.
 _CALLED = frozenset(
     {
         "attribute",
+        "final",
         "import",
         "keyword",
         "meaning",
@@ -89,7 +84,7 @@ def read_trees(
 
     `python` is the version that will run them, "" if unknown.
     """
-    reading = _Reading(verl, (library,), python, around)
+    reading = _Reading(verl, (library,), python, replace(around, python=python))
     begin = reading.rollouts(library.module)
     if isinstance(begin, Unknown):
         return begin
@@ -388,7 +383,7 @@ class _Reading:
             return False
         if file.kind == "package" and may_be_built(name):
             return False
-        if any(word in source for word in _OTHERWISE_BOUND):
+        if _OTHERWISE_BOUND.search(source):
             return False
         if not all(self._passes_over(star, name, stars) for star in _stars(tree, file)):
             return False
@@ -516,14 +511,39 @@ def _placed(uses: Uses, reached: dict[str, Reach], reading: _Reading) -> Iterato
         certain = tuple(path for path in run if not unmet(use.when, reached[path].sent))
         when = "" if certain else " and ".join(use.when)
         off = bool(when) and any((use.unit, condition) in uses.off for condition in use.when)
+        settings = reading.around.settings
         if use.unit and not run and use.resolution == "missing":
             called, never = condition_of(use.unit, uses, reading.read)
+            plain = called == f"{use.unit.rpartition('.')[2]}() is called"
+            switched_on = settings is not None and settings.has_part(f"{uses.module}.{use.unit}")
+            if plain and switched_on and _is_mentioned(use.unit, uses, frozenset({use.unit})):
+                called = ""  # the part that the script switches on calls it, or puts it in place of a function of vLLM
+                certain = loaded if not use.when else ()
             when, off = " and ".join(filter(None, (called, when))), off or never
         for module in use.unread if not use.guard else ():
             reading.needed.setdefault(module, set()).update(certain)
-        settings = reading.around.settings
         off = settings is not None and settings.chosen and (off or settings.leaves_out(uses.module))
         yield _fact(use, uses.path, loaded if when else certain, when, off=bool(when) and off)
+
+
+def _is_mentioned(unit: str, uses: Uses, seen: frozenset[str]) -> bool:
+    """Return whether a function is mentioned in its module, other than by itself and by what only other releases reach."""
+    if not unit:
+        return True
+    name = unit.rpartition(".")[2]
+    above = {other for other, names in uses.mentions.items() if name in names} - seen
+    apart = seen | above
+    # What nothing in the module mentions is called from other modules.
+    return any(
+        other not in uses.dead and (_is_mentioned(other, uses, apart) or not _names(other, uses))
+        for other in above
+    )
+
+
+def _names(unit: str, uses: Uses) -> bool:
+    """Return whether anything in the module mentions a function."""
+    name = unit.rpartition(".")[2]
+    return any(name in names for other, names in uses.mentions.items() if other != unit)
 
 
 def _fact(use: Use, path: str, paths: tuple[str, ...], when: str, *, off: bool) -> ApiUse:

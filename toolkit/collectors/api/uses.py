@@ -15,7 +15,8 @@ class ApiUse:
     `kind` is "import", "attribute", "store", "call", "keyword", "positional", "meaning" or "required"; `name`
     what is used (`module:name` for an import, `callee(argument)` for an argument). An "option" is passed on the
     library's command line, a "patch" is a name that verl replaces, "sent" a method that it has workers run by
-    name. An "override", a "result" and an "abstract" method concern classes that extend the library's. An
+    name. An "override", a "result" and an "abstract" method concern classes that extend the library's, as does
+    "final", an enumeration with members, which Python does not let them extend. An
     "inside" use is an import by the library itself, from a third package or from its own modules. A "refusal" is what verl itself raises
     about this release, with the message as its name; a "distribution" what it raises because pip has the
     library under the name `name`.

@@ -132,13 +132,14 @@ class Surroundings:
 
     `engines` are the other installed rollout engines ("sglang"), None if not checked. `called` is the name
     under which the library is installed, if verl looks it up by another. `beside` are trees of packages from
-    which the library itself imports, `settings` the job's.
+    which the library itself imports, `settings` the job's. `python` is the version that runs them, "" if unknown.
     """
 
     engines: frozenset[str] | None = frozenset()
     called: str = ""
     beside: tuple[Tree, ...] = ()
     settings: Settings | None = None
+    python: str = ""
 
 
 NOT_LOOKED_AT: Final = Surroundings(None)

@@ -48,7 +48,7 @@ _READ_VERSION = frozenset({"importlib.metadata.version", "importlib_metadata.ver
 _SEARCHES = frozenset({"re.match", "re.search"})
 # Patterns that extract the numbers of a version: `(\d+\.\d+\.?\d*)`.
 _TAKES_NUMBERS = re.compile(r"\^?\((?:\\d|\[0-9\])")
-_PROBES = frozenset({"inspect.signature", "inspect.getfullargspec", "inspect.getargspec"})
+PROBES = frozenset({"inspect.signature", "inspect.getfullargspec", "inspect.getargspec"})
 _CONTAINERS = frozenset({"set", "frozenset", "list", "tuple", "dict", "sorted"})
 
 
@@ -383,7 +383,7 @@ class ValueReader:
                 return None
         if name in _READ_VERSION:
             return self._version(first)
-        if name in _PROBES:
+        if name in PROBES:
             return self.parameters(first)
         if name in _SEARCHES and len(node.args) == 2:
             return _numbers(first, self.value(node.args[1], scope))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Literal
 
 from verl_doctor.toolkit.sources.python.answers import Answer, External, Lookup, Missing, Present, Unresolved
-from verl_doctor.toolkit.sources.python.source import dotted, is_none, parse_expression
+from verl_doctor.toolkit.sources.python.source import dotted, is_none, parse, parse_expression, read
 from verl_doctor.toolkit.sources.python.symbols import (
     Attribute,
     Class,
@@ -37,6 +37,7 @@ _KNOWN_BASES: dict[str, frozenset[str]] = {
 _CONSTRUCTS_NOTHING = frozenset(
     {"object", "abc.ABC", "typing.Generic", "typing.Protocol", "typing_extensions.Protocol"}
 )
+_ENUMERATIONS = frozenset({"enum.Enum", "enum.Flag", "enum.IntEnum", "enum.IntFlag", "enum.StrEnum"})
 # Decorators of a class that add no attribute. vLLM's own `config` makes a pydantic dataclass.
 _KEEP_MEMBERS = frozenset(
     {"dataclass", "dataclasses.dataclass", "pydantic.dataclasses.dataclass", "config", "final", "typing.final",
@@ -95,6 +96,32 @@ def _base(sources: Lookup, owner: Class, text: str) -> Class | External | None:
     if isinstance(answer, Present) and isinstance(answer.definition, (Class, External)):
         return answer.definition
     return External(text) if text in _KNOWN_BASES else None
+
+
+def has_enum_members(sources: Lookup, owner: Class) -> bool:
+    """Return whether a class is certainly an enumeration with members, which no class may extend."""
+    parts = list(mro(sources, owner))
+    if not any(isinstance(part, External) and part.dotted in _ENUMERATIONS for part in parts):
+        return False
+    return any(isinstance(part, Class) and any(_members(sources, part)) for part in parts)
+
+
+def _members(sources: Lookup, owner: Class) -> Iterator[str]:
+    """Yield the members that the body of an enumeration certainly defines."""
+    file = sources.file_of(owner.module)
+    tree = parse(text, file.path) if file is not None and isinstance(text := read(file.path), bytes) else None
+    for node in tree.body if isinstance(tree, ast.Module) else ():
+        if isinstance(node, ast.ClassDef) and node.name == owner.name and node.lineno == owner.line:
+            for part in node.body:
+                match part:
+                    case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant() | ast.Tuple()) if (
+                        not name.startswith("_")
+                    ):
+                        yield name
+                    case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=function, args=[])) if (
+                        not name.startswith("_") and dotted(function).rpartition(".")[2] == "auto"
+                    ):
+                        yield name
 
 
 def named(sources: Lookup, module: Module, text: str) -> Answer:

@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 import pytest
-from support.miniatures.source_trees import compare
+from support.miniatures.source_trees import compare, verl, vllm
 
-VLLM = {"__init__.py": "__version__ = '0.12.0'", "a.py": "class A: ...\ndef f(x): ..."}
+from verl_doctor.toolkit.collectors.api.trees import read_trees
+from verl_doctor.toolkit.collectors.api.uses import VllmUses
+
+VLLM = {
+    "__init__.py": "__version__ = '0.12.0'",
+    "a.py": "class A: ...\ndef f(x): ...",
+    "kinds.py": """
+        import enum
+        class Full(str, enum.Enum):
+            ONE = "1"
+        class Bare(enum.Enum):
+            def put(self):
+                self.one = 1
+        class Made(Bare):
+            TWO = enum.auto()
+    """,
+}
 COMPAT = """
     from packaging import version
     import vllm
@@ -17,11 +33,19 @@ COMPAT = """
 """
 SHIM = "try:\n    from vllm.a import gone\nexcept ImportError:\n    pass"
 LAZY = "def __getattr__(name):\n    return name"
-HELD = {"utils__old": "from verl.utils.new import *", "utils__new": "def shown(): ...\ndef _kept(): ..."}
+SETS = "def found(part):\n    setattr(part, 'lost_by', vars(part))\nclass Held:\n    def __getattr__(self, name): ..."
+HELD = {
+    "utils__put": SETS,
+    "utils__old": "from verl.utils.new import *",
+    "utils__new": "def shown(): ...\ndef _kept(): ...",
+}
 TAKE = "\n    from vllm.a import gone"
 NONE = "try:\n    from vllm.a import gone\nexcept ImportError:\n    gone = None\n"
 PASS = "try:\n    from vllm.a import gone\nexcept ImportError:\n    pass\n"
 SUPPRESSED = "from contextlib import suppress\nwith suppress(ImportError):\n    from vllm.a import gone\n"
+GOT_NONE = "from vllm import a\ngone = getattr(a, 'gone', None)\n"
+LATE = "\n            from vllm.a import gone"
+PUT = "from vllm.a import A\ndef put(owner, name, function): setattr(owner, name, function)\n"
 START = "class Server:\n    def launch(self):\n        "
 
 
@@ -89,6 +113,20 @@ def stops(tmp_path, server: str) -> bool:
         (f"{NONE}class Mine(gone or object): ...", False),
         (f"gone = print\n{SUPPRESSED}{START}gone(1)", False),
         (f"{NONE}if gone is None:\n    def gone(x): ...\n{START}gone(1)", False),
+        (f"{GOT_NONE}{START}gone(1)", True),
+        (f"{GOT_NONE}{START}return gone", False),
+        (f"{GOT_NONE}{START}if gone is not None:\n            gone(1)", False),
+        (f"from vllm import a\ngone = getattr(a, 'gone', print)\n{START}gone(1)", False),
+        (f"from vllm import a\nhere = getattr(a, 'f', None)\n{START}here(1)", False),
+        ("from vllm.kinds import Full\nclass Mine(Full): ...", True),
+        ("from vllm.kinds import Made\nclass Mine(Made): ...", True),
+        ("from vllm.kinds import Bare\nclass Mine(Bare): ...", False),
+        ("from verl.utils.put import lost", True),
+        ("from verl.utils.put import found", False),
+        (f"{PUT}{START}from vllm.a import gone", True),
+        (f"{PUT}{START}def later():{LATE}\n        put(A, 'm', later)", False),
+        (f"{PUT}{START}def later():{LATE}\n        A.m = later", False),
+        (f"{PUT}{START}def later():{LATE}\n        put(A, 'm', later)\n        later()", True),
         ("__import__('vllm.gone')", True),
         ("module = __import__('vllm.a', fromlist=['gone'])\nmodule.gone", True),
         ("import importlib\nTOP = 'vllm'\nimportlib.import_module(f'{TOP}.gone')", True),
@@ -102,3 +140,39 @@ def stops(tmp_path, server: str) -> bool:
 )
 def test_fork_is_judged_as_python_runs_it(tmp_path, server, breaks):
     assert stops(tmp_path, server) is breaks
+
+
+@pytest.mark.parametrize(
+    ("named", "breaks"),
+    [
+        ("'verl.utils.extension.Extension'", True),
+        ("'verl.utils.extension.Other'", False),
+        ("'Extension'", False),
+    ],
+)
+def test_class_that_is_named_by_its_path_is_created(tmp_path, named, breaks):
+    extension = "class Extension:\n    def __new__(cls):\n        from vllm.a import gone\nclass Other: ..."
+    server = f"import vllm\nfrom verl.utils.extension import Other\n{START}return {{'worker_extension_cls': {named}}}"
+    found = compare(tmp_path, server, VLLM, utils__extension=extension)
+    assert any(use.breaks and use.paths and not use.when for use in found.uses) is breaks
+
+
+@pytest.mark.parametrize(
+    ("text", "python", "breaks"),
+    [
+        ("def f(x: gone): ...", "3.11.7", True),
+        ("def f(x) -> list[gone]: ...", "3.13.0", True),
+        ("class Mine:\n    def f(self, *, x: gone | None = None): ...", "3.10.13", True),
+        ("def f(x: 'gone'): ...", "3.11.7", False),
+        ("def f(x: gone): ...", "3.14.0", False),
+        ("def f(x: gone): ...", "", False),
+        ("def f():\n    x: gone = 1", "3.11.7", False),
+    ],
+)
+def test_annotation_of_a_function_is_evaluated_up_to_python_3_13(tmp_path, text, python, breaks):
+    for place, begin in enumerate(("", "from __future__ import annotations\n")):
+        folder = tmp_path / str(place)
+        pair = verl(folder, f"{begin}{PASS}{text}"), vllm(folder, VLLM)
+        found = read_trees(VllmUses, *pair, python)
+        assert isinstance(found, VllmUses)
+        assert any(use.breaks for use in found.uses) is (breaks and not begin)

@@ -164,6 +164,70 @@ def test_disabled_feature_is_a_note_and_undecided_feature_a_warning(tmp_path):
     assert severities == {True: "info", False: "warning"}
 
 
+@pytest.mark.parametrize(
+    ("function", "values", "reached"),
+    [
+        ("put_linear", {QUANTIZATION: "fp8"}, True),
+        ("put_linear", {}, False),
+        ("put_moe", {QUANTIZATION: "fp8"}, False),
+        ("put_old", {QUANTIZATION: "fp8"}, False),
+        ("of_old", {QUANTIZATION: "fp8"}, False),
+        ("of_linear", {QUANTIZATION: "fp8"}, True),
+        ("unused", {QUANTIZATION: "fp8"}, False),
+    ],
+)
+def test_function_of_a_part_runs_where_the_script_switches_it_on(tmp_path, function, values, reached):
+    server = """
+        from verl.utils.fp8 import apply
+        import vllm
+        class Server:
+            def launch(self):
+                if self.unclear:
+                    apply()
+    """
+    part = """
+        import vllm
+        from vllm.a import A
+        def unused(layer): ...
+        def of_linear(layer): ...
+        def of_old(layer): ...
+        def put_linear(layer):
+            of_linear(layer)
+        def put_moe(layer): ...
+        def put_old(layer):
+            of_old(layer)
+        def apply():
+            patch("a.b", put_old if vllm.__version__ == "0.0.1" else put_linear)
+            patch("a.c", put_moe)
+        def patch(path, function): ...
+    """
+    features = switched_on({key.replace("__", "."): value for key, value in values.items()})
+    part = part.replace(
+        f"def {function}(layer):", f"def {function}(layer):\n            A.gone\n           ", 1
+    )
+    found = breaks(
+        tmp_path, server, Settings(changed(**values), chosen=True, features=features), utils__fp8=part
+    )
+    assert any(not use.when and use.paths for use in found) is reached
+
+
+@pytest.mark.parametrize(("values", "when"), [({}, "LoRAManager.load() is called"), ({LORA: 32}, "")])
+def test_function_put_in_place_of_a_method_runs_when_the_job_has_that_part(tmp_path, values, when):
+    server = """
+        from vllm.a import A
+        def put(owner, name, function):
+            setattr(owner, name, function)
+        class Server:
+            def launch(self):
+                def load(manager):
+                    A.gone
+                put(LoRAManager, "load", load)
+    """
+    features = switched_on({key.replace("__", "."): value for key, value in values.items()})
+    (use,) = breaks(tmp_path, server, Settings(changed(**values), chosen=True, features=features))
+    assert (use.paths, use.when) == (("async rollout",), when)
+
+
 @pytest.mark.parametrize(("key", "off"), [("data.seed", True), ("actor_rollout_ref.actor.qat.mode", False)])
 def test_module_of_a_disabled_feature_is_left_out(tmp_path, key, off):
     server = """
