@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 from verl_doctor.checks.shared.construction import SOUND, broken, findings, reached, unjudged
 from verl_doctor.toolkit.collectors.construction.construction import Construction
-from verl_doctor.toolkit.rule import Example, Finding, check
+from verl_doctor.toolkit.rule import Example, Finding, Phase, check
 
 _STAGES = {
     "reward manager": "making the reward",
     "reward": "computing the reward of a first row",
+    "validation reward": "computing the reward and the metrics of the first validation",
 }
+_PHASES: dict[str, Phase] = {"validation reward": "first validation"}
 
 
 @check(
@@ -39,5 +41,9 @@ def reward_fails(construction: Construction) -> Iterator[Finding]:
     may generate anything.
     """
     yield from findings(
-        construction, _STAGES, "first batch", "correct the reward function: it must accept any response"
+        construction,
+        _STAGES,
+        "first batch",
+        "correct the reward function: it must accept any response",
+        _PHASES,
     )

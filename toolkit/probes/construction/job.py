@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 
-def composed(folder: str, name: str, overrides: list[str], added: str = "") -> Any:
-    """Compose a configuration with the folder of `--config-dir`, which Hydra searches after the program's own (hydra/_internal/utils.py)."""
+def composed(
+    folder: str, name: str, overrides: list[str], added: str = "", *, with_hydra: bool = False
+) -> Any:
+    """Compose a configuration with the folder of `--config-dir`, which Hydra searches after the program's own (hydra/_internal/utils.py).
+
+    `with_hydra`: with Hydra's own section.
+    """
     from hydra import compose, initialize_config_dir
 
     with initialize_config_dir(config_dir=folder, version_base=None):
@@ -18,7 +24,7 @@ def composed(folder: str, name: str, overrides: list[str], added: str = "") -> A
             loader: Any = GlobalHydra.instance().config_loader()
             loader.get_search_path().prepend("command-line", f"file://{added}", SearchPathQuery("schema"))
             loader.repository.initialize_sources(loader.get_search_path())
-        return compose(config_name=name, overrides=overrides)
+        return compose(config_name=name, overrides=overrides, return_hydra_config=with_hydra)
 
 
 @dataclass
@@ -50,12 +56,30 @@ class Job:
     validation_batch: Any = None
     server: Any = None
     outputs: Any = None
+    validation_outputs: Any = None
     lengths: list[int] = field(default_factory=list)
     notes: dict[str, Any] = field(default_factory=dict)
 
     def composed(self) -> Any:
         """Compose what `@hydra.main` would pass to the program."""
         return composed(self.config_folder, self.config_name, self.overrides, self.config_added)
+
+    def set_hydra(self) -> None:
+        """Set what `${hydra:...}` refers to, as `@hydra.main` does for the program's own process (hydra/core/utils.py)."""
+        from hydra.core.hydra_config import HydraConfig
+        from omegaconf import OmegaConf, open_dict
+
+        whole = composed(
+            self.config_folder, self.config_name, self.overrides, self.config_added, with_hydra=True
+        )
+        OmegaConf.set_readonly(whole.hydra, False)
+        with open_dict(whole):
+            whole.hydra.job.name = self.module.rpartition("/")[2].removesuffix(".py").rpartition(".")[2]
+            whole.hydra.runtime.cwd = self.folder
+            HydraConfig.instance().set_config(whole)  # which makes it read-only
+            OmegaConf.set_readonly(whole.hydra.runtime, False)
+            whole.hydra.runtime.output_dir = str(Path(self.folder, str(whole.hydra.run.dir)))
+            HydraConfig.instance().set_config(whole)
 
     def value(self, key: str, default: Any = None) -> Any:
         """Return the value of a dotted key; the default if there is none."""

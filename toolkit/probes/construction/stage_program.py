@@ -12,12 +12,21 @@ from verl_doctor.toolkit.probes.construction.isolation import no_ray
 from verl_doctor.toolkit.probes.construction.job import Job
 from verl_doctor.toolkit.probes.construction.stages import NotHereError, NotJudgedError, NotNeededError, stage
 
+_OF_HYDRA = ("now", "hydra", "python_version")  # its resolvers (hydra/core/utils.py)
+
 
 @stage("composition", seconds=60)
 def composition(job: Job) -> None:
-    """Compose what `@hydra.main` would pass to the program."""
+    """Compose what `@hydra.main` would pass to the program, with Hydra's resolvers where the program uses it in its own process."""
+    from omegaconf import OmegaConf
+
     job.config = job.composed()
     job.kind = "ppo" if job.has("actor_rollout_ref") else "sft" if job.has("data") else "other"
+    if job.kind == "ppo":  # the task runner is another process, in which Hydra has registered none
+        for name in _OF_HYDRA:
+            OmegaConf.clear_resolver(name)
+    elif "${hydra:" in OmegaConf.to_yaml(job.config):
+        job.set_hydra()
 
 
 @stage("import", "composition", seconds=180, users=True)

@@ -29,7 +29,7 @@ def agent_loops(job: Job) -> None:
 @stage("agent loops in validation", "first validation batch", "agent loops", seconds=60, users=True)
 def in_validation(job: Job) -> None:
     """Do the same for the first rows of the validation data."""
-    _generated(job, job.validation_batch, validate=True)
+    job.validation_outputs = _generated(job, job.validation_batch, validate=True)
 
 
 def _generated(job: Job, batch: Any, *, validate: bool) -> Any:

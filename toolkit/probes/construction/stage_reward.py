@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
-from verl_doctor.toolkit.probes.construction.find import called, find
+from verl_doctor.toolkit.probes.construction.find import called, find, has
 from verl_doctor.toolkit.probes.construction.job import Job
 from verl_doctor.toolkit.probes.construction.stages import NotJudgedError, NotNeededError, stage
 
+# It catches what scoring the answers to a prompt raises, and the trainer goes on with other prompts.
+_LEAVES_OUT = "verl.trainer.ppo.v1.agent_loop_tq:AgentLoopWorkerTQ._run_prompt"
 _ROWS = 4
 _PLAIN_TEXT = "I do not know."
 
@@ -31,26 +35,72 @@ def reward(job: Job) -> None:
     if any(job.value(f"{key}.enable", default=False) for key in ("reward.reward_model", "reward_model")):
         raise NotJudgedError("a reward model scores the answers, and it needs a GPU")
     manager = job.notes["reward"]
-    data = _with_responses(job)
+    data = _with_responses(job, job.batch, job.outputs)
     if hasattr(manager, "run_single"):
-        asyncio.run(_single(manager, data))
-        asyncio.run(_single(manager, _with_plain_text(job, data[:1])))
+        asyncio.run(_single(job, data))
+        asyncio.run(_single(job, _with_plain_text(job, data[:1])))
     else:
         manager(data)
 
 
-async def _single(manager: Any, data: Any) -> None:
+@stage("validation reward", "reward", "agent loops in validation", seconds=30, users=True)
+def validation_reward(job: Job) -> None:
+    """Score the first rows of the validation data, and make metrics of the scores."""
+    manager, metrics = job.notes["reward"], "verl.trainer.ppo.metric_utils:process_validation_metrics"
+    if job.validation_batch is None or job.validation_outputs is None:
+        raise NotNeededError("the job does not validate with agent loops")
+    if not hasattr(manager, "run_single") or not has(metrics):
+        raise NotJudgedError("this verl makes the metrics in another way")
+    data = _with_responses(job, job.validation_batch, job.validation_outputs)
+    results = asyncio.run(_single(job, data))
+    details = [result.get("reward_extra_info") or {} for result in results]
+    if not results or any(each.keys() != details[0].keys() for each in details):
+        return
+    values = {name: [each[name] for each in details] for name in details[0]}
+    values["reward"] = [result["reward_score"] for result in results]
+    find(metrics)(["validation"] * len(results), [str(row) for row in range(len(results))], values)
+
+
+async def _single(job: Job, data: Any) -> list[dict[str, Any]]:
+    """Score the first rows. Where the job goes on without the rows that cannot be scored, one that can is enough."""
+    manager = job.notes["reward"]
+    leaves_out = job.value("trainer.use_v1", default=False) is True and has(_LEAVES_OUT)
     if hasattr(manager, "loop"):
         manager.loop = asyncio.get_running_loop()
     init = getattr(type(manager), "init_class", None)
     if init is not None and not getattr(type(manager), "_class_initialized", True):
         called(init, config=manager.config, tokenizer=manager.tokenizer)
+    failed: list[Exception] = []
+    results: list[dict[str, Any]] = []
     for row in range(min(len(data), _ROWS)):
-        result = await manager.run_single(data[row : row + 1])
-        if not isinstance(result, dict) or not isinstance(_number(result.get("reward_score")), float):
-            raise TypeError(
-                f"the reward function returned {result.get('reward_score')!r}, which is not a number"
-            )
+        try:
+            results.append(await _scored(manager, data[row : row + 1], as_field=leaves_out))
+        except Exception as error:  # noqa: BLE001, PERF203 - whatever the user's function raises
+            failed.append(error)
+            if not leaves_out:
+                break
+    if failed and not (leaves_out and results):
+        raise failed[0]
+    return results
+
+
+async def _scored(manager: Any, row: Any, *, as_field: bool) -> dict[str, Any]:
+    result = await manager.run_single(row)
+    score = result.get("reward_score") if isinstance(result, dict) else result
+    if not isinstance(result, dict) or not _is_number(score, as_field=as_field):
+        raise TypeError(f"the reward function returned {score!r}, which is not a number")
+    return result
+
+
+def _is_number(value: Any, *, as_field: bool) -> bool:
+    """Return whether a tensor of rewards takes a score. As a field of an agent loop's output, fractions become texts before that."""
+    if isinstance(value, (str, Fraction, Decimal) if as_field else str):
+        return False
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _with_plain_text(job: Job, data: Any) -> Any:
@@ -66,21 +116,12 @@ def _with_plain_text(job: Job, data: Any) -> Any:
     return data
 
 
-def _number(value: Any) -> Any:
-    """Convert to a number, as a tensor of rewards does; return anything else unchanged."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return value
-
-
-def _with_responses(job: Job) -> Any:
+def _with_responses(job: Job, batch: Any, outputs: Any) -> Any:
     """Return the first rows with responses, as the rollout passes them to the reward."""
     import torch
 
-    batch = job.batch
-    if job.outputs is not None:
-        outputs, names = job.outputs, ("prompts", "responses", "attention_mask", "input_ids")
+    if outputs is not None:
+        names = ("prompts", "responses", "attention_mask", "input_ids")
         tensors = {name: outputs.batch[name][:_ROWS] for name in names if name in outputs.batch}
         fields = {name: value[:_ROWS] for name, value in outputs.non_tensor_batch.items()}
         return _with_rows(tensors, fields, batch)

@@ -65,13 +65,16 @@ def collected(
     there: Configuration | None = None,
     written: Mapping[str, str | None] | None = None,
     processes: JobProcesses | Absent = _WITHOUT_LAUNCHER,
+    starts_in: str = "",
 ) -> Construction | Unknown:
     composed = there or configured(*words)[0]
     script = folder / "run.sh"
     launch = Launch(
         ((str(script), "shell script"),),
         (Setting("VLLM_USE_V1", "1", SCRIPT, 1),),
-        Command("verl.trainer.main_ppo", (), SCRIPT, 9, written=tuple((written or {}).items())),
+        Command(
+            "verl.trainer.main_ppo", (), SCRIPT, 9, folder=starts_in, written=tuple((written or {}).items())
+        ),
     )
     machine = Machine(environ={"HOME": "/home/me", "PATH": "/bin"}, cwd=folder, runner=child)
     found: Construction | Unknown = construction.collect(
@@ -104,6 +107,16 @@ def test_child_receives_overrides_folder_and_variables_of_the_job() -> None:
     assert (environ["HOME"], environ["VLLM_USE_V1"]) == ("/home/me", "1")
     assert environ["HF_HOME"] == "/home/me/.cache/huggingface"
     assert not environ["TMPDIR"].startswith("/home")
+
+
+def test_job_is_built_in_the_folder_that_the_script_enters(tmp_path: Path) -> None:
+    child = Child([begin("composition"), end("composition"), WHOLE])
+    found = collected(child, starts_in=str(tmp_path / "out"))
+    assert isinstance(found, Unknown)
+    assert "does not exist yet" in found.reason
+    (tmp_path / "out").mkdir()
+    assert isinstance(collected(child, starts_in=str(tmp_path / "out")), Construction)
+    assert [order["folder"] for order in child.orders] == [str(tmp_path / "out")]
 
 
 def test_only_names_of_runs_may_be_undetermined() -> None:
