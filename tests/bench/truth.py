@@ -25,7 +25,7 @@ class Truth:
 
 
 def server(python: Path, program: str, home: Path, arguments: Sequence[str] = ()) -> subprocess.Popen[str]:
-    """Start a program of this folder that answers JSON lines, without GPUs and what the caller's environment sets."""
+    """Start a program of the folder `real` that answers JSON lines, without GPUs and what the caller's environment sets."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VLLM_"))}
     environ |= {
         "HOME": str(home),
@@ -34,7 +34,7 @@ def server(python: Path, program: str, home: Path, arguments: Sequence[str] = ()
         "CUDA_VISIBLE_DEVICES": "",
     }
     return subprocess.Popen(
-        [str(python), str(Path(__file__).with_name(f"{program}.py")), *arguments],
+        [str(python), str(Path(__file__).parent / "real" / f"{program}.py"), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=(home / f"{program}.log").open("a"),

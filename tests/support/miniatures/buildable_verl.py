@@ -42,6 +42,12 @@ _LIBRARIES: Mapping[str, str] = {
             @staticmethod
             def create(node):
                 return node
+            @staticmethod
+            def clear_resolver(name):
+                return False
+            @staticmethod
+            def to_yaml(node):
+                return str(node)
 
         def open_dict(node):
             return contextlib.nullcontext()
@@ -55,7 +61,7 @@ _LIBRARIES: Mapping[str, str] = {
             FOLDER = config_dir
             return contextlib.nullcontext()
 
-        def compose(config_name, overrides):
+        def compose(config_name, overrides, return_hydra_config=False):
             text = pathlib.Path(FOLDER, config_name + ".json").read_text()
             config = json.loads(text, object_hook=Node)
             for word in overrides:

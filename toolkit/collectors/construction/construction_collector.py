@@ -114,7 +114,7 @@ def request_of(
     if changed := next(_written_first(configuration, launch, machine), ""):
         return Unknown(f"the script writes {changed} before the job starts, and it is not there yet")
     folder = folder_of(launch, machine.cwd)
-    if launch.command.folder and not folder.is_dir():
+    if launch.command.folder and not os.path.isdir(folder):
         return Unknown(f"the job starts in {folder}, which does not exist yet")
     module = launch.command.module
     if module.endswith(".py") or "/" in module:
