@@ -83,6 +83,8 @@ def stops(tmp_path, server: str) -> bool:
         (f"{NONE}{START}gone.make()", True),
         (f"{NONE}{START}return gone and gone.make()", False),
         (f"{NONE}{START}return gone.__class__", False),
+        (f"import inspect\n{NONE}{START}inspect.signature(gone)", True),
+        (f"import inspect\n{NONE}{START}return gone and inspect.signature(gone)", False),
         (
             f"{NONE}{START}try:\n            gone.make()\n        except AttributeError:\n            pass",
             False,
