@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
-from verl_doctor.toolkit.collectors.configuration.own_code import reads
+from verl_doctor.toolkit.collectors.configuration.own_code import FUNCTIONS, reads
+from verl_doctor.toolkit.collectors.configuration.own_reward import refused_arguments
 from verl_doctor.toolkit.collectors.configuration.reward_function import module_names
 from verl_doctor.toolkit.collectors.configuration.tool_schema import fault
 from verl_doctor.toolkit.sources.python.bound import lasting
 from verl_doctor.toolkit.sources.python.source import dotted, parsed, read, walk
 
 _LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
+_CALLBACKS, _CALLS_BACK = "trainer/ppo/checkpoint_callback.py", "trainer/ppo/v1/trainer_base.py"
 _ITS_BASE = frozenset({"super().__init__"})  # verl's keeps the settings as they are
 
 
@@ -160,6 +162,53 @@ def _setting_missing(target: str, config: Mapping[str, Any], folders: Sequence[P
             missing = (read.name for read in reads(method, looking) if read.is_item and read.parameter == "config" and read.name not in config)  # fmt: skip
             return next(missing, "")
     return ""
+
+
+def checkpoint_callback(target: str, verl: Path, folders: Sequence[Path]) -> Iterator[tuple[Path, str]]:
+    """Yield the file of the class that verl calls after each checkpoint, with what its methods refuse of what verl passes by name."""
+    module, _, name = target.rpartition(".")
+    path, base = (
+        _own_module(module, folders),
+        parsed(verl / _CALLBACKS) if os.path.isfile(verl / _CALLBACKS) else None,
+    )
+    trainer = parsed(verl / _CALLS_BACK) if os.path.isfile(verl / _CALLS_BACK) else None
+    tree = parsed(path) if path else None
+    owner = lasting(tree).get(name) if tree else None
+    if path is None or base is None or trainer is None or not isinstance(owner, ast.ClassDef):
+        return
+    known = {node.name for node in base.body if isinstance(node, ast.ClassDef)}
+    if (
+        owner.decorator_list
+        or owner.keywords
+        or not {dotted(part).rpartition(".")[2] for part in owner.bases} <= known | {"object"}
+    ):
+        return
+    for method in owner.body:
+        if (
+            not isinstance(method, FUNCTIONS)
+            or method.decorator_list
+            or method.args.posonlyargs
+            or not method.args.args
+        ):
+            continue
+        for source, called in ((trainer, f"self.checkpoint_callback.{method.name}"), (base, "callback_cls")):
+            if source is base and method.name != "__init__":
+                continue
+            for node in walk(source):
+                if isinstance(node, ast.Call) and dotted(node.func) == called and not node.args:
+                    passed = [word.arg for word in node.keywords if word.arg]
+                    if len(passed) == len(node.keywords) and (
+                        problem := refused_arguments(_without_self(method.args), passed)
+                    ):
+                        yield path, f"has a class {name} whose {method.name} {problem.removeprefix('that ')}"
+                        return
+
+
+def _without_self(spec: ast.arguments) -> ast.arguments:
+    defaults = spec.defaults[-len(spec.args) + 1 :] if len(spec.args) > 1 else []
+    return ast.arguments(
+        [], spec.args[1:], spec.vararg, spec.kwonlyargs, spec.kw_defaults, spec.kwarg, defaults
+    )
 
 
 def _own_module(module: str, folders: Sequence[Path]) -> Path | None:

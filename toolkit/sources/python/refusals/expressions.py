@@ -92,9 +92,10 @@ class Expressions(ABC):
                     return UNCLEAR
                 return [self._element(element, target, value, frame) for value in values]
             case ast.Dict(keys=keys, values=values):
-                for key, value in zip(keys, values, strict=True):
-                    if key is None and isinstance(inner := self._value(value, frame), NO_MAPPING):
-                        words = f"'{type(inner).__name__}' object is not a mapping"
+                unpacked = (part for key, part in zip(keys, values, strict=True) if key is None)
+                for part in unpacked:
+                    if isinstance(mapping := self._value(part, frame), NO_MAPPING):
+                        words = f"'{type(mapping).__name__}' object is not a mapping"
                         self._impossible("TypeError", words, node, frame)
                 found = [self._value(key, frame) if key else UNCLEAR for key in keys]
                 if not all(isinstance(key, (str, int)) for key in found):
@@ -170,7 +171,7 @@ class Expressions(ABC):
                 ast.Attribute(value=ast.Name(id="os"), attr="environ")
             ], str(name):
                 found = self._variable(name)
-                return UNCLEAR if found is UNCLEAR else (found is not None) is isinstance(op, ast.In)
+                return UNCLEAR if found is UNCLEAR else (found is not None) is isinstance(ops[0], ast.In)
         for place, op in enumerate(ops):
             found = self._compare(op, values[place], values[place + 1], frame, node)
             if found is UNCLEAR or not found:
