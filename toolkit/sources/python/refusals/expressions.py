@@ -167,9 +167,9 @@ class Expressions(ABC):
     ) -> Any:
         values = [self._value(comparator, frame) for comparator in (left, *comparators)]
         match ops, comparators, values[0]:
-            case [ast.In() | ast.NotIn() as op], [
-                ast.Attribute(value=ast.Name(id="os"), attr="environ")
-            ], str(name):
+            case [ast.In() | ast.NotIn()], [ast.Attribute(value=ast.Name(id="os"), attr="environ")], str(
+                name
+            ):
                 found = self._variable(name)
                 return UNCLEAR if found is UNCLEAR else (found is not None) is isinstance(ops[0], ast.In)
         for place, op in enumerate(ops):
