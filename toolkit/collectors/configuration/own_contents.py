@@ -93,7 +93,12 @@ def _is_filled_in(value: object) -> bool:
 
 def function_tools(tree: ast.Module) -> Iterator[str]:
     """Check functions that are tools: transformers builds their schema from the types and a docstring with `Args:`."""
+    seen: set[str] = set()
     for node in tree.body:
+        name = _tool_name(node) if isinstance(node, FUNCTIONS) else ""
+        if name and name in seen:
+            yield f"has two tools named {name}, and verl registers each name once"
+        seen.add(name)
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or not _is_tool(node):
             continue
         text = ast.get_docstring(node) or ""
@@ -108,6 +113,32 @@ def function_tools(tree: ast.Module) -> Iterator[str]:
             yield f"has a tool {node.name} whose docstring does not describe {missing[0]} below Args:"
         elif node.args.vararg or node.args.kwarg:
             yield f"has a tool {node.name} with a variable number of arguments, for which no schema exists"
+
+
+def _tool_name(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """Return the name under which `function_tool` registers a function; "" if that is not certain."""
+    marks = [mark for mark in node.decorator_list if _decorates(mark)]
+    if len(marks) != 1 or len(node.decorator_list) != 1:
+        return ""
+    match marks[0]:
+        case ast.Call(args=[], keywords=words) if all(word.arg == "schema" for word in words):
+            return node.name
+        case ast.Call(args=[ast.Constant(value=str(name))]):
+            return name
+        case ast.Call(args=[], keywords=words):
+            given = [word.value for word in words if word.arg == "name"]
+            return (
+                given[0].value
+                if given and isinstance(given[0], ast.Constant) and isinstance(given[0].value, str)
+                else ""
+            )
+        case ast.Call():
+            return ""
+    return node.name
+
+
+def _decorates(mark: ast.expr) -> bool:
+    return dotted(mark.func if isinstance(mark, ast.Call) else mark).rpartition(".")[2] == "function_tool"
 
 
 def _is_tool(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -91,6 +91,16 @@ def test_type_of_a_tool_that_verl_does_not_have(tmp_path: Path) -> None:
         ("@function_tool(schema=S)\ndef f(a):\n    pass\n", ""),
         ("def f(a):\n    pass\n", ""),
         ("@function_tool\ndef f(a: int):\n    pass\n", "a tool f without a docstring"),
+        (
+            "@function_tool('x', schema=S)\ndef f(a): ...\n@function_tool('x', schema=S)\ndef g(a): ...\n",
+            "two tools named x",
+        ),
+        (
+            "@function_tool(schema=S)\ndef f(a): ...\n@function_tool(name='f', schema=S)\ndef g(a): ...\n",
+            "two tools named f",
+        ),
+        ("@function_tool('x', schema=S)\ndef f(a): ...\n@function_tool(NAME, schema=S)\ndef g(a): ...\n", ""),
+        ("@function_tool('x', schema=S)\ndef f(a): ...\n@function_tool('y', schema=S)\ndef f(a): ...\n", ""),
         ('@function_tool("x")\ndef f(a):\n    """Add."""\n', "parameter a has no type"),
         ('@function_tool\ndef f(a: int):\n    """Add."""\n', "does not describe a"),
     ],

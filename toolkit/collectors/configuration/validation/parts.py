@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import math
+import os
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +24,7 @@ from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
 from verl_doctor.toolkit.sources.python.refusals.follower import Follower
 from verl_doctor.toolkit.sources.python.refusals.refused import NotFollowedError, Refusal, RefusedError
 from verl_doctor.toolkit.sources.python.refusals.values import Made, Section
-from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, walk
+from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, parsed, walk
 
 ROLLOUT = "actor_rollout_ref.rollout"
 _DATASET = "verl.utils.dataset.multiturn_sft_dataset.MultiTurnSFTDataset"
@@ -46,6 +47,14 @@ SCHEDULED = ("max_num_seqs", "max_num_batched_tokens", "max_model_len")
 _ENGINE = "verl.workers.engine.fsdp.transformer_impl.FSDPEngine"
 _MODEL = "actor_rollout_ref.model"
 MANAGERS = ("reward.reward_manager.name", "reward_model.reward_manager")
+TEMPLATE_ARGUMENTS = "data.apply_chat_template_kwargs"
+_RENDERERS = (
+    "experimental/agent_loop/agent_loop.py",
+    "utils/tokenizer/continuous_token.py",
+    "utils/tokenizer/chat_template.py",
+    "utils/chat_template.py",
+    "utils/dataset/multiturn_sft_dataset.py",
+)
 _ADAPTIVE = "AdaptiveKLController"
 CORRECTION = "algorithm.rollout_correction"
 _CORRECTION = "verl.trainer.ppo.rollout_corr_helper"
@@ -174,6 +183,31 @@ def mini_batches(follower: Follower, trainer: str, method: str) -> None:
                     names = {name: follower.settings.value_at(key)}
                     if names[name] is None:
                         follower.called_as(call, train.module, names)
+
+
+def template_arguments(follower: Follower, verl: SourceTree) -> None:
+    """Refuse an argument of the chat template that each of verl's calls gives itself."""
+    section = follower.settings.value_at(TEMPLATE_ARGUMENTS)
+    names = follower.settings.names_in(section) if isinstance(section, Section) else ()
+    calls = [
+        (path, node)
+        for path in (verl.folder / name for name in _RENDERERS)
+        if os.path.isfile(path) and (tree := parsed(path)) is not None
+        for node in walk(tree)
+        if isinstance(node, ast.Call)
+        and dotted(node.func).endswith("apply_chat_template")
+        and any(
+            word.arg is None and dotted(word.value).endswith("chat_template_kwargs") for word in node.keywords
+        )
+    ]
+    given = [{word.arg for word in node.keywords} for _, node in calls]
+    for name in names:
+        if given and all(name in each for each in given):
+            words = f"apply_chat_template() got multiple values for keyword argument '{name}'"
+            path, node = calls[0]
+            raise RefusedError(
+                Refusal("TypeError", words, f"{path}:{node.lineno}", "", (f"{TEMPLATE_ARGUMENTS}.{name}",))
+            )
 
 
 def registered(follower: Follower, verl: SourceTree, decorator: str, name: object) -> None:

@@ -134,6 +134,9 @@ def _later(
         return
     trainers = _trainers(tree, module, verl, configuration)
     yield from _of_trainers(trainers, configuration, beside=not module.startswith("verl.trainer."))
+    if configuration.get(_CUSTOM) in (None, MISSING) and configuration.get(_OWN_LOOPS) in (None, MISSING):
+        has_rollouts = configuration.has(ROLLOUT)
+        yield partial(parts.template_arguments, verl=verl), "first batch" if has_rollouts else "workers"
     for section, optim in _engines(configuration):
         for method, phase in _ENGINE_METHODS if optim else _ENGINE_METHODS[:3]:
             yield partial(parts.engine, section=section, optim=optim, method=method), phase

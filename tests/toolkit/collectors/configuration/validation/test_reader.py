@@ -347,3 +347,29 @@ def test_seed_that_the_worker_replaces_may_be_missing(tmp_path: Path) -> None:
     )
     place(tmp_path, "verl/workers/engine_workers.py", replaced)
     assert not raised(tmp_path, f"{SEED}=null").raised
+
+
+RENDERS = """\
+class AgentLoopBase:
+    def first(self):
+        return apply_chat_template(self.tokenizer, add_generation_prompt=True, tools=[], **self.chat_template_kwargs)
+
+    def later(self):
+        return self.tokenizer.apply_chat_template(add_generation_prompt=False, **self.chat_template_kwargs)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("add_generation_prompt=True", ["apply_chat_template() got multiple values for keyword argument 'add_generation_prompt'"]),
+        ("tools=[]", []),
+        ("enable_thinking=False", []),
+    ],
+)  # fmt: skip
+def test_arguments_that_each_call_of_the_template_gives_itself(
+    tmp_path: Path, name: str, texts: list[str]
+) -> None:
+    place(tmp_path, "verl/experimental/agent_loop/agent_loop.py", RENDERS)
+    found = raised(tmp_path, f"+data.apply_chat_template_kwargs.{name}").raised
+    assert [problem.text for problem in found] == texts
