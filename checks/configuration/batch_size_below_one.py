@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import healed, without_value
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
-from verl_doctor.toolkit.collectors.configuration.roles import is_read, no_update
+from verl_doctor.toolkit.collectors.configuration.roles import is_read, no_update, validates
 from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Location, Phase, Subject, check
 
 _ACTOR, _ROLLOUT, _REFERENCE = (f"actor_rollout_ref.{name}" for name in ("actor", "rollout", "ref"))
@@ -37,6 +37,7 @@ _SIZES = (
     _Size("reward.num_workers", "first batch"),
     _Size(f"critic.{_MICRO}", "first update", unless="critic.use_dynamic_bsz"),
 )
+_VALIDATED = (_Size(f"{_ROLLOUT}.val_kwargs.n", "first validation"),)
 _TUNED = (
     _Size("data.train_batch_size", "workers"),
     _Size("data.micro_batch_size_per_gpu", "first update", unless="data.use_dynamic_bsz"),
@@ -73,6 +74,8 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("a micro batch of nothing", configured(f"{_ACTOR}.{_MICRO}=0"), f"{_ACTOR}.{_MICRO} is 0, but must be 1 or more"),
         Example("a batch below zero to generate", configured("+data.gen_batch_size=-1"), "data.gen_batch_size is -1, but must be 1 or more, or null"),
         Example("a batch below zero to validate", configured("+data.val_batch_size=-1"), "data.val_batch_size is -1"),
+        Example("no answers to validate", configured(f"+{_ROLLOUT}.val_kwargs.n=0", "+trainer.test_freq=1"), "val_kwargs.n is 0, but must be 1 or more"),
+        Example("no answers to validate, and no validation", configured(f"+{_ROLLOUT}.val_kwargs.n=0", "+trainer.test_freq=-1", "+trainer.val_before_train=False")),
         Example("no worker for rewards", configured("+reward.num_workers=0"), "reward.num_workers is 0, but must be 1 or more"),
         Example("fine-tuning without a batch size", _tuning("data.train_batch_size=null"), "data.train_batch_size is null, but must be 1 or more"),
         Example("fine-tuning without micro batches", _tuning("data.micro_batch_size_per_gpu=null", "data.use_dynamic_bsz=False"), "data.micro_batch_size_per_gpu is null"),
@@ -96,7 +99,7 @@ def batch_size_below_one(configuration: Configuration) -> Iterator[Finding]:
     all rows.
     """
     tunes = configuration.program.endswith("/sft_trainer.py")
-    for size in _TUNED if tunes else _SIZES:
+    for size in _TUNED if tunes else (*_SIZES, *(_VALIDATED if validates(configuration) else ())):
         value = configuration.number(size.key)
         is_null = tunes and configuration.get(size.key) is None
         if (value is None and not is_null) or (value is not None and value >= size.least):

@@ -9,8 +9,10 @@ from verl_doctor.checks.shared.corrections import Healed, healed, reworded
 from verl_doctor.checks.shared.variables import not_set, places
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.host.output_folders import (
+    BACKUP,
     HYDRA_FOLDER,
     TIMELINE,
+    BackupFolder,
     CheckpointFolder,
     DatasetsCache,
     HydraFolder,
@@ -45,6 +47,8 @@ _WHY = {
         Example("tables in /proc", (*_JOB, DatasetsCache("/proc/datasets", "/proc", "of the kernel", "HF_DATASETS_CACHE")), "datasets keeps tables in /proc/datasets, but nothing can be created in /proc"),
         Example("TensorBoard's folder", (*_JOB, TrackerFolder("/proc/tb", "/proc", "of the kernel", "tensorboard", "TENSORBOARD_DIR")), "the tracker tensorboard writes to /proc/tb, but nothing can be created in /proc"),
         Example("generated texts into a file", (*_JOB, SamplesFolder("/data/texts", "/data/texts", "a file is in the way", "trainer.rollout_data_dir")), "generated texts go to /data/texts, but /data/texts is not a folder"),
+        Example("copies of checkpoints", (*configured(f"+{BACKUP}=/job/backup"), BackupFolder("/job/backup", "/job"))),
+        Example("a file in place of the copies", (*configured(f"+{BACKUP}=/job/backup"), BackupFolder("/job/backup", "/job/backup", "a file is in the way")), "checkpoints are copied to /job/backup, but /job/backup is not a folder"),
         Example("a timeline", (*configured(f"+{TIMELINE}=/data/t.json"), TimelineFile("/data/t.json"))),
         Example("a timeline in no folder", (*configured(f"+{TIMELINE}=/data/traces/t.json"), TimelineFile("/data/traces/t.json", "/data/traces")), "Ray's timeline goes to /data/traces/t.json, but /data/traces does not exist"),
         Example("no folder, and nothing is saved", (*configured(f"++{_KEY}=null", f"++{_EVERY}=-1"),)),
@@ -64,6 +68,7 @@ def checkpoint_folder_unusable(
     board: TrackerFolder | Unknown,
     samples: SamplesFolder | Unknown,
     timeline: TimelineFile | Unknown,
+    backup: BackupFolder | Unknown,
     variables: Variables | Unknown,
     launch: Launch | Unknown,
 ) -> Iterator[Finding]:
@@ -74,7 +79,7 @@ def checkpoint_folder_unusable(
     until then is lost. Hydra creates `hydra.run.dir` before the program begins. `datasets`, with which verl reads its
     tables, creates HF_DATASETS_CACHE, or `datasets` in HF_HOME, before it reads the first. Before the first step, the trackers
     `tensorboard` and `file` create TENSORBOARD_DIR and VERL_FILE_LOGGER_ROOT; after it, generated texts go to
-    `trainer.rollout_data_dir`. When the training has ended, Ray opens `ray_kwargs.timeline_json_file`, and creates no folder for it.
+    `trainer.rollout_data_dir`. The SFT trainer copies each checkpoint to `trainer.default_hdfs_dir`, which may be a local folder. When the training has ended, Ray opens `ray_kwargs.timeline_json_file`, and creates no folder for it.
 
     ## How to fix
     Name a folder that you can write to and that every node sees. On a login node, ignore the finding if the
@@ -128,6 +133,18 @@ def checkpoint_folder_unusable(
             stops=(EVERY_JOB,),
             phase="first batch",
             **healed("CFG124", reworded(word, None, effect="no generated texts are kept") if word else None),
+        )
+    if isinstance(backup, BackupFolder) and backup.trouble and backup.above != "/":
+        word = configuration.override_of(BACKUP)
+        yield Finding(
+            f"checkpoints are copied to {backup.path}, but {_WHY[backup.trouble].format(above=backup.above)}",
+            Evidence(found=backup.trouble, wanted="a writable folder", read_from=backup.above),
+            location=place(word) if word else None,
+            remedy=f"set {BACKUP} to a folder that you can write to",
+            subject=Subject("folder", backup.path, BACKUP),
+            stops=(EVERY_JOB,),
+            phase="checkpoint",
+            **healed("CFG124", reworded(word, None, effect="checkpoints are not copied") if word else None),
         )
     if isinstance(timeline, TimelineFile) and timeline.missing_folder:
         word = configuration.override_of(TIMELINE)

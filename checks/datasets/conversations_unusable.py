@@ -11,8 +11,21 @@ from verl_doctor.checks.datasets._data import EVERY, location, tables
 from verl_doctor.checks.shared.configuration import configured
 from verl_doctor.checks.shared.corrections import healed, settings
 from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, Configuration
+from verl_doctor.toolkit.collectors.model.chat_template import ChatTemplate
 from verl_doctor.toolkit.collectors.model.data_tables import Column, DataTables, Table
-from verl_doctor.toolkit.rule import EVERY_JOB, Correction, Evidence, Example, Finding, Phase, Subject, check
+from verl_doctor.toolkit.collectors.model.rendered_prompts import RefusedTalks
+from verl_doctor.toolkit.facts import Unknown
+from verl_doctor.toolkit.rule import (
+    EVERY_JOB,
+    Correction,
+    Evidence,
+    Example,
+    Finding,
+    Location,
+    Phase,
+    Subject,
+    check,
+)
 from verl_doctor.toolkit.text import counted
 
 _KEY = "data.messages_key"
@@ -23,6 +36,7 @@ _CONTENT = re.compile(r"content: ([a-z0-9]+)")
 _NO_TEXT = re.compile(r"u?int\d*|float\d*|double|halffloat|bool|decimal\d*|date\d*|timestamp|binary")
 _TREE = {"data": {"messages_key": "messages", "train_batch_size": 256}}
 _JOB = configured(tree=_TREE)
+_TEMPLATE = ChatTemplate("/models/gemma", "/models/gemma/tokenizer_config.json")
 (_TABLE,) = tables(Column("messages", _CONVERSATIONS)).tables
 
 
@@ -44,18 +58,26 @@ def _irrelevant(configuration: Configuration) -> str | None:
         Example("text", (*_JOB, tables(Column("messages", "string"))), "messages is string, not a list of messages"),
         Example("another tool's keys", (*_JOB, tables(Column("messages", "list<struct<from: string, value: string>>"))), "a list of messages without role and content"),
         Example("one is null", (*_JOB, DataTables((replace(_TABLE, rows=2, nulls=(("messages", 1),)),))), "messages is null in 1 row"),
+        Example("a template that refuses two messages of a user", (*_JOB, tables(Column("messages", _CONVERSATIONS)), _TEMPLATE, RefusedTalks("roles must alternate", probed=True)), "refuses two messages of a user, which verl renders first: roles must alternate"),
+        Example("a template that refuses single messages", (*_JOB, tables(Column("messages", _CONVERSATIONS)), _TEMPLATE, RefusedTalks("no question", probed=False)), "refuses a message of every conversation alone, as verl renders it: no question"),
         Example("numbers", (*_JOB, tables(Column("messages", "list<struct<content: int64, role: string>>"))), "messages whose content is int64"),
     ],
     since="0.2",
 )  # fmt: skip
-def conversations_unusable(configuration: Configuration, tables: DataTables) -> Iterator[Finding]:
+def conversations_unusable(
+    configuration: Configuration,
+    tables: DataTables,
+    template: ChatTemplate | Unknown,
+    talks: RefusedTalks | Unknown,
+) -> Iterator[Finding]:
     """The column of conversations that fine-tuning reads is missing, or holds something else.
 
     ## Why it matters
 
     The SFT trainer reads a single column, a list of messages with `role` and `content`, from the training and
     validation data. Without that column, it cannot create its data set. If the column holds anything else,
-    the chat template cannot turn it into tokens.
+    the chat template cannot turn it into tokens. verl renders two empty messages of a user first, and then each message alone:
+    a template that demands alternating roles, or a question in every conversation, refuses them.
 
     ## How to fix
 
@@ -63,6 +85,21 @@ def conversations_unusable(configuration: Configuration, tables: DataTables) -> 
     you generate the data.
     """
     key = configuration.get(_KEY)
+    if isinstance(talks, RefusedTalks) and isinstance(template, ChatTemplate):
+        what = (
+            "two messages of a user, which verl renders first"
+            if talks.probed
+            else "a message of every conversation alone, as verl renders it"
+        )
+        yield Finding(
+            f"the chat template in {template.found_in} refuses {what}: {talks.refused}",
+            Evidence(talks.refused, "messages that the template accepts", template.found_in),
+            location=None if template.text else Location(template.folder),
+            remedy="change the template so that it accepts such messages, or set model.custom_chat_template",
+            subject=Subject("file", template.found_in, "template"),
+            stops=(EVERY_JOB,),
+            phase="workers" if talks.probed else "first batch",
+        )
     for table in tables.of("train"):
         if isinstance(key, str) and (empty := dict(table.nulls).get(key, 0)):
             yield _nothing(key, table, empty, configuration)

@@ -22,6 +22,7 @@ from verl_doctor.toolkit.rule import (
     Subject,
     check,
 )
+from verl_doctor.toolkit.text import listed
 
 _PATH = "actor_rollout_ref.model.path"
 _TUNED = "model.path"
@@ -62,6 +63,10 @@ def _tuning(template: str) -> tuple[Configuration]:
             (*configured(f"++{_TEMPLATE}=mine"), ChatTemplate("/models/x", _TEMPLATE, is_doubtful=True, text="mine"), replace(_UNCLOSED, file=_TEMPLATE)),
             f"Jinja refuses the chat template in {_TEMPLATE}",
         ),
+        Example("several templates, and one is the default", (*configured(), ChatTemplate("/models/x", "/models/x/tokenizer_config.json", names=("default", "rag")))),
+        Example("several templates, of which one is for tools", (*configured(), ChatTemplate("/models/x", "/models/x/tokenizer_config.json", names=("chat", "tool_use")))),
+        Example("several templates, and none is the default", (*configured(), ChatTemplate("/models/x", "/models/x/tokenizer_config.json", names=("chat", "rag"))), "has the chat templates chat, rag, and none is the default"),
+        Example("one of several is chosen", (*configured(f"++{_ARGUMENTS}.chat_template=rag"), ChatTemplate("/models/x", "/models/x/tokenizer_config.json", names=("chat", "rag")))),
         Example("the job sets a template", (*configured(f"++{_TEMPLATE}=mine"), _NONE)),
         Example("a path in place of a template", (*configured(f"++{_TEMPLATE}=/home/me/chat.jinja"), _NONE), f"{_TEMPLATE} is a path, but verl takes it for the template itself"),
         Example("a path, and the trainer finds that turns do not add up", (*_tuning("/home/me/chat.jinja"), _NONE), "is a path"),
@@ -129,6 +134,16 @@ def chat_template_missing(
             stops=(EVERY_JOB,),
             phase="workers" if tunes else "first batch",
             **healed("LOAD117", _without(configuration, error.file, template) if template.text else None),
+        )
+    if template.names and not {"default", "tool_use"} & set(template.names):
+        yield Finding(
+            f"{template.found_in} has the chat templates {listed(template.names, 3)}, and none is the default",
+            Evidence(listed(template.names, 6), "a template named default", template.found_in),
+            location=Location(template.found_in),
+            remedy=f"name the template to use default, or set {_ARGUMENTS}.chat_template to one of the names",
+            subject=Subject("file", template.found_in, "template"),
+            stops=(EVERY_JOB,),
+            phase="workers" if tunes else "first batch",
         )
     if template.found_in:
         return

@@ -3,6 +3,7 @@
 Runs under the target's interpreter, with its pyarrow and Jinja. It is passed as text and needs nothing else. Called with a token and a
 JSON object: `template`, `names` (its special tokens), `tokenizer` (its file, "" for none), `limit` (of tokens, 0 for none), `column`,
 `files`, `retries`: verl may try a refused prompt again, with an empty message of a user in front (verl/utils/tokenizer/chat_template.py).
+`alone`: each message of a row is rendered without the others, as fine-tuning does.
 Of the prompts' text it prints nothing; of the template, the message with which it refuses one.
 """
 
@@ -139,10 +140,40 @@ def prompts(files: list[str], column: str) -> Iterator[Any]:
             yield from batch.column(0).to_pylist()
 
 
+def talks(spec: dict[str, Any], render: Callable[..., str], until: float) -> dict[str, Any]:
+    """Return the message with which the template refuses what fine-tuning renders first, or a message of every row, alone; {} if it may not."""
+    greeting = [{"role": "user", "content": ""}]
+    try:
+        for messages, begin in ((greeting, False), (greeting * 2, False), (greeting, True)):
+            render(messages, begin=begin)
+    except RefusedError as error:
+        return {"rows": 1, "refused": str(error)[:200], "probed": True}
+    rows, found = 0, ""
+    for row in prompts(spec["files"], spec["column"]):
+        if rows >= MOST_ROWS or time.monotonic() > until:
+            break
+        rows += 1
+        found = next(filter(None, (alone(render, message, retries=spec["retries"]) for message in row)), "")
+        if not found:
+            return {}
+    return {"rows": rows, "refused": found} if found else {}
+
+
+def alone(render: Callable[..., str], message: Any, *, retries: bool) -> str:
+    """Return with which words the template refuses a message without those around it; "" if it takes it."""
+    try:
+        render([message], begin=False)
+    except RefusedError as error:
+        return str(error)[:200] if not retries or fails_again(render, [message]) else ""
+    return ""
+
+
 def examined(spec: dict[str, Any]) -> dict[str, Any]:
     """Return the number of rows that were read, and what all of them have in common; nothing else."""
     render = renderer(spec["template"], spec["names"])
     until = time.monotonic() + SECONDS
+    if spec.get("alone"):
+        return talks(spec, render, until)
     counter, shortest, refused, message, rows = None, None, 0, "", 0
     for prompt in prompts(spec["files"], spec["column"]):
         if rows >= MOST_ROWS or time.monotonic() > until:

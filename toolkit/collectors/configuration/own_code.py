@@ -6,7 +6,6 @@ import ast
 import itertools
 import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,9 +15,9 @@ from verl_doctor.toolkit.sources.python.unbound import unbound
 from verl_doctor.toolkit.sources.shell.set_by_others import is_set_by_others
 
 _EXITS = frozenset({"sys.exit", "exit", "quit", "os._exit"})
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LEAVE = (ast.Return, ast.Raise, ast.Continue, ast.Break)
-_YIELDS = (ast.Yield, ast.YieldFrom)
+YIELDS = (ast.Yield, ast.YieldFrom)
 # Methods that change nothing of their object, and functions that change nothing of their arguments.
 _LOOKS = frozenset(
     {name for kind in (str, int, float, tuple) for name in dir(kind)}
@@ -55,7 +54,7 @@ def breaks(
     """
     lost = frozenset() if _DYNAMIC.search(text) else unbound(tree, text)
     own = frozenset(names_bound(tree))
-    prepared = any(name not in _NEUTRAL for name in _imported(tree))
+    prepared = imports_more(tree)
     judge = _Judge(
         lost=frozenset(name for name in lost if not name.startswith("__")),
         exits=frozenset(name for name in _EXITS if name.partition(".")[0] not in own - {"sys", "os"}),
@@ -64,73 +63,24 @@ def breaks(
         is_set=is_set,
         is_there=is_there,
     )
-    functions = {name: node for name, node in lasting(tree).items() if isinstance(node, _FUNCTIONS) and not node.decorator_list}  # fmt: skip
+    functions = {name: node for name, node in lasting(tree).items() if isinstance(node, FUNCTIONS) and not node.decorator_list}  # fmt: skip
     inner = functions[called].body if called in functions else []
-    if any(isinstance(node, _YIELDS) for statement in inner for node in walk(statement)):
+    if any(isinstance(node, YIELDS) for statement in inner for node in walk(statement)):
         inner = []  # calling a generator runs nothing
-    for statement in itertools.takewhile(lambda node: not _may_leave(node), tree.body if called and not _HAS_PACKAGE.search(text) else ()):  # fmt: skip
+    for statement in itertools.takewhile(lambda node: not may_leave(node), tree.body if called and not _HAS_PACKAGE.search(text) else ()):  # fmt: skip
         if isinstance(statement, ast.ImportFrom) and statement.level:
             yield f"imports from its own package with a dot (line {statement.lineno}), but verl loads the file alone, without a package"
             return
-    followed = _followed(functions, inner)
-    for when, body in (("when it is imported", tree.body), (f"in {called}", inner), *followed):
-        for statement in _reached(body):
+    further = followed(functions, inner)
+    for when, body in (("when it is imported", tree.body), (f"in {called}", inner), *further):
+        for statement in reached(body):
             if isinstance(statement, ast.Raise) and statement.exc is not None:
                 raised = statement.exc.func if isinstance(statement.exc, ast.Call) else statement.exc
                 yield f"raises {dotted(raised) or 'an exception'} {when} (line {statement.lineno})"
-            for node in _evaluated(statement):
+            for node in evaluated(statement):
                 if isinstance(node, ast.expr) and (found := judge.found(node)):
                     error, reason = found
                     yield f"{error} {when} (line {node.lineno}){reason}"
-
-
-def handlers_of_signals(tree: ast.Module, called: str) -> Iterator[str]:
-    """Yield where a function certainly sets a handler of a signal, as a predicate of the file: Python allows that in a main thread only.
-
-    Its own functions that it certainly calls count, and classes of the file that it enters with `with`.
-    """
-    own = lasting(tree)
-    functions = {name: node for name, node in own.items() if isinstance(node, _FUNCTIONS) and not node.decorator_list}  # fmt: skip
-    function = functions.get(called)
-    if not isinstance(function, ast.FunctionDef) or any(isinstance(node, _YIELDS) for node in walk(function)):
-        return
-    names = _names_of_signal(tree)
-    entered = [
-        (f"in {method.name} of {owner.name}", method.body)
-        for call in _entered(function.body)
-        if isinstance(owner := own.get(dotted(call.func)), ast.ClassDef) and not (owner.decorator_list or owner.keywords)
-        for method in owner.body
-        if isinstance(method, ast.FunctionDef) and method.name in ("__init__", "__enter__") and not method.decorator_list
-    ]  # fmt: skip
-    for when, body in ((f"in {called}", function.body), *entered, *_followed(functions, function.body)):
-        for statement in _reached(body):
-            for node in _evaluated(statement):
-                if isinstance(node, ast.Call) and ast.unparse(node.func) in names:
-                    yield f"sets the handler of a signal {when} (line {node.lineno}), but verl calls {called} in a thread, where Python refuses that"
-
-
-def _entered(body: Sequence[ast.stmt]) -> Iterator[ast.Call]:
-    """Yield the calls whose result a block certainly enters first with `with`."""
-    for statement in body:
-        if isinstance(statement, ast.With) and isinstance(call := statement.items[0].context_expr, ast.Call):
-            yield call
-        if _may_leave(statement):
-            return
-
-
-def _names_of_signal(tree: ast.Module) -> frozenset[str]:
-    """Return the names by which a file calls `signal.signal`; none that anything else binds."""
-    counts = Counter(names_bound(tree))
-    names: dict[str, str] = {}
-    for node in walk(tree):
-        match node:
-            case ast.Import(names=aliases):
-                names |= {
-                    (alias.asname or alias.name): ".signal" for alias in aliases if alias.name == "signal"
-                }
-            case ast.ImportFrom(module="signal", level=0, names=aliases):
-                names |= {(alias.asname or alias.name): "" for alias in aliases if alias.name == "signal"}
-    return frozenset(name + end for name, end in names.items() if counts[name] == 1)
 
 
 @dataclass(frozen=True)
@@ -149,10 +99,10 @@ def reads(function: ast.AST | None, looking: frozenset[str] = frozenset()) -> It
     What a parameter has is unknown from the line on that may change it: that stores into it, calls a method of it that is not known only to
     look, or passes it on to a function. Those named in `looking` change nothing.
     """
-    if not isinstance(function, _FUNCTIONS) or function.decorator_list:
+    if not isinstance(function, FUNCTIONS) or function.decorator_list:
         return
     nodes = list(walk(function))
-    if any(isinstance(node, _YIELDS) for node in nodes):
+    if any(isinstance(node, YIELDS) for node in nodes):
         return  # calling a generator runs nothing
     spec = function.args
     parameters = {argument.arg for argument in (*spec.args, *spec.kwonlyargs)}
@@ -161,8 +111,8 @@ def reads(function: ast.AST | None, looking: frozenset[str] = frozenset()) -> It
     }
     parameters -= {name for node in nodes for name in _bound_otherwise(node)}
     changed = _first_changes(nodes, looking)
-    for statement in _reached(function.body):
-        for node in _evaluated(statement):
+    for statement in reached(function.body):
+        for node in evaluated(statement):
             match node:
                 case ast.Subscript(
                     value=ast.Name(id=owner), slice=ast.Constant(value=str(name)), ctx=ast.Load()
@@ -215,19 +165,19 @@ def _first_changes(nodes: Sequence[ast.AST], looking: frozenset[str]) -> Mapping
     return lines
 
 
-def _followed(
+def followed(
     functions: Mapping[str, ast.FunctionDef | ast.AsyncFunctionDef], body: Sequence[ast.stmt]
 ) -> Iterator[tuple[str, Sequence[ast.stmt]]]:
     """Yield the bodies of the file's own functions that the statements of a body certainly call, each once."""
     left = {
         name: node
         for name, node in functions.items()
-        if isinstance(node, ast.FunctionDef) and not any(isinstance(part, _YIELDS) for part in walk(node))
+        if isinstance(node, ast.FunctionDef) and not any(isinstance(part, YIELDS) for part in walk(node))
     }
     waiting = [body]
-    for reached in waiting:
-        for statement in _reached(reached):
-            for part in _evaluated(statement):
+    for block in waiting:
+        for statement in reached(block):
+            for part in evaluated(statement):
                 name = dotted(part.func) if isinstance(part, ast.Call) else ""
                 if function := left.pop(name, None):
                     waiting.append(function.body)
@@ -263,6 +213,11 @@ class _Judge:
         return None
 
 
+def imports_more(tree: ast.Module) -> bool:
+    """Return whether a file imports modules that may do anything: others than the standard library's and well-known ones."""
+    return any(name not in _NEUTRAL for name in _imported(tree))
+
+
 def _imported(tree: ast.Module) -> Iterator[str]:
     """Yield the first names of all imported modules, "" for the file's own package."""
     for node in walk(tree):
@@ -287,7 +242,7 @@ def _sets_variables(tree: ast.Module) -> bool:
     return False
 
 
-def _reached(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+def reached(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the simple statements of a block that are always reached, with those in a plain `with`, up to what may leave it."""
     for statement in body:
         match statement:
@@ -295,23 +250,23 @@ def _reached(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
                 yield ast.copy_location(ast.Expr(items[0].context_expr), statement)
                 names = " ".join(dotted(item.context_expr.func if isinstance(item.context_expr, ast.Call) else item.context_expr) for item in items)  # fmt: skip
                 if names == "open":
-                    yield from _reached(inner)
+                    yield from reached(inner)
             case ast.Expr() | ast.Assign() | ast.AnnAssign() | ast.AugAssign() | ast.Return() | ast.Raise():
                 yield statement
-        if _may_leave(statement):
+        if may_leave(statement):
             return
 
 
-def _may_leave(statement: ast.stmt) -> bool:
+def may_leave(statement: ast.stmt) -> bool:
     """Return whether a statement may end its block, or the process."""
     leaves = any(
         isinstance(part, _LEAVE) or (isinstance(part, ast.Call) and dotted(part.func) in _EXITS)
         for part in walk(statement)
     )
-    return leaves and not isinstance(statement, (*_FUNCTIONS, ast.ClassDef))
+    return leaves and not isinstance(statement, (*FUNCTIONS, ast.ClassDef))
 
 
-def _evaluated(statement: ast.stmt) -> Iterator[ast.AST]:
+def evaluated(statement: ast.stmt) -> Iterator[ast.AST]:
     """Yield the expressions of a statement that are evaluated for certain."""
     waiting: list[ast.AST] = [statement]
     while waiting:

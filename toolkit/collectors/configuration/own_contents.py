@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
-from verl_doctor.toolkit.collectors.configuration.own_code import reads
+from verl_doctor.toolkit.collectors.configuration.own_code import FUNCTIONS, reads
+from verl_doctor.toolkit.collectors.configuration.own_reward import refused_arguments
 from verl_doctor.toolkit.collectors.configuration.reward_function import module_names
 from verl_doctor.toolkit.collectors.configuration.tool_schema import fault
 from verl_doctor.toolkit.sources.python.bound import lasting
 from verl_doctor.toolkit.sources.python.source import dotted, parsed, read, walk
 
 _LOOP = "actor_rollout_ref.rollout.agent.default_agent_loop"
+_CALLBACKS, _CALLS_BACK = "trainer/ppo/checkpoint_callback.py", "trainer/ppo/v1/trainer_base.py"
 _ITS_BASE = frozenset({"super().__init__"})  # verl's keeps the settings as they are
 
 
@@ -91,7 +93,12 @@ def _is_filled_in(value: object) -> bool:
 
 def function_tools(tree: ast.Module) -> Iterator[str]:
     """Check functions that are tools: transformers builds their schema from the types and a docstring with `Args:`."""
+    seen: set[str] = set()
     for node in tree.body:
+        name = _tool_name(node) if isinstance(node, FUNCTIONS) else ""
+        if name and name in seen:
+            yield f"has two tools named {name}, and verl registers each name once"
+        seen.add(name)
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or not _is_tool(node):
             continue
         text = ast.get_docstring(node) or ""
@@ -106,6 +113,32 @@ def function_tools(tree: ast.Module) -> Iterator[str]:
             yield f"has a tool {node.name} whose docstring does not describe {missing[0]} below Args:"
         elif node.args.vararg or node.args.kwarg:
             yield f"has a tool {node.name} with a variable number of arguments, for which no schema exists"
+
+
+def _tool_name(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """Return the name under which `function_tool` registers a function; "" if that is not certain."""
+    marks = [mark for mark in node.decorator_list if _decorates(mark)]
+    if len(marks) != 1 or len(node.decorator_list) != 1:
+        return ""
+    match marks[0]:
+        case ast.Call(args=[], keywords=words) if all(word.arg == "schema" for word in words):
+            return node.name
+        case ast.Call(args=[ast.Constant(value=str(name))]):
+            return name
+        case ast.Call(args=[], keywords=words):
+            given = [word.value for word in words if word.arg == "name"]
+            return (
+                given[0].value
+                if given and isinstance(given[0], ast.Constant) and isinstance(given[0].value, str)
+                else ""
+            )
+        case ast.Call():
+            return ""
+    return node.name
+
+
+def _decorates(mark: ast.expr) -> bool:
+    return dotted(mark.func if isinstance(mark, ast.Call) else mark).rpartition(".")[2] == "function_tool"
 
 
 def _is_tool(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -160,6 +193,53 @@ def _setting_missing(target: str, config: Mapping[str, Any], folders: Sequence[P
             missing = (read.name for read in reads(method, looking) if read.is_item and read.parameter == "config" and read.name not in config)  # fmt: skip
             return next(missing, "")
     return ""
+
+
+def checkpoint_callback(target: str, verl: Path, folders: Sequence[Path]) -> Iterator[tuple[Path, str]]:
+    """Yield the file of the class that verl calls after each checkpoint, with what its methods refuse of what verl passes by name."""
+    module, _, name = target.rpartition(".")
+    path, base = (
+        _own_module(module, folders),
+        parsed(verl / _CALLBACKS) if os.path.isfile(verl / _CALLBACKS) else None,
+    )
+    trainer = parsed(verl / _CALLS_BACK) if os.path.isfile(verl / _CALLS_BACK) else None
+    tree = parsed(path) if path else None
+    owner = lasting(tree).get(name) if tree else None
+    if path is None or base is None or trainer is None or not isinstance(owner, ast.ClassDef):
+        return
+    known = {node.name for node in base.body if isinstance(node, ast.ClassDef)}
+    if (
+        owner.decorator_list
+        or owner.keywords
+        or not {dotted(part).rpartition(".")[2] for part in owner.bases} <= known | {"object"}
+    ):
+        return
+    for method in owner.body:
+        if (
+            not isinstance(method, FUNCTIONS)
+            or method.decorator_list
+            or method.args.posonlyargs
+            or not method.args.args
+        ):
+            continue
+        for source, called in ((trainer, f"self.checkpoint_callback.{method.name}"), (base, "callback_cls")):
+            if source is base and method.name != "__init__":
+                continue
+            for node in walk(source):
+                if isinstance(node, ast.Call) and dotted(node.func) == called and not node.args:
+                    passed = [word.arg for word in node.keywords if word.arg]
+                    if len(passed) == len(node.keywords) and (
+                        problem := refused_arguments(_without_self(method.args), passed)
+                    ):
+                        yield path, f"has a class {name} whose {method.name} {problem.removeprefix('that ')}"
+                        return
+
+
+def _without_self(spec: ast.arguments) -> ast.arguments:
+    defaults = spec.defaults[-len(spec.args) + 1 :] if len(spec.args) > 1 else []
+    return ast.arguments(
+        [], spec.args[1:], spec.vararg, spec.kwonlyargs, spec.kw_defaults, spec.kwarg, defaults
+    )
 
 
 def _own_module(module: str, folders: Sequence[Path]) -> Path | None:

@@ -39,6 +39,7 @@ Trouble = Literal["missing", "no Python", "no such name", "no data set", "conten
 _DATASET = "data.custom_cls"
 _SAMPLER = "trainer.v1.sampler.custom_sampler"
 _OF_A_DATA_SET = frozenset({"__len__", "__getitem__"})  # all that a fine-tuning job uses of a data set
+_CALLBACK, _PATH = "trainer.checkpoint_callback_class", "PYTHONPATH"
 _RESUME = "trainer.resume_from_path"
 _CHECKPOINTS = "trainer.default_local_dir"
 _TRACKER = "latest_checkpointed_iteration.txt"
@@ -139,6 +140,8 @@ def _found(
             yield OwnFile(key, str(path), "no Python", phase, error=tree)
         elif problem := next(_problems(configuration, key, path, tree, around), ""):
             yield OwnFile(key, str(path), "contents", phase, error=problem)
+        elif key in _REWARDS and tree is not None and (problem := _without_a_mean(configuration, key, tree)):
+            yield OwnFile(key, str(path), "contents", "first validation", error=problem)
     if configuration.get("trainer.resume_mode") == "resume_path":
         folder = _path(configuration, _RESUME, cwd, here=here)
         if folder is not None and not os.path.exists(folder):
@@ -149,6 +152,7 @@ def _found(
         if configuration.get(_RESUME) is None and not configuration.has("actor_rollout_ref"):
             yield OwnFile(_RESUME, "null", "no path", "workers")
     yield from _last_checkpoint(configuration, cwd, around[0], count, here=here)
+    yield from _callback(configuration, cwd, around)
     yield from (
         own_file
         for find in (_data_set, _sampler)
@@ -200,7 +204,7 @@ def _breaks(
     configuration: Configuration, key: str, tree: ast.Module, source: bytes, around: tuple[Launch, Machine]
 ) -> Iterator[str]:
     """Errors that the code of a Python file is certain to raise, when it is imported or its function is called."""
-    from verl_doctor.toolkit.collectors.configuration import own_code, own_reward  # noqa: PLC0415 - only where a job names such a file
+    from verl_doctor.toolkit.collectors.configuration import own_calls, own_code, own_reward  # noqa: PLC0415 - only where a job names such a file
 
     launch, machine = around
     given = configuration.get(_VARIABLES)
@@ -215,7 +219,8 @@ def _breaks(
     called = key in _REWARDS and own_reward.scores_rows(configuration)
     name = configuration.get(f"{key.removesuffix('.path')}.name") if called else ""
     if isinstance(name, str) and name and own_reward.calls_in_a_thread(configuration):
-        yield from own_code.handlers_of_signals(tree, name)
+        yield from own_calls.refused_in_a_thread(tree, name)
+        yield from own_calls.remembered(tree, name)
     yield from own_code.breaks(
         tree,
         source.decode("utf-8", "replace"),
@@ -228,6 +233,12 @@ def _breaks(
             or may_be_made(launch, os.path.normpath(cwd / file))
         ),
     )
+
+
+def _without_a_mean(configuration: Configuration, key: str, tree: ast.Module) -> str:
+    from verl_doctor.toolkit.collectors.configuration import own_reward  # noqa: PLC0415 - only where a job names such a file
+
+    return next(own_reward.details(configuration, key.removesuffix(".path"), tree), "")
 
 
 def _no_path(configuration: Configuration, key: str, phase: Phase) -> Iterator[OwnFile]:
@@ -333,6 +344,23 @@ def _data_set(configuration: Configuration, cwd: Path, *, here: bool) -> Iterato
 
     for problem in own_data_set.constructor(tree, name, Path(configuration.program)):
         yield OwnFile(f"{_DATASET}.path", str(path), "contents", "workers", name, problem)
+
+
+def _callback(configuration: Configuration, cwd: Path, around: tuple[Launch, Machine]) -> Iterator[OwnFile]:
+    """Check the class that verl's newer trainers call when they have saved a checkpoint."""
+    target, every = configuration.get(_CALLBACK), configuration.number("trainer.save_freq")
+    before, inside, _ = configuration.program.rpartition("/verl/trainer/main_ppo")
+    is_called = inside and configuration.get("trainer.use_v1") is True and every is not None and every > 0
+    if not is_called or not isinstance(target, str):
+        return
+    from verl_doctor.toolkit.collectors.configuration import own_contents  # noqa: PLC0415 - only where a job names such a class
+
+    launch, machine = around
+    given = [setting.value for setting in launch.settings if setting.name == _PATH and setting.value]
+    entries = os.pathsep.join([*given, machine.environ.get(_PATH, "")]).split(os.pathsep)
+    folders = [cwd, *(cwd / entry for entry in entries if entry and "$" not in entry)]
+    for path, problem in own_contents.checkpoint_callback(target, Path(before, "verl"), folders):
+        yield OwnFile(_CALLBACK, str(path), "contents", "checkpoint", error=problem)
 
 
 def _sampler(configuration: Configuration, cwd: Path, *, here: bool) -> Iterator[OwnFile]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
-from verl_doctor.toolkit.collectors.configuration.roles import trains
+from verl_doctor.toolkit.collectors.configuration.roles import trains, validates
 from verl_doctor.toolkit.sources.hydra.lookup import MISSING
-from verl_doctor.toolkit.sources.python.bound import lasting
-from verl_doctor.toolkit.sources.python.source import read, walk
+from verl_doctor.toolkit.sources.python.bound import lasting, names_bound
+from verl_doctor.toolkit.sources.python.source import dotted, read, walk
 
 # The keyword arguments with which verl's reward managers call a function.
 _HANDED = ("data_source", "solution_str", "ground_truth", "extra_info")
@@ -26,6 +28,9 @@ _LOADER = "trainer/ppo/reward.py"
 _LOADED = b"from verl.experimental.reward_loop.reward_manager import get_reward_manager_cls"
 _LOOP_MANAGERS = "experimental/reward_loop/reward_manager"
 _IN_A_THREAD = re.compile(rb"run_in_executor\(\s*None,\s*lambda: self\.compute_score\(")
+_AGENT_LOOP, _STORES = "experimental/agent_loop/agent_loop.py", b"rm_scores[-1] = reward_score"
+_NUMBERS = frozenset({("fractions", "Fraction"), ("decimal", "Decimal")})
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MODELS = ("reward.reward_model.enable", "reward_model.enable")
 
 
@@ -62,13 +67,48 @@ def reward(configuration: Configuration, section: str, tree: ast.Module) -> Iter
         return
     if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or function.decorator_list:
         return
-    if problem := _refused(function.args, handed):
+    if problem := refused_arguments(function.args, handed):
         yield f"has a {name} {problem}"
     else:
-        yield from _result(function)
+        yield from _result(function, _Results(tree, function, takes_floats=_takes_floats(configuration)))
 
 
-def _refused(spec: ast.arguments, handed: Sequence[str]) -> str:
+def details(configuration: Configuration, section: str, tree: ast.Module) -> Iterator[str]:
+    """Check the further values beside a score: a validation takes the mean of each that is no text."""
+    name = configuration.get(f"{section}.name")
+    function = lasting(tree).get(name) if isinstance(name, str) else None
+    if not scores_rows(configuration) or not validates(configuration) or not isinstance(function, _FUNCTIONS):
+        return
+    returned = [node.value for node in _own_nodes(function) if isinstance(node, ast.Return)]
+    if function.decorator_list or not returned:
+        return
+    results = _Results(tree, function, takes_floats=False)
+    found = [_mapping_in(results.resolved(value)) for value in returned]
+    if all(found):
+        yield f"has a {name} whose result has a dictionary under {found[0]!r}, and a validation takes the mean of every value"
+
+
+def _mapping_in(value: ast.expr | None) -> str:
+    """Return the name of an entry of a returned dictionary that is a dictionary itself; "" if there is none."""
+    entries = zip(value.keys, value.values, strict=True) if isinstance(value, ast.Dict) else ()
+    for key, entry in entries:
+        match key:
+            case ast.Constant(value=str(name)) if name != "score" and isinstance(
+                entry, (ast.Dict, ast.DictComp)
+            ):
+                return name
+    return ""
+
+
+def _takes_floats(configuration: Configuration) -> bool:
+    """Return whether the score of a row is stored into a tensor, which takes no other number than Python's own."""
+    before, inside, _ = configuration.program.rpartition("/verl/")
+    source = read(Path(before, "verl", _AGENT_LOOP)) if inside else None
+    is_new = configuration.get("trainer.use_v1") is True and calls_in_a_thread(configuration)
+    return is_new and isinstance(source, bytes) and _STORES in source
+
+
+def refused_arguments(spec: ast.arguments, handed: Sequence[str]) -> str:
     """Return why parameters cannot be given these keyword arguments; "" if they can."""
     named = [argument.arg for argument in (*spec.args, *spec.kwonlyargs)]
     if spec.posonlyargs:
@@ -99,7 +139,90 @@ def _constructor(owner: ast.ClassDef, handed: Sequence[str]) -> str:
     return ""
 
 
-def _result(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+@dataclass(frozen=True)
+class _Results:
+    """What a function of a file returns. `takes_floats`: a score must be one of Python's or numpy's numbers."""
+
+    tree: ast.Module
+    function: ast.FunctionDef | ast.AsyncFunctionDef
+    takes_floats: bool
+
+    def resolved(self, value: ast.expr | None) -> ast.expr | None:
+        """Return the value of a name that the function binds once and uses nowhere else; any other expression as it is."""
+        if not isinstance(value, ast.Name) or Counter(names_bound(self.function))[value.id] != 1:
+            return value
+        if sum(isinstance(node, ast.Name) and node.id == value.id for node in walk(self.function)) != 2:
+            return value
+        for statement in self.function.body:
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=name)], value=given) if name == value.id:
+                    return given
+        return value
+
+    def no_score(self, value: ast.expr | None) -> str:
+        """What a `return` yields if that is certainly no score; "" otherwise."""
+        value = self.resolved(value)
+        match value:
+            case ast.Tuple():
+                return "a tuple"
+            case ast.List() | ast.ListComp():
+                return "a list"
+            case ast.JoinedStr() | ast.Constant(value=str()):
+                return "text"
+            case ast.Call(func=ast.Name(id=name)) if self._is_awaitable(name):
+                return f"the coroutine of {name} without awaiting it"
+            case ast.Call(func=function) if self.takes_floats and (kind := self._number(function)):
+                return f"a {kind}, which no tensor takes"
+            case ast.Dict(keys=keys, values=values):
+                scores = [
+                    entry
+                    for key, entry in zip(keys, values, strict=True)
+                    if isinstance(key, ast.Constant) and key.value == "score"
+                ]
+                kind = (
+                    self.no_score(scores[0])
+                    if len(scores) == 1
+                    and not isinstance(scores[0], (ast.Dict, ast.Name))
+                    and None not in keys
+                    else ""
+                )
+                return f"a dictionary whose score is {kind}" if kind else ""
+        return ""
+
+    def _is_awaitable(self, name: str) -> bool:
+        """Return whether a name is an `async` function of the file, whose call runs nothing until it is awaited."""
+        found = lasting(self.tree).get(name)
+        if not isinstance(found, ast.AsyncFunctionDef) or found.decorator_list:
+            return False
+        return not any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in _own_nodes(found))
+
+    def _number(self, function: ast.expr) -> str:
+        """Return the name of a number of the standard library that is no float, if an expression certainly is its class."""
+        counts = Counter(names_bound(self.tree))
+        for node in walk(self.tree):
+            match node:
+                case ast.ImportFrom(module=str(module), level=0, names=aliases):
+                    known = {
+                        alias.asname or alias.name: alias.name
+                        for alias in aliases
+                        if (module, alias.name) in _NUMBERS
+                    }
+                case ast.Import(names=aliases):
+                    known = {
+                        f"{alias.asname or module}.{name}": name
+                        for alias in aliases
+                        for module, name in _NUMBERS
+                        if alias.name == module
+                    }
+                case _:
+                    continue
+            name = dotted(function)
+            if name in known and counts[name.partition(".")[0]] == 1:
+                return known[name]
+        return ""
+
+
+def _result(function: ast.FunctionDef | ast.AsyncFunctionDef, results: _Results) -> Iterator[str]:
     """Check for a function that never returns a value, or returns dictionaries without a score."""
     returned = [node for node in _own_nodes(function) if isinstance(node, ast.Return)]
     own = list(_own_nodes(function))
@@ -112,7 +235,7 @@ def _result(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
     if test := _nothing_unless(function):
         yield f"defines {function.name}, which returns None unless `{test}` holds, as for an answer in another form"
         return
-    kinds = [_no_score(node.value) for node in returned]
+    kinds = [results.no_score(node.value) for node in returned]
     if returned and all(kinds):
         yield f"has a {function.name} that returns {kinds[0]}, but verl expects a number or a dictionary with a score"
         return
@@ -229,18 +352,6 @@ def _searches(value: ast.expr) -> bool:
             names = {node.id for node in walk(text) if isinstance(node, ast.Name)}
             return _ANSWER in names and not any(map(form.search, _OTHER_ANSWERS))
     return False
-
-
-def _no_score(value: ast.expr | None) -> str:
-    """What a `return` yields if that is certainly no score; "" otherwise."""
-    match value:
-        case ast.Tuple():
-            return "a tuple"
-        case ast.List() | ast.ListComp():
-            return "a list"
-        case ast.JoinedStr() | ast.Constant(value=str()):
-            return "text"
-    return ""
 
 
 def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:

@@ -80,3 +80,9 @@ def is_read(configuration: Configuration, key: str) -> bool:
         if is_off and steps[end] not in _SWITCHES:
             return False
     return True
+
+
+def validates(configuration: Configuration) -> bool:
+    """Return whether a job with rollouts certainly validates: before the first step, or at intervals."""
+    every = configuration.number("trainer.test_freq")
+    return configuration.get("trainer.val_before_train") is True or (every is not None and every > 0)

@@ -22,6 +22,7 @@ _TRACKERS = (
     ("file", "VERL_FILE_LOGGER_ROOT", "VERL_FILE_LOGGER_PATH"),
 )
 _KEY = "trainer.default_local_dir"
+BACKUP = "trainer.default_hdfs_dir"
 _FREQUENCY = "trainer.save_freq"
 TIMELINE = "ray_kwargs.timeline_json_file"
 _SAMPLES = ("trainer.rollout_data_dir", "trainer.validation_data_dir")
@@ -61,6 +62,11 @@ class SamplesFolder(OutputFolder):
 
 
 @dataclass(frozen=True)
+class BackupFolder(OutputFolder):
+    """The folder to which fine-tuning copies each checkpoint."""
+
+
+@dataclass(frozen=True)
 class TimelineFile:
     """The file into which verl writes Ray's timeline when the training has ended, and its folder if that is missing."""
 
@@ -90,6 +96,19 @@ def checkpoint_folder(
     if launch.is_elsewhere:
         return Absent("the job runs on another machine")
     return CheckpointFolder(path, *obstacle(machine, path))
+
+
+@collector(timeout=5)
+def backup_folder(configuration: Configuration, launch: Launch, machine: Machine) -> BackupFolder | Unknown:
+    """Check the nearest existing folder, if a fine-tuning job copies its checkpoints below an absolute path."""
+    path = configuration.get(BACKUP)
+    if not configuration.program.endswith("/trainer/sft_trainer.py") or not isinstance(path, str):
+        return Absent("the job copies no checkpoints")
+    if not path.startswith("/") or "${" in path:
+        return Absent("the job names no absolute path for copies of checkpoints")
+    if launch.is_elsewhere:
+        return Absent("the job runs on another machine")
+    return BackupFolder(path, *obstacle(machine, path))
 
 
 @collector(timeout=5)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +43,7 @@ class ChatTemplate:
 
     `has_tokenizer`: the folder has at least one tokenizer file. `is_doubtful`: the template may have a syntax error.
     `text` is a template that the setting `found_in` holds, and `of_tokenizer` the file with another one, in the tokenizer's folder.
+    `names` are those of several templates in one file.
     """
 
     folder: str
@@ -50,6 +52,7 @@ class ChatTemplate:
     is_doubtful: bool = False
     text: str = ""
     of_tokenizer: str = ""
+    names: tuple[str, ...] = ()
 
 
 @collector(kept=True)
@@ -117,8 +120,19 @@ def _of_tokenizer(folder: Path, machine: Machine) -> ChatTemplate:
         content = read_json(folder / name)
         if not isinstance(content, BadFile) and (given := content.get(_KEY)):
             is_doubtful = isinstance(given, str) and looks_doubtful(given)
-            return ChatTemplate(str(folder), str(folder / name), is_doubtful=is_doubtful)
+            return ChatTemplate(
+                str(folder), str(folder / name), is_doubtful=is_doubtful, names=tuple(_names(given))
+            )
     return ChatTemplate(str(folder))
+
+
+def _names(given: object) -> Iterator[str]:
+    """Yield the names of templates, which a file lists with their names or has by them."""
+    if isinstance(given, dict):
+        yield from map(str, given)
+    for entry in given if isinstance(given, list) else ():
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str):
+            yield entry["name"]
 
 
 def _lacks_tokenizer(folder: Path) -> bool:

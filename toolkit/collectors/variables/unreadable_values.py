@@ -21,6 +21,10 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.rule import Phase
 
 _USUAL = re.compile(r"[01]?")  # accepted by every conversion
+_OF_CPUS, _CPU_BUILD = (
+    "VLLM_CPU_",
+    "+cpu",
+)  # variables that only the engine for processors reads, and its version's end
 _TABLE = "environment_variables"
 _CONSTANTS = ("_private/ray_constants.py", "_common/constants.py", "_private/services.py")
 # Ray's C++ side reads RAY_<name of an entry of its table> and aborts if a number does not parse completely (src/ray/common/ray_config.h).
@@ -87,6 +91,8 @@ def unreadable_values(
         found += _in_verl(Path(verl.imported.folder), levels)
     if of_vllm and not isinstance(vllm, Unknown):
         path = Path(vllm.tree.folder, "envs.py")
+        if _CPU_BUILD not in vllm.tree.version:
+            of_vllm = {name: value for name, value in of_vllm.items() if not name.startswith(_OF_CPUS)}
         table = remembered(
             UnreadableValues, sorted(of_vllm.items()), [path], partial(_in_vllm, path, of_vllm)
         )

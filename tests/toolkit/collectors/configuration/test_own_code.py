@@ -6,7 +6,8 @@ import ast
 
 import pytest
 
-from verl_doctor.toolkit.collectors.configuration.own_code import breaks, handlers_of_signals, reads
+from verl_doctor.toolkit.collectors.configuration.own_calls import refused_in_a_thread, remembered
+from verl_doctor.toolkit.collectors.configuration.own_code import breaks, reads
 from verl_doctor.toolkit.sources.python.bound import lasting
 
 
@@ -162,9 +163,37 @@ def test_what_a_function_certainly_reads_of_its_parameters(text: str, found: lis
         ("import signal\n@in_a_process\ndef score(a):\n    signal.signal(14, late)\n", ""),
         ("import signal\nsignal = None\ndef score(a):\n    signal.signal(14, late)\n", ""),
         ("from mine import signal\ndef score(a):\n    signal.signal(14, late)\n", ""),
+        ("import asyncio\ndef score(a):\n    return asyncio.get_event_loop().run_until_complete(judge(a))\n", "calls asyncio.get_event_loop in score (line 3)"),
+        ("from asyncio import get_running_loop as loop\ndef score(a):\n    return run(a)\ndef run(a):\n    return loop().time()\n", "calls loop in run (line 5)"),
+        ("import asyncio\ndef score(a):\n    return asyncio.run(judge(a))\n", ""),
+        ("import asyncio\ndef score(a):\n    loop = asyncio.new_event_loop()\n    return loop.run_until_complete(judge(a))\n", ""),
+        ("import asyncio\ndef score(a):\n    asyncio.set_event_loop(asyncio.new_event_loop())\n    return asyncio.get_event_loop().time()\n", ""),
+        ("import asyncio\ndef score(a):\n    try:\n        loop = asyncio.get_event_loop()\n    except RuntimeError:\n        loop = asyncio.new_event_loop()\n    return loop.time()\n", ""),
+        ("import asyncio\nasync def score(a):\n    return asyncio.get_event_loop().time()\n", ""),
+        ("import asyncio, mine\ndef score(a):\n    return asyncio.get_event_loop().time()\n", ""),
+        ("import asyncio\nloop = asyncio.get_event_loop()\ndef score(a):\n    async def inner():\n        asyncio.get_running_loop()\n    return asyncio.run(inner())\n", ""),
         ("import signal\nclass Limit:\n    def __enter__(self):\n        signal.signal(14, late)\ndef score(a):\n    if not a:\n        return 0\n    with Limit(5):\n        return 1\n", ""),
     ],
 )  # fmt: skip
-def test_handlers_of_signals_that_a_function_certainly_sets(text: str, where: str) -> None:
-    found = list(handlers_of_signals(ast.parse(text), "score"))
+def test_what_a_thread_refuses(text: str, where: str) -> None:
+    found = list(refused_in_a_thread(ast.parse(text), "score"))
+    assert [where in problem for problem in found] == ([True] if where else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("from functools import lru_cache\n@lru_cache\ndef score(answer, extra_info=None):\n    return 1\n", "has a score that remembers"),
+        ("import functools as f\n@f.cache\ndef score(**row):\n    return 1\n", "has a score that remembers"),
+        ("from functools import cache\n@cache\ndef part(info):\n    return 1\ndef score(answer, extra_info=None):\n    return part(extra_info)\n", "passes extra_info to part in score (line 6)"),
+        ("from functools import cache\n@cache\ndef part(text):\n    return 1\ndef score(answer, extra_info=None):\n    return part(answer)\n", ""),
+        ("from functools import cache\n@cache\ndef part(text):\n    return 1\ndef score(answer, extra_info=None):\n    extra_info = str(extra_info)\n    return part(extra_info)\n", ""),
+        ("from functools import cache\n@cache\ndef part(text):\n    return 1\ndef score(answer, extra_info=None):\n    return part(str(extra_info))\n", ""),
+        ("from functools import wraps\n@wraps(other)\ndef score(**row):\n    return 1\n", ""),
+        ("from mine import lru_cache\n@lru_cache\ndef score(**row):\n    return 1\n", ""),
+        ("from functools import lru_cache\n@hashable\n@lru_cache\ndef score(**row):\n    return 1\n", ""),
+    ],
+)  # fmt: skip
+def test_dictionary_for_a_function_that_remembers(text: str, where: str) -> None:
+    found = list(remembered(ast.parse(text), "score"))
     assert [where in problem for problem in found] == ([True] if where else [])

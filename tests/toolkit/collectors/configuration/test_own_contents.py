@@ -91,6 +91,16 @@ def test_type_of_a_tool_that_verl_does_not_have(tmp_path: Path) -> None:
         ("@function_tool(schema=S)\ndef f(a):\n    pass\n", ""),
         ("def f(a):\n    pass\n", ""),
         ("@function_tool\ndef f(a: int):\n    pass\n", "a tool f without a docstring"),
+        (
+            "@function_tool('x', schema=S)\ndef f(a): ...\n@function_tool('x', schema=S)\ndef g(a): ...\n",
+            "two tools named x",
+        ),
+        (
+            "@function_tool(schema=S)\ndef f(a): ...\n@function_tool(name='f', schema=S)\ndef g(a): ...\n",
+            "two tools named f",
+        ),
+        ("@function_tool('x', schema=S)\ndef f(a): ...\n@function_tool(NAME, schema=S)\ndef g(a): ...\n", ""),
+        ("@function_tool('x', schema=S)\ndef f(a): ...\n@function_tool('y', schema=S)\ndef f(a): ...\n", ""),
         ('@function_tool("x")\ndef f(a):\n    """Add."""\n', "parameter a has no type"),
         ('@function_tool\ndef f(a: int):\n    """Add."""\n', "does not describe a"),
     ],
@@ -98,3 +108,41 @@ def test_type_of_a_tool_that_verl_does_not_have(tmp_path: Path) -> None:
 def test_function_tools(code: str, problem: str) -> None:
     found = list(own_contents.function_tools(ast.parse(code)))
     assert [problem in words for words in found] == ([True] if problem else [])
+
+
+CALLBACKS = """\
+class CheckpointCallback:
+    pass
+
+def build_checkpoint_callback(config):
+    return callback_cls(config=config)
+"""
+CALLS_BACK = """\
+class Trainer:
+    def _save_checkpoint(self):
+        self.checkpoint_callback.on_save(trainer=self, global_step=1, checkpoint_dir="x", async_save=False)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("class Mine(CheckpointCallback):\n    def on_save(self, trainer, global_step): ...\n", "whose on_save does not accept checkpoint_dir"),
+        ("class Mine(CheckpointCallback):\n    def __init__(self): ...\n", "whose __init__ does not accept config"),
+        ("class Mine(CheckpointCallback):\n    def on_save(self, bucket, **kwargs): ...\n", "whose on_save requires bucket"),
+        ("class Mine(CheckpointCallback):\n    def on_save(self, trainer, global_step, checkpoint_dir, async_save=False, **kwargs): ...\n", ""),
+        ("class Mine(CheckpointCallback):\n    def on_save(self, **kwargs): ...\n    def push(self, name): ...\n", ""),
+        ("class Mine(CheckpointCallback):\n    @quiet\n    def on_save(self): ...\n", ""),
+        ("class Mine(Other):\n    def on_save(self): ...\n", ""),
+    ],
+)  # fmt: skip
+def test_checkpoint_callback(tmp_path: Path, code: str, problem: str) -> None:
+    verl = tmp_path / "verl/trainer/ppo"
+    (verl / "v1").mkdir(parents=True)
+    (verl / "checkpoint_callback.py").write_text(CALLBACKS)
+    (verl / "v1/trainer_base.py").write_text(CALLS_BACK)
+    (tmp_path / "upload.py").write_text(code)
+    found = list(own_contents.checkpoint_callback("upload.Mine", tmp_path / "verl", (tmp_path,)))
+    assert [(path.name, problem in words) for path, words in found] == (
+        [("upload.py", True)] if problem else []
+    )

@@ -119,6 +119,29 @@ FOUR = "def f(data_source, solution_str, ground_truth, extra_info=None):\n"
                 "    if solution_str != ground_truth:\n        return 0.0\n    if solution_str == ground_truth:\n        return 1.0\n",
             )
         ),
+        (
+            "async def judge(): ...\ndef f(**kwargs):\n    return judge()\n",
+            [],
+            "returns the coroutine of judge",
+        ),
+        (
+            "async def judge(): ...\ndef f(**kwargs):\n    found = judge()\n    return found\n",
+            [],
+            "returns the coroutine of judge",
+        ),
+        ("async def judge(): ...\nasync def f(**kwargs):\n    return await judge()\n", [], ""),
+        ("async def judge(): ...\ndef f(**kwargs):\n    return asyncio.run(judge())\n", [], ""),
+        ("async def judge():\n    yield 1\ndef f(**kwargs):\n    return judge()\n", [], ""),
+        ("@waited\nasync def judge(): ...\ndef f(**kwargs):\n    return judge()\n", [], ""),
+        ("def f(**kwargs):\n    pair = (1, 2)\n    return pair\n", [], "returns a tuple"),
+        ("def f(**kwargs):\n    pair = (1, 2)\n    pair = 1\n    return pair\n", [], ""),
+        ("def f(**kwargs):\n    return {'score': 'none'}\n", [], "a dictionary whose score is text"),
+        ("def f(**kwargs):\n    return {'score': 'none', **more}\n", [], ""),
+        (
+            "from fractions import Fraction\ndef f(**kwargs):\n    return Fraction(1, 2)\n",
+            [],
+            "",
+        ),  # older releases take it
         ("class f:\n    def __init__(self, weight=1.0): ...\n", [], "constructor accepts no data_source"),
         ("class f:\n    def __call__(self, **row): ...\n", [], "constructor accepts no data_source"),
         *(
@@ -181,3 +204,57 @@ def test_thread_in_which_verl_calls_a_reward_function(tmp_path: Path, loader: st
         (verl / f"{name}.py").write_text(text, "utf-8")
     configuration = replace(configured(*words)[0], program=str(verl / "trainer/main_ppo.py"))
     assert own_reward.calls_in_a_thread(configuration) is threaded
+
+
+@pytest.mark.parametrize(
+    ("stores", "code", "problem"),
+    [
+        ("rm_scores[-1] = reward_score", "from fractions import Fraction\ndef f(**kwargs):\n    return Fraction(1, 2)\n", "returns a Fraction"),
+        ("rm_scores[-1] = reward_score", "import decimal\ndef f(**kwargs):\n    return {'score': decimal.Decimal(1)}\n", "score is a Decimal"),
+        ("rm_scores[-1] = reward_score", "from fractions import Fraction\ndef f(**kwargs):\n    return float(Fraction(1, 2))\n", ""),
+        ("rm_scores[-1] = reward_score", "from mine import Fraction\ndef f(**kwargs):\n    return Fraction(1, 2)\n", ""),
+        ("torch.tensor(scores)", "from fractions import Fraction\ndef f(**kwargs):\n    return Fraction(1, 2)\n", ""),
+    ],
+)  # fmt: skip
+def test_number_that_no_tensor_takes(tmp_path: Path, stores: str, code: str, problem: str) -> None:
+    verl = tmp_path / "verl"
+    for name, text in (
+        ("trainer/ppo/reward", NEW),
+        ("experimental/reward_loop/reward_manager/naive", THREAD),
+        ("experimental/agent_loop/agent_loop", stores),
+    ):
+        (verl / name).parent.mkdir(parents=True, exist_ok=True)
+        (verl / f"{name}.py").write_text(text, "utf-8")
+    words = ("+custom_reward_function.name=f", "+trainer.use_v1=True")
+    configuration = replace(configured(*words)[0], program=str(verl / "trainer/main_ppo.py"))
+    found = list(own_reward.reward(configuration, "custom_reward_function", ast.parse(code)))
+    assert [problem in text for text in found] == ([True] if problem else [])
+
+
+@pytest.mark.parametrize(
+    ("code", "frequency", "found"),
+    [
+        ("def f(**kwargs):\n    return {'score': 1, 'more': {'length': 2}}\n", 1, True),
+        ("def f(**kwargs):\n    result = {'score': 1, 'more': {}}\n    return result\n", 1, True),
+        (
+            "def f(**kwargs):\n    result = {'score': 1, 'more': {}}\n    del result['more']\n    return result\n",
+            1,
+            False,
+        ),
+        (
+            "def f(**kwargs):\n    if kwargs:\n        return 0\n    return {'score': 1, 'more': {}}\n",
+            1,
+            False,
+        ),
+        ("def f(**kwargs):\n    return {'score': 1, 'more': [1]}\n", 1, False),
+        ("def f(**kwargs):\n    return {'score': 1, 'more': {'length': 2}}\n", -1, False),
+    ],
+)
+def test_details_of_which_a_validation_takes_the_mean(code: str, frequency: int, *, found: bool) -> None:
+    words = (
+        "+custom_reward_function.name=f",
+        f"+trainer.test_freq={frequency}",
+        "+trainer.val_before_train=False",
+    )
+    problems = own_reward.details(configured(*words)[0], "custom_reward_function", ast.parse(code))
+    assert len(list(problems)) == found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,11 @@ import pytest
 from verl_doctor.checks.shared.configuration import TREE, configured
 from verl_doctor.toolkit.collectors.host.output_folders import (
     TIMELINE,
+    BackupFolder,
     CheckpointFolder,
     DatasetsCache,
     TimelineFile,
+    backup_folder,
     checkpoint_folder,
     datasets_cache,
     timeline_file,
@@ -124,3 +127,16 @@ def test_missing_folder_of_the_timeline_is_reported_unless_the_script_creates_it
     (tmp_path / "traces").mkdir()
     assert timeline_file.collect(job, Launch(()), machine) == TimelineFile("traces/t.json")
     assert isinstance(timeline_file.collect(configured()[0], Launch(()), machine), Absent)
+
+
+@pytest.mark.parametrize(("program", "judged"), [("sft_trainer", True), ("main_ppo", False)])
+def test_copies_of_checkpoints_of_a_fine_tuning_job(tmp_path: Path, program: str, *, judged: bool) -> None:
+    (tmp_path / "file").touch()
+    machine = Machine(environ={}, cwd=tmp_path)
+    for name, trouble in (("file", "a file is in the way"), ("new", "")):
+        (job,) = configured(f"+trainer.default_hdfs_dir={tmp_path}/{name}")
+        found = backup_folder.collect(
+            replace(job, program=f"/env/verl/trainer/{program}.py"), Launch(()), machine
+        )
+        assert isinstance(found, BackupFolder) is judged
+        assert not judged or found.trouble == trouble

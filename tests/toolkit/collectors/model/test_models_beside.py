@@ -112,3 +112,11 @@ def test_critic_and_reward_model_paths_are_resolved_as_by_the_job(tmp_path: Path
         *configured("reward.reward_model.enable=True", tree=REWARD), here, Launch(())
     ).models
     assert (reward.key, reward.exists) == ("reward.reward_model.model_path", False)
+
+
+def test_names_of_several_chat_templates(tmp_path: Path) -> None:
+    named = [{"name": "chat", "template": "{{ x }}"}, {"name": "rag", "template": "{{ y }}"}]
+    folder = model(tmp_path / "model", tokenizer_config={"chat_template": named})
+    found = template(folder)
+    assert isinstance(found, ChatTemplate)
+    assert found.names == ("chat", "rag")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from support.environments import interpreter
 
 from verl_doctor.checks.shared.configuration import configured
+from verl_doctor.toolkit.collectors.installed.trees import Tree, VerlTrees
 from verl_doctor.toolkit.collectors.model import rendered_prompts
 from verl_doctor.toolkit.collectors.model.chat_template import ChatTemplate
 from verl_doctor.toolkit.collectors.model.data_demands import DataDemands
@@ -162,3 +164,71 @@ def test_what_may_be_rendered_otherwise_is_not_tried(monkeypatch: pytest.MonkeyP
 def test_prompts_that_the_template_accepts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: Any, kind: type[Unknown]) -> None:  # fmt: skip
     found, _ = rendered_by(monkeypatch, tmp_path, answer)
     assert type(found) is kind
+
+
+ANSWER = {"role": "assistant", "content": "four"}
+ASKED = "{% set seen = namespace(user=false) %}{% for m in messages %}{% if m['role'] == 'user' %}{% set seen.user = true %}{% endif %}{% endfor %}{% if not seen.user %}{{ raise_exception('no question') }}{% endif %}"
+FIRST = "{% for m in messages %}{% if m['role'] == 'system' and not loop.first %}{{ raise_exception('system first') }}{% endif %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("rows", "template", "retries", "answer"),
+    [
+        ([[USER, ANSWER]], PLAIN, True, {}),
+        ([[USER, ANSWER]], ALTERNATE + PLAIN, True, {"rows": 1, "refused": "roles must alternate", "probed": True}),
+        ([[SYSTEM, USER, ANSWER]] * 2, ASKED + FIRST + PLAIN, True, {"rows": 2, "refused": "no question"}),
+        ([[SYSTEM, USER, ANSWER], [USER, ANSWER]], ASKED + FIRST + PLAIN, True, {}),
+        ([[USER, ANSWER]], ASKED + PLAIN, True, {}),  # verl puts an empty message of a user in front
+        ([[USER, ANSWER]], ASKED + PLAIN, False, {"rows": 1, "refused": "no question"}),
+    ],
+)  # fmt: skip
+def test_conversations_that_are_rendered_message_by_message(tmp_path: Path, rows: list[Any], template: str, answer: Any, *, retries: bool) -> None:  # fmt: skip
+    spec = {
+        "template": template,
+        "names": {},
+        "column": "messages",
+        "retries": retries,
+        "files": [],
+        "alone": True,
+    }
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(rendered, "prompts", lambda *_: iter(rows))
+        assert rendered.examined(spec) == answer
+
+
+NEW = b"from verl.utils.tokenizer.chat_template import apply_chat_template\nself.generation_prompt = extract_system_prompt_and_generation(\n"
+OLD = b"self.generation_prompt = extract_system_prompt_and_generation(self.tokenizer)\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "words", "columns", "retries"),
+    [
+        (NEW, (), (), True),
+        (OLD, (), (), False),
+        (b"", (), (), None),
+        (NEW, ("++data.custom_cls.path=mine.py",), (), None),
+        (NEW, ("++data.apply_chat_template_kwargs={enable_thinking: false}",), (), None),
+        (NEW, (), (Column("tools", "string"),), None),
+    ],
+)
+def test_which_conversations_are_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: bytes, words: tuple[str, ...], columns: tuple[Column, ...], *, retries: bool | None) -> None:  # fmt: skip
+    given: dict[str, Any] = {}
+
+    def run(*arguments: Any, **_: Any) -> Any:
+        given.update(json.loads(arguments[-1]))
+        return "", {"rows": 1, "refused": "roles must alternate", "probed": True}
+
+    monkeypatch.setattr(rendered_prompts, "run_probe", run)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": ALTERNATE + PLAIN}), "utf-8")
+    dataset = tmp_path / "verl/utils/dataset/multiturn_sft_dataset.py"
+    dataset.parent.mkdir(parents=True)
+    dataset.write_bytes(source)
+    talks = Column("messages", "list<struct<role: string, content: string>>")
+    table = Table(DataFile("/d/train.parquet", "train", "data.train_files", "parquet"), 2, (talks, *columns))
+    (job,) = configured("+data.messages_key=messages", *words)
+    verl = VerlTrees(Tree(str(tmp_path / "verl"), "verl", "0.9.1", "site-packages"), "it is the only one")
+    found = rendered_prompts.refused_talks.collect(
+        Machine(), replace(job, program="/env/verl/trainer/sft_trainer.py"), ChatTemplate(str(tmp_path), str(tmp_path / "tokenizer_config.json")), DataTables((table,)), verl, MODEL, interpreter()
+    )  # fmt: skip
+    assert given.get("retries") is retries
+    assert isinstance(found, Absent if retries is None else rendered_prompts.RefusedTalks)

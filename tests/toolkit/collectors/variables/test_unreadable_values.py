@@ -32,6 +32,8 @@ environment_variables = {
     "VLLM_SHARE": lambda: float(os.getenv("VLLM_SHARE", "0.5")),
     "VLLM_WORD": lambda: os.getenv("VLLM_WORD", "x").lower() in ("true", "1"),
     "VLLM_METHOD": env_with_choices("VLLM_METHOD", "fork", ["fork", "spawn"]),
+    "VLLM_CPU_SPACE": lambda: int(os.getenv("VLLM_CPU_SPACE", "0")) if "VLLM_CPU_SPACE" in os.environ else None,
+    "VLLM_SPACE": lambda: int(os.getenv("VLLM_SPACE", "0")) if "VLLM_SPACE" in os.environ else None,
     "VLLM_LATE": env_with_choices("VLLM_LATE", None, lambda: known()),
 }
 """
@@ -49,6 +51,9 @@ environment_variables = {
         ("VLLM_METHOD", "spawn", ""),
         ("VLLM_METHOD", "thread", "ValueError: Invalid value"),
         ("VLLM_LATE", "thread", ""),
+        ("VLLM_SPACE", "4GB", "ValueError: invalid literal for int() with base 10: '4GB'"),
+        ("VLLM_SPACE", "4", ""),
+        ("VLLM_CPU_SPACE", "4GB", ""),  # read by the engine for processors only
         ("VLLM_UNKNOWN", "true", ""),
         ("RAY_memory_usage_threshold", "0.95", ""),
         ("RAY_memory_usage_threshold", "95%", "Cannot parse"),

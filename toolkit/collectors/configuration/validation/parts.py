@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 import contextlib
 import math
+import os
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +24,7 @@ from verl_doctor.toolkit.sources.python.evaluate import UNCLEAR
 from verl_doctor.toolkit.sources.python.refusals.follower import Follower
 from verl_doctor.toolkit.sources.python.refusals.refused import NotFollowedError, Refusal, RefusedError
 from verl_doctor.toolkit.sources.python.refusals.values import Made, Section
-from verl_doctor.toolkit.sources.python.source import SourceTree
+from verl_doctor.toolkit.sources.python.source import SourceTree, dotted, parsed, walk
 
 ROLLOUT = "actor_rollout_ref.rollout"
 _DATASET = "verl.utils.dataset.multiturn_sft_dataset.MultiTurnSFTDataset"
@@ -45,6 +47,18 @@ SCHEDULED = ("max_num_seqs", "max_num_batched_tokens", "max_model_len")
 _ENGINE = "verl.workers.engine.fsdp.transformer_impl.FSDPEngine"
 _MODEL = "actor_rollout_ref.model"
 MANAGERS = ("reward.reward_manager.name", "reward_model.reward_manager")
+TEMPLATE_ARGUMENTS = "data.apply_chat_template_kwargs"
+_RENDERERS = (
+    "experimental/agent_loop/agent_loop.py",
+    "utils/tokenizer/continuous_token.py",
+    "utils/tokenizer/chat_template.py",
+    "utils/chat_template.py",
+    "utils/dataset/multiturn_sft_dataset.py",
+)
+_ADAPTIVE = "AdaptiveKLController"
+CORRECTION = "algorithm.rollout_correction"
+_CORRECTION = "verl.trainer.ppo.rollout_corr_helper"
+_WORKER = "verl.workers.engine_workers.TrainingWorker"
 _BUILDER = "verl.workers.config.optimizer.build_optimizer"
 # The class of a value about which no more is known.
 _ANYTHING = ClassNode(ast.ClassDef("object", [], [], [], []), "")
@@ -92,6 +106,108 @@ def function(follower: Follower, name: str, argument: str, key: str) -> None:
     function = follower.definitions.named(f"{_ALGORITHMS}.{name}")
     if isinstance(function, FunctionNode):
         follower.call(function, (), {argument: follower.settings.value_at(key)}, {argument: (key,)})
+
+
+def kl_controller(follower: Follower) -> None:
+    """Follow the first update of the controller of the KL penalty: any divergence, which is a Python number, will do."""
+    owner = follower.definitions.named(f"{_ALGORITHMS}.{_ADAPTIVE}")
+    keys = {"target": "algorithm.kl_ctrl.target_kl", "horizon": "algorithm.kl_ctrl.horizon"}
+    if isinstance(owner, ClassNode) and follower.settings.value_at("algorithm.kl_ctrl.type") == "adaptive":
+        fields = {"value": UNCLEAR, **{name: follower.settings.value_at(key) for name, key in keys.items()}}
+        follower.settings.read.clear()
+        follower.method_of(Made(owner, fields, keys), "update", {"current_kl": 0.5, "n_steps": 1})
+
+
+def rollout_correction(follower: Follower) -> None:
+    """Follow what corrects for the difference between the engine and the trainer, with its settings."""
+    corrects = follower.definitions.named(f"{_CORRECTION}.compute_rollout_correction_and_add_to_batch")
+    if isinstance(corrects, FunctionNode):
+        follower.call(corrects, (UNCLEAR, Section(CORRECTION)), {})
+
+
+def bypassed(follower: Follower, trainer: str) -> None:
+    """Follow what takes the engine's log probabilities for the old ones, where the engine gives none."""
+    owner = follower.definitions.named(trainer)
+    bypass = (
+        follower.definitions.method(owner, "_compute_old_log_prob") if isinstance(owner, ClassNode) else None
+    )
+    for node in walk(bypass.node) if bypass is not None else ():
+        match node:
+            case ast.Call(
+                func=ast.Attribute(attr="pop"), args=[ast.Constant(value="rollout_log_probs" as name)]
+            ):
+                place = follower.definitions.place(bypass.module, node.lineno) if bypass else ""
+                keys = (f"{ROLLOUT}.calculate_log_probs", f"{CORRECTION}.bypass_mode")
+                raise RefusedError(Refusal("KeyError", f"'{name}'", place, "", keys))
+    applies = follower.definitions.named(f"{_CORRECTION}.apply_bypass_mode")
+    if bypass is None and isinstance(applies, FunctionNode):
+        batch = Made(_ANYTHING, {"batch": {}}, {"batch": f"{ROLLOUT}.calculate_log_probs"})
+        follower.call(applies, (), {"batch": batch})
+
+
+def mini_batches(follower: Follower, trainer: str, method: str) -> None:
+    """Follow what a worker makes its mini batches with: the settings that a method of the trainer hands to it in a dictionary."""
+    owner, worker = follower.definitions.named(trainer), follower.definitions.named(_WORKER)
+    if not isinstance(owner, ClassNode) or not isinstance(worker, ClassNode):
+        return
+    update, train = (
+        follower.definitions.method(owner, method),
+        follower.definitions.method(worker, "train_mini_batch"),
+    )
+    if update is None or train is None:
+        return
+    handed = {
+        name.value: dotted(value).removeprefix("self.config.")
+        for node in walk(update.node)
+        if isinstance(node, ast.Dict)
+        for name, value in zip(node.keys, node.values, strict=True)
+        if isinstance(name, ast.Constant) and dotted(value).startswith("self.config.")
+    }
+    bound = Counter(
+        node.id for node in walk(train.node) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    )
+    taken: dict[str, str] = {}
+    for statement in train.node.body:
+        match statement:
+            case ast.Assign(
+                targets=[ast.Name(id=name)],
+                value=ast.Call(
+                    func=ast.Attribute(attr="pop"),
+                    keywords=[ast.keyword(arg="key", value=ast.Constant(value=key)), *_],
+                ),
+            ) if key in handed and bound[name] == 1:
+                taken[name] = handed[key]
+            case ast.Assign(value=ast.Call() as call):
+                for name, key in taken.items():
+                    follower.settings.read.clear()
+                    names = {name: follower.settings.value_at(key)}
+                    if names[name] is None:
+                        follower.called_as(call, train.module, names)
+
+
+def template_arguments(follower: Follower, verl: SourceTree) -> None:
+    """Refuse an argument of the chat template that each of verl's calls gives itself."""
+    section = follower.settings.value_at(TEMPLATE_ARGUMENTS)
+    names = follower.settings.names_in(section) if isinstance(section, Section) else ()
+    calls = [
+        (path, node)
+        for path in (verl.folder / name for name in _RENDERERS)
+        if os.path.isfile(path) and (tree := parsed(path)) is not None
+        for node in walk(tree)
+        if isinstance(node, ast.Call)
+        and dotted(node.func).endswith("apply_chat_template")
+        and any(
+            word.arg is None and dotted(word.value).endswith("chat_template_kwargs") for word in node.keywords
+        )
+    ]
+    given = [{word.arg for word in node.keywords} for _, node in calls]
+    for name in names:
+        if given and all(name in each for each in given):
+            words = f"apply_chat_template() got multiple values for keyword argument '{name}'"
+            path, node = calls[0]
+            raise RefusedError(
+                Refusal("TypeError", words, f"{path}:{node.lineno}", "", (f"{TEMPLATE_ARGUMENTS}.{name}",))
+            )
 
 
 def registered(follower: Follower, verl: SourceTree, decorator: str, name: object) -> None:

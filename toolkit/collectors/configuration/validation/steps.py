@@ -11,11 +11,12 @@ from typing import NamedTuple
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
 from verl_doctor.toolkit.collectors.configuration.registries import ESTIMATOR
 from verl_doctor.toolkit.collectors.configuration.registry_reader import registrations
-from verl_doctor.toolkit.collectors.configuration.roles import has_critic, has_reference, trains
+from verl_doctor.toolkit.collectors.configuration.roles import has_critic, has_reference, trains, validates
 from verl_doctor.toolkit.collectors.configuration.validation import parts
 from verl_doctor.toolkit.collectors.configuration.validation.advantage import Estimator
 from verl_doctor.toolkit.collectors.configuration.validation.parts import (
     ACTOR,
+    CORRECTION,
     GROUPS,
     JUDGE,
     MANAGERS,
@@ -48,6 +49,8 @@ _ENGINE_METHODS: tuple[tuple[str, Phase], ...] = (
 )
 # What the trainer collects its batches by: only certain values of these fit each other.
 _BATCHING = ("trainer.v1.", "algorithm.filter_groups.", "data.gen_batch_size")
+_OWN_LOOPS = f"{ROLLOUT}.agent.agent_loop_config_path"
+_SERVER = "verl.workers.rollout.vllm_rollout.vllm_async_server.vLLMHttpServer"
 _CONFIG = {"config": ""}  # the whole configuration, in the field of an object
 # What a trainer does with its configuration, and where the job is then.
 _METHODS: tuple[tuple[str, Phase], ...] = (
@@ -131,6 +134,9 @@ def _later(
         return
     trainers = _trainers(tree, module, verl, configuration)
     yield from _of_trainers(trainers, configuration, beside=not module.startswith("verl.trainer."))
+    if configuration.get(_CUSTOM) in (None, MISSING) and configuration.get(_OWN_LOOPS) in (None, MISSING):
+        has_rollouts = configuration.has(ROLLOUT)
+        yield partial(parts.template_arguments, verl=verl), "first batch" if has_rollouts else "workers"
     for section, optim in _engines(configuration):
         for method, phase in _ENGINE_METHODS if optim else _ENGINE_METHODS[:3]:
             yield partial(parts.engine, section=section, optim=optim, method=method), phase
@@ -176,6 +182,8 @@ def _of_algorithms(
             yield partial(parts.function, name="kl_penalty", argument="kl_penalty", key=key), "first update"
     if configuration.get(_IN_REWARD) is True:
         yield partial(parts.function, name="get_kl_controller", argument="kl_ctrl", key="algorithm.kl_ctrl"), "workers"  # fmt: skip
+        yield parts.kl_controller, "first batch"
+    yield from _of_batches(trainers, configuration)
     if configuration.get(f"{JUDGE}.enable") is True:
         yield partial(parts.reward_model, configuration=configuration), "workers"
     name = configuration.get(ESTIMATOR)
@@ -191,10 +199,36 @@ def _of_algorithms(
 def _of_vllm(verl: SourceTree, configuration: Configuration) -> Iterator[_Followed]:
     """Yield what vLLM compares: parameters of sampling, and the numbers of its scheduler."""
     yield partial(parts.sampling, section=ROLLOUT), "first batch"
-    if _validates(configuration):
+    if validates(configuration):
         yield partial(parts.sampling, section=f"{ROLLOUT}.val_kwargs"), "first validation"
+    if any(
+        word.key.startswith(f"{ROLLOUT}.") and _is_unusual(word, configuration)
+        for word in configuration.overrides
+    ):
+        fields = {"config": ROLLOUT}
+        yield partial(parts.method, name=_SERVER, method="launch_server", fields=fields), "engine"
     if any(word.key.endswith(SCHEDULED) for word in configuration.overrides):
         yield partial(parts.scheduler, verl=verl), "engine"
+
+
+def _of_batches(trainers: list[str], configuration: Configuration) -> Iterator[_Followed]:
+    """Yield what verl's own trainers do with the engine's log probabilities, and how workers split a batch."""
+    for trainer in trainers:
+        if not trainer.startswith("verl.trainer."):
+            continue
+        by_engine, bypassed = configuration.get(f"{ROLLOUT}.calculate_log_probs"), configuration.get(f"{CORRECTION}.bypass_mode")  # fmt: skip
+        if (
+            by_engine is True
+            and bypassed is False
+            and any(word.key.startswith(f"{CORRECTION}.") for word in configuration.overrides)
+        ):
+            yield parts.rollout_correction, "first batch"
+        if by_engine is False and bypassed is True and configuration.get(_OWN_LOOPS) in (None, MISSING):
+            yield partial(parts.bypassed, trainer=trainer), "first batch"
+        for method in (
+            ("_update_actor", "_update_critic") if has_critic(configuration) else ("_update_actor",)
+        ):
+            yield partial(parts.mini_batches, trainer=trainer, method=method), "first update"
 
 
 def _is_unusual(word: OverrideWord, configuration: Configuration) -> bool:
@@ -222,11 +256,6 @@ def _is_unusual_argument(word: OverrideWord, section: str) -> bool:
     if name == word.key or name not in ("lr", "weight_decay", "betas", "override_optimizer_config"):
         return False
     return name == "override_optimizer_config" or not isinstance(word.value, (int, float)) or word.value <= 0
-
-
-def _validates(configuration: Configuration) -> bool:
-    every = configuration.number("trainer.test_freq")
-    return configuration.get("trainer.val_before_train") is True or (every is not None and every > 0)
 
 
 def _engines(configuration: Configuration) -> Iterator[tuple[str, str]]:

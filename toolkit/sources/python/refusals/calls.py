@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from verl_doctor.toolkit.sources.python.refusals import known_calls
 from verl_doctor.toolkit.sources.python.refusals.expressions import Expressions
 from verl_doctor.toolkit.sources.python.refusals.refused import NotFollowedError
 from verl_doctor.toolkit.sources.python.refusals.values import (
+    NO_MAPPING,
     Frame,
     Made,
     Section,
@@ -28,7 +29,6 @@ class Calls(Expressions):
     """Returns the result of a call."""
 
     _calls: Mapping[str, Any]
-    _variable: Callable[[str], Any]
 
     @abstractmethod
     def call(
@@ -47,9 +47,16 @@ class Calls(Expressions):
         """Return the object that Hydra makes from a section."""
 
     def _call(self, node: ast.Call, frame: Frame, *, awaited: bool = False) -> Any:
-        if any(isinstance(argument, ast.Starred) for argument in node.args) or any(
-            not argument.arg for argument in node.keywords
-        ):
+        unpacked = [argument.value for argument in node.keywords if argument.arg is None]
+        for part in unpacked:
+            before = len(self.settings.read)
+            if isinstance(found := self._value(part, frame), NO_MAPPING):
+                words = (
+                    f"{dotted(node.func)}() argument after ** must be a mapping, not {type(found).__name__}"
+                )
+                del self.settings.read[:before]
+                self._impossible("TypeError", words, node, frame)
+        if unpacked or any(isinstance(argument, ast.Starred) for argument in node.args):
             return UNCLEAR
         match node.func:
             case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=name):

@@ -16,6 +16,7 @@ from verl_doctor.toolkit.sources.python.refusals.refused import Refusal, Refused
 from verl_doctor.toolkit.sources.python.refusals.settings import REQUIRED, Settings
 from verl_doctor.toolkit.sources.python.refusals.syntax import words_of
 from verl_doctor.toolkit.sources.python.refusals.values import (
+    NO_MAPPING,
     NOT_ITERABLE,
     PLAIN,
     Frame,
@@ -26,6 +27,8 @@ from verl_doctor.toolkit.sources.python.refusals.values import (
 )
 from verl_doctor.toolkit.sources.python.source import dotted
 
+_SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%"}
+
 
 class Expressions(ABC):
     """Returns the value of an expression, `UNCLEAR` where it is not determined. Raises RefusedError for an impossible operation."""
@@ -33,6 +36,7 @@ class Expressions(ABC):
     settings: Settings
     definitions: Definitions
     _changes: Changes
+    _variable: Callable[[str], Any]
 
     @abstractmethod
     def _call(self, node: ast.Call, frame: Frame, *, awaited: bool = False) -> Any:
@@ -88,6 +92,11 @@ class Expressions(ABC):
                     return UNCLEAR
                 return [self._element(element, target, value, frame) for value in values]
             case ast.Dict(keys=keys, values=values):
+                unpacked = (part for key, part in zip(keys, values, strict=True) if key is None)
+                for part in unpacked:
+                    if isinstance(mapping := self._value(part, frame), NO_MAPPING):
+                        words = f"'{type(mapping).__name__}' object is not a mapping"
+                        self._impossible("TypeError", words, node, frame)
                 found = [self._value(key, frame) if key else UNCLEAR for key in keys]
                 if not all(isinstance(key, (str, int)) for key in found):
                     return UNCLEAR
@@ -109,6 +118,13 @@ class Expressions(ABC):
                 values = self._value(left, frame), self._value(right, frame)
                 if values[0] is UNCLEAR and values[1] == 0 and isinstance(op, (ast.Mod, ast.FloorDiv)):
                     self._impossible("ZeroDivisionError", "division by zero", node, frame)
+                if values[0] is None and values[1] is UNCLEAR:  # no type adds to None, and only `|` takes it
+                    self._impossible(
+                        "TypeError",
+                        f"unsupported operand type(s) for {_SIGNS[type(op)]}: 'NoneType' and another",
+                        node,
+                        frame,
+                    )
                 return self._applied(ARITHMETIC[type(op)], *values, frame, node)
             case ast.Subscript(value=inner, slice=index):
                 return self._item(self._value(inner, frame), self._value(index, frame))
@@ -150,6 +166,12 @@ class Expressions(ABC):
         frame: Frame,
     ) -> Any:
         values = [self._value(comparator, frame) for comparator in (left, *comparators)]
+        match ops, comparators, values[0]:
+            case [ast.In() | ast.NotIn()], [ast.Attribute(value=ast.Name(id="os"), attr="environ")], str(
+                name
+            ):
+                found = self._variable(name)
+                return UNCLEAR if found is UNCLEAR else (found is not None) is isinstance(ops[0], ast.In)
         for place, op in enumerate(ops):
             found = self._compare(op, values[place], values[place + 1], frame, node)
             if found is UNCLEAR or not found:

@@ -18,6 +18,7 @@ from verl_doctor.toolkit.sources.python.refusals.refused import (
     ReturnedError,
 )
 from verl_doctor.toolkit.sources.python.refusals.syntax import (
+    catching,
     leaves_loop,
     rebound,
     succeeds,
@@ -109,7 +110,10 @@ class Statements(Calls):
             case ast.Try(body=body, finalbody=[]):
                 try:
                     self._block(body, frame)
-                except RefusedError:
+                except RefusedError as refused:
+                    handler = catching(node.handlers, refused.refusal.raised)
+                    if handler is not None:  # one that raises in its turn
+                        self._block(handler.body, frame)
                     raise NotFollowedError from None
                 self._handled(node, frame)
             case ast.Pass() | ast.Global() | ast.Nonlocal():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import functools
 from collections.abc import Sequence
 
@@ -42,6 +43,21 @@ def succeeds(node: ast.stmt, frame: Frame) -> bool:
         case ast.ImportFrom(names=aliases):
             return all(frame.names.get(alias.asname or alias.name) is not UNCLEAR for alias in aliases)
     return False
+
+
+def catching(handlers: Sequence[ast.ExceptHandler], raised: str) -> ast.ExceptHandler | None:
+    """Return the handler that catches an exception of Python's own, by its name; None if that is not certain, or nothing catches it."""
+    kind = getattr(builtins, raised, None)
+    if not isinstance(kind, type) or not issubclass(kind, Exception):
+        return None
+    for handler in handlers:
+        listed = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+        caught = [getattr(builtins, dotted(name), None) for name in listed if name is not None]
+        if handler.type is None or any(isinstance(each, type) and issubclass(kind, each) for each in caught):
+            return handler
+        if None in caught:
+            return None
+    return None
 
 
 def decorator_of(mark: ast.expr) -> str:

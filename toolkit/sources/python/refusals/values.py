@@ -14,6 +14,7 @@ from verl_doctor.toolkit.sources.python.source import dotted
 
 PLAIN = (type(None), bool, int, float, str, list, tuple, set, dict)
 NOT_ITERABLE = (type(None), bool, int, float)
+NO_MAPPING = (*NOT_ITERABLE, str, list, tuple, set)
 SETTERS = ("setattr", "object.__setattr__")
 _BUILT_IN_TYPES = frozenset({"str", "int", "float", "bool", "list", "tuple", "set", "dict", "bytes"})
 _DTYPES = frozenset(

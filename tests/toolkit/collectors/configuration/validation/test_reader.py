@@ -47,6 +47,10 @@ class Server:
             "max_num_batched_tokens": self.config.max_num_batched_tokens,
             "max_model_len": self.config.max_model_len,
         }
+
+class vLLMHttpServer:
+    async def launch_server(self, address=None):
+        engine_kwargs = self.config.get("engine_kwargs", {}).get("vllm", {}) or {}
 """
 NEW_SCHEDULER = """\
 class SchedulerConfig:
@@ -254,3 +258,118 @@ def test_settings_of_batches_are_compared_with_each_other(
     place(tmp_path, "verl/trainer/ppo/ray_trainer.py", FETCHING)
     place(tmp_path, "verl/trainer/ppo/v1/replay_buffer.py", BUFFER)
     assert [found.text for found in raised(tmp_path, *words).raised] == texts
+
+
+ALGORITHMS = """\
+class AdaptiveKLController:
+    def __init__(self, init_kl_coef, target_kl, horizon):
+        self.target, self.horizon = target_kl, horizon
+
+    def update(self, current_kl, n_steps):
+        target = self.target
+        error = np.clip(current_kl / target - 1, -0.2, 0.2)
+        self.value *= 1 + error * n_steps / self.horizon
+"""
+CORRECTION = """\
+def compute_rollout_correction_and_add_to_batch(batch, config):
+    threshold = config.get("rollout_is_threshold", 2.0)
+    corrected(batch.batch["old_log_probs"], threshold=threshold)
+
+def corrected(old_log_prob, threshold):
+    if not old_log_prob.any():
+        raise ValueError("nothing to correct")
+    try:
+        upper = float(threshold)
+    except ValueError as exc:
+        raise ValueError(f"Invalid threshold '{threshold}'.") from exc
+"""
+UPDATES = """\
+class RayPPOTrainer:
+    def _compute_old_log_prob(self, batch):
+        if self.config.algorithm.rollout_correction.bypass_mode:
+            data = fetch(batch.keys)
+            data["old_log_probs"] = data.pop("rollout_log_probs")
+            return batch
+
+    def _update_actor(self, batch):
+        batch.extra_info.update({"seed": self.config.actor_rollout_ref.actor.data_loader_seed})
+"""
+TRAINING = """\
+class TrainingWorker:
+    @register(dispatch_mode=1)
+    def train_mini_batch(self, data):
+        seed = tu.pop(data, key="seed", default=42)
+        loader = tu.make_iterator(data, seed=seed + self.engine.get_data_parallel_rank())
+"""
+ADAPTIVE = [
+    "+algorithm.use_kl_in_reward=True",
+    "+algorithm.kl_ctrl.type=adaptive",
+    "+algorithm.kl_ctrl.horizon=10",
+]
+LOG_PROBS = "+actor_rollout_ref.rollout.calculate_log_probs"
+BYPASS = "+algorithm.rollout_correction.bypass_mode"
+BOUND = "+algorithm.rollout_correction.rollout_is_threshold"
+SEED = "+actor_rollout_ref.actor.data_loader_seed"
+OWN_LOOPS = "+actor_rollout_ref.rollout.agent.agent_loop_config_path=/loops.yaml"
+
+
+@pytest.mark.parametrize(
+    ("words", "texts"),
+    [
+        ([*ADAPTIVE, "+algorithm.kl_ctrl.target_kl=0"], ["float division by zero"]),
+        ([*ADAPTIVE, "+algorithm.kl_ctrl.target_kl=0.1"], []),
+        (["+algorithm.kl_ctrl.type=adaptive", "+algorithm.kl_ctrl.target_kl=0"], []),
+        ([f"{LOG_PROBS}=True", f"{BYPASS}=False", f"{BOUND}=0.5-5.0"], ["Invalid threshold '0.5-5.0'."]),
+        ([f"{LOG_PROBS}=True", f"{BYPASS}=False", f"{BOUND}='2.0'"], []),
+        ([f"{LOG_PROBS}=False", f"{BYPASS}=False", f"{BOUND}=0.5-5.0"], []),
+        ([f"{LOG_PROBS}=True", f"{BYPASS}=True", f"{BOUND}=0.5-5.0"], []),
+        ([f"{LOG_PROBS}=False", f"{BYPASS}=True"], ["'rollout_log_probs'"]),
+        ([f"{LOG_PROBS}=False", f"{BYPASS}=True", OWN_LOOPS], []),
+        ([f"{LOG_PROBS}=True", f"{BYPASS}=True"], []),
+        ([f"{SEED}=null"], ["unsupported operand type(s) for +: 'NoneType' and another"]),
+        ([f"{SEED}=7"], []),
+        ([f"{ROLLOUT}.engine_kwargs=null"], ["'NoneType' object has no attribute 'get'"]),
+        ([f"{ROLLOUT}.engine_kwargs.vllm=null"], []),
+    ],
+)
+def test_settings_are_followed_to_the_first_batch(tmp_path: Path, words: list[str], texts: list[str]) -> None:
+    place(tmp_path, "verl/trainer/ppo/core_algos.py", ALGORITHMS)
+    place(tmp_path, "verl/trainer/ppo/rollout_corr_helper.py", CORRECTION)
+    place(tmp_path, "verl/trainer/ppo/ray_trainer.py", UPDATES)
+    place(tmp_path, "verl/workers/engine_workers.py", TRAINING)
+    assert [found.text for found in raised(tmp_path, *words).raised] == texts
+
+
+def test_seed_that_the_worker_replaces_may_be_missing(tmp_path: Path) -> None:
+    place(tmp_path, "verl/trainer/ppo/ray_trainer.py", UPDATES)
+    replaced = TRAINING.replace(
+        "        loader", "        if seed is None:\n            seed = 1\n        loader"
+    )
+    place(tmp_path, "verl/workers/engine_workers.py", replaced)
+    assert not raised(tmp_path, f"{SEED}=null").raised
+
+
+RENDERS = """\
+class AgentLoopBase:
+    def first(self):
+        return apply_chat_template(self.tokenizer, add_generation_prompt=True, tools=[], **self.chat_template_kwargs)
+
+    def later(self):
+        return self.tokenizer.apply_chat_template(add_generation_prompt=False, **self.chat_template_kwargs)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("add_generation_prompt=True", ["apply_chat_template() got multiple values for keyword argument 'add_generation_prompt'"]),
+        ("tools=[]", []),
+        ("enable_thinking=False", []),
+    ],
+)  # fmt: skip
+def test_arguments_that_each_call_of_the_template_gives_itself(
+    tmp_path: Path, name: str, texts: list[str]
+) -> None:
+    place(tmp_path, "verl/experimental/agent_loop/agent_loop.py", RENDERS)
+    found = raised(tmp_path, f"+data.apply_chat_template_kwargs.{name}").raised
+    assert [problem.text for problem in found] == texts
