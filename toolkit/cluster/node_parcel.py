@@ -14,6 +14,7 @@ from verl_doctor.toolkit.collectors.api.uses import LibraryUses, VllmUses
 from verl_doctor.toolkit.collectors.configuration.config_classes import ConfigClasses
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.configuration.demands import Demands
+from verl_doctor.toolkit.collectors.configuration.own_files import OwnFiles
 from verl_doctor.toolkit.collectors.configuration.registries import VerlRegistries
 from verl_doctor.toolkit.collectors.configuration.step_intervals import StepIntervals
 from verl_doctor.toolkit.collectors.configuration.validation.validation import Validation
@@ -24,6 +25,7 @@ from verl_doctor.toolkit.collectors.model.adapter_modules import AdapterModules
 from verl_doctor.toolkit.collectors.model.chat_template import ChatTemplate
 from verl_doctor.toolkit.collectors.model.config_entries import ConfigEntries
 from verl_doctor.toolkit.collectors.model.model import NamedModel, named_model
+from verl_doctor.toolkit.collectors.model.row_arguments import RowArguments
 from verl_doctor.toolkit.collectors.network.network import with_port
 from verl_doctor.toolkit.collectors.packages.tree_manifest import TreeManifest
 from verl_doctor.toolkit.collectors.ray.clusters import RayClusters
@@ -50,7 +52,7 @@ _MAIN = f"import sys\nfrom {_PROGRAM} import main\nmain(*sys.argv[1:])\n"
 
 # Collected only once: the cluster's control store, which every node would query in full, and whole source trees,
 # which are the same wherever the same packages are installed, as what they accept of the job's and the model's configuration and of the
-# chat template is. So is what only the script's own machine starts: its interpreter, its program and the job's Ray.
+# chat template is, and the code of the user's own files. So is what only the script's own machine starts: its interpreter, its program and the job's Ray.
 _ONCE = frozenset(
     {
         AdapterModules,
@@ -60,9 +62,11 @@ _ONCE = frozenset(
         Demands,
         EngineArguments,
         LibraryUses,
+        OwnFiles,
         ProgramModule,
         RayClusters,
         RayInitArguments,
+        RowArguments,
         ScriptPython,
         StepIntervals,
         TreeManifest,
