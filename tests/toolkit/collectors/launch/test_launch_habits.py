@@ -173,9 +173,23 @@ def test_variable_of_a_refused_division_stays_empty(tmp_path: Path) -> None:
         ("pip install deepspeed\ndeepspeed --num_gpus=2 --module verl.trainer.sft_trainer", ""),
         ("source /usr/local/env.sh\ndeepspeed --num_gpus=2 --module verl.trainer.sft_trainer", ""),
         ("conda activate verl\ndeepspeed --num_gpus=2 --module verl.trainer.sft_trainer", ""),
+        ("torchrun --nproc_per_node 2 verl.trainer.sft_trainer", "python: can't open file verl.trainer.sft_trainer"),
+        ("python3 -m torch.distributed.run --nproc_per_node=2 verl.trainer.sft_trainer", "python: can't open file verl.trainer.sft_trainer"),
+        ("python3 -u verl.trainer.sft_trainer", "python: can't open file verl.trainer.sft_trainer"),
+        ("torchrun \u2013standalone --nproc_per_node=2 -m verl.trainer.sft_trainer", "python: can't open file \u2013standalone"),
+        ("torchrun --standalone \u2014nproc_per_node 2 -m verl.trainer.sft_trainer", "python: can't open file \u2014nproc_per_node"),
+        ("torchrun --nproc_per_node=2 \u2013m verl.trainer.sft_trainer", "python: can't open file \u2013m"),
+        ("python3 \u2013m verl.trainer.sft_trainer", "python: can't open file \u2013m"),
+        ("torchrun --nproc_per_node=$UNSET $MORE verl.trainer.sft_trainer", ""),
+        ("torchrun --nproc_per_node 2 --rdzv_id verl.first -m verl.trainer.sft_trainer", ""),
+        ("touch verl.trainer.sft_trainer\ntorchrun --standalone verl.trainer.sft_trainer", ""),
+        ("torchrun --standalone train.sft", ""),
+        ("torchrun --no-python --nproc_per_node=2 verl.start -m verl.trainer.sft_trainer", ""),
+        ("python3 -m verl.trainer.sft_trainer \u2013standalone", ""),
     ],
 )  # fmt: skip
 def test_launcher(tmp_path: Path, command: str, message: str) -> None:
+    (tmp_path / "train.sft").touch()
     found = read(tmp_path, f"{command} a.b=1 c.d=2").stopped
     assert [stop.message for stop in found] == ([message] if message else [])
 
