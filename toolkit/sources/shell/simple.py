@@ -8,7 +8,8 @@ from dataclasses import replace
 from verl_doctor.toolkit.sources.shell.builtins import BUILTINS
 from verl_doctor.toolkit.sources.shell.command_words import arguments, expanded, passed
 from verl_doctor.toolkit.sources.shell.found import Argument, Call, Lines
-from verl_doctor.toolkit.sources.shell.refusals import note_unbound, queried, refuses
+from verl_doctor.toolkit.sources.shell.outcome import name_of
+from verl_doctor.toolkit.sources.shell.refusals import note_failing, note_unbound, queried, refuses
 from verl_doctor.toolkit.sources.shell.state import EnvironmentChange, Unset
 from verl_doctor.toolkit.sources.shell.streams import failing, printed_by, read_by
 from verl_doctor.toolkit.sources.shell.syntax import Input, Simple, Substitution, Written, below
@@ -26,7 +27,8 @@ def simple(walk: Walk, node: Simple) -> None:
         if not isinstance(value := walk.state.value(name), Unset):
             walk.variables.store(name, value, node.line)
     walk.scope.changed.clear()
-    walk.failed()
+    name = name_of(node)
+    walk.failed(node.line, f"(({node.words[1].raw}))" if name == "((" and isinstance(node.words[1], Written) else name)
 
 
 def _follow(walk: Walk, node: Simple) -> None:
@@ -91,9 +93,12 @@ def _command(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     elif name in state.functions and is_name and walk.depth < DEEPEST:
         walk.writes(node.written)
         _function(walk, name, argv, for_this)
+        note_failing(walk, node, name)
     elif builtin:
         walk.writes(node.written, printed_by(walk, node, argv))
         builtin(walk, node, argv)
+        if name in ("source", "."):
+            note_failing(walk, node, name)
     elif argv:
         _program(walk, node, argv, for_this)
 

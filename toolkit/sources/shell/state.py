@@ -121,6 +121,7 @@ class ShellState:
     limits: list[tuple[str, ...]] = field(default_factory=list)
     locals: list[dict[str, Local]] = field(default_factory=list)
     status: bool | None = None
+    fails: str = field(default="", compare=False)
     forgotten: bool = False
     ended: bool = False
 

@@ -110,6 +110,49 @@ def test_script_that_ends_because_something_is_missing(tmp_path: Path, script: s
     assert [stop.message for stop in found] == ([message] if message else [])
 
 
+SETUP = "set -e\nsetup() {\n  export A=1\n  %s\n}\nsetup"
+ABSENT = "setup: status 1: gone.sh does not exist"
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        (SETUP % "[[ -f gone.sh ]] && source gone.sh", ABSENT),
+        (SETUP % "[ -f gone.sh ] && . ./gone.sh && echo read", ABSENT),
+        (SETUP % "command -v no_such_tool && export B=2", "setup: status 1: no_such_tool is not on the PATH"),
+        (SETUP % "[[ $A = 2 ]] && echo two", "setup: status 1"),
+        (SETUP % "[[ -f here.txt ]] && cat here.txt", ""),
+        (SETUP % "[[ -f gone.sh ]] && source gone.sh || true", ""),
+        (SETUP % "[[ ! -f gone.sh ]] && echo none", ""),
+        (SETUP % "[[ -f gone.sh ]] && source gone.sh; return 0", ""),
+        (SETUP % "if [[ -f gone.sh ]]; then source gone.sh; fi", ""),
+        (SETUP % "[[ $UNKNOWN = 2 ]] && echo two", ""),
+        (SETUP.replace("set -e", ":") % "[[ -f gone.sh ]] && source gone.sh", ""),
+        (f"{SETUP} || echo failed" % "[[ -f gone.sh ]] && source gone.sh", ""),
+        (f"touch gone.sh\n{SETUP}" % "[[ -f gone.sh ]] && cat gone.sh", ""),
+        ("set -e\n. ./included.sh", ".: status 1: gone.sh does not exist"),
+        (". ./included.sh", ""),
+        ("set -e\n[[ -f gone.sh ]] && source gone.sh", ""),
+        ("set -e\nN=0\n((N++))", "((N++)): status 1"),
+        ("set -e\nN=0\nfor d in gone/*; do ((N++)); done", "((N++)): status 1"),
+        ("set -e\nN=0\nfor d in a b; do ((N++)); cat $d; done", "((N++)): status 1"),
+        ("set -e\nN=1\nfor d in a b; do ((N++)); done", ""),
+        ("set -e\nN=1\nfor d in a b; do ((N--)); done", "((N--)): status 1"),
+        ("set -e\nN=0\nfor d in a b; do ((++N)); done", ""),
+        ("set -e\nN=0\nfor d in a b; do ((N++)) || true; done", ""),
+        ("set -e\nN=0\nfor d in $UNKNOWN; do ((N++)); done", ""),
+        ("set -e\nN=0\nfor d in a b; do [[ $d = a ]] && ((N++)); done", "((N++)): status 1"),
+        ("N=0\n((N++))", ""),
+        ("set -e\nlet N=0", "let: status 1"),
+    ],
+)  # fmt: skip
+def test_command_that_fails_in_a_strict_script(tmp_path: Path, head: str, message: str) -> None:
+    (tmp_path / "here.txt").touch()
+    (tmp_path / "included.sh").write_text("[[ -f gone.sh ]] && source gone.sh\n")
+    found = read(tmp_path, f"{head}\n{START} a=1", has_gpus=True).stopped
+    assert [stop.message for stop in found] == ([message] if message else [])
+
+
 def test_program_that_this_machine_lacks_may_be_where_the_job_runs(tmp_path: Path) -> None:
     assert not read(tmp_path, GUARD).stopped
     assert read(tmp_path, f"{GUARD} trainer.device=cpu").stopped
