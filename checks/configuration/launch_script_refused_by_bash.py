@@ -55,6 +55,16 @@ _BRANCH = ScriptError(SCRIPT, 9, "syntax error: unexpected end of file")
             "bash stops here: ${a.b}: bad substitution",
         ),
         Example(
+            "no arguments",
+            (
+                replace(
+                    GOOD,
+                    stopped=(ScriptError(SCRIPT, 3, "exit 1: the script is started without arguments", lacks_arguments=True),),
+                ),
+            ),
+            "bash stops here: exit 1: the script is started without arguments",
+        ),
+        Example(
             "a module as a file",
             (
                 replace(
@@ -76,13 +86,15 @@ def launch_script_refused_by_bash(launch: Launch) -> Iterator[Finding]:
     starts without the settings that follow.
 
     A script that parses can still end before training starts: under `set -u` at an unset variable, under `set
-    -e` at a `cd` or `source` of something missing, and at `${a.b}`, a Hydra interpolation without single
-    quotes.
+    -e` at a `cd` or `source` of something missing, at `((N++))` while N is 0, or at a function whose last command
+    fails, and at `${a.b}`, a Hydra interpolation without single quotes. A script that requires arguments ends
+    without them.
 
     ## How to fix
     Close the quote or the bracket that begins at the line named, or end the `if` or loop. `bash -n run.sh`
     checks a script without running it. Give the variable a value or a default (`${NAME:-}`), correct the
-    path, or put the interpolation into single quotes. Check in the shell from which the job starts.
+    path, or put the interpolation into single quotes. Write `N=$((N + 1))`. Name the arguments of a script after it:
+    `verl-doctor check run.sh ARG...`. Check in the shell from which the job starts.
     """
     for error in launch.refused:
         if dict(launch.files).get(error.path) == "runtime_env":
@@ -109,13 +121,19 @@ def launch_script_refused_by_bash(launch: Launch) -> Iterator[Finding]:
             f"bash stops here: {error.message}",
             Evidence(found=error.message, wanted="a script that reaches the training command"),
             location=Location(error.path, error.line),
-            remedy=f"write \\{error.interpolation}, so that Hydra gets it"
-            if error.interpolation
-            else _without_m(error, launch.command) or f"correct line {error.line}",
+            remedy=_remedy_of_stop(error, launch.command),
             subject=Subject("file", error.path, str(error.line)),
             stops=(EVERY_JOB,),
             **_healed(error, launch.command),
         )
+
+
+def _remedy_of_stop(error: ScriptError, command: Command | None) -> str:
+    if error.interpolation:
+        return f"write \\{error.interpolation}, so that Hydra gets it"
+    if error.lacks_arguments:
+        return f"name the arguments after the script: verl-doctor check {error.path.rpartition('/')[2]} ARG..."
+    return _without_m(error, command) or f"correct line {error.line}"
 
 
 def _healed(error: ScriptError, command: Command | None) -> Healed:

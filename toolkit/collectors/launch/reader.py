@@ -111,7 +111,7 @@ class LaunchReader:
         state = ShellState(self.environ, arguments=list(arguments), called=bool(arguments), cwd=self.cwd)
         scope = Scope(state, script=path, is_zsh=_is_zsh((), text))
         walk = self.walk(scope, path)
-        walk.presence.is_there = self.is_there
+        walk.presence.is_there, walk.lacks_arguments = self.is_there, not arguments
         exported = _BATCH_EXPORTS.search(text)
         if exported and "ALL" not in exported[1].split(
             ","

@@ -70,6 +70,8 @@ def and_or(walk: Walk, node: AndOr) -> None:
         walk.tested -= place == len(node.rest)
         if succeeds is not None:
             if succeeds == (sign == "&&"):
+                if place == 1:
+                    guarded(walk, node.first, (command,), holds_if=succeeds)
                 walk.node(command)
                 succeeds, works = walk.state.status, likely(command, walk.state)
         elif works and sign == "&&":

@@ -68,7 +68,23 @@ def _test(walk: Walk, node: Simple) -> None:
     walk.presence.absent, walk.guards = "", None
     if walk.state.status is None:
         walk.guards = holds(node, walk.scope, walk.presence.lacks)
+    walk.without = _without_arguments(walk, node)
     note_unbound(walk, node)
+
+
+def _without_arguments(walk: Walk, node: Simple) -> bool | None:
+    """Return what a test of the script's arguments results in if there are none; None if that is unknown, or if some were named."""
+    before, unset = walk.state, list(walk.scope.unset)
+    if not walk.lacks_arguments or before.called or before.arguments:
+        return None
+    walk.state = before.copy()
+    walk.state.called = True
+    found = holds(node, walk.scope)
+    walk.state = before.copy()
+    walk.state.called, walk.state.arguments = True, [None] * 9
+    depends = holds(node, walk.scope) is None
+    walk.state, walk.scope.unset[:] = before, unset
+    return found if depends else None
 
 
 def _command(walk: Walk, node: Simple, argv: list[Argument]) -> None:
@@ -83,6 +99,7 @@ def _command(walk: Walk, node: Simple, argv: list[Argument]) -> None:
         lacks = not searches and walk.presence.lacks_program(name_queried, BUILTINS)
         walk.presence.absent = f"{name_queried} is not on the PATH" if lacks else ""
         walk.guards = False if lacks else None
+        walk.without = None
     name = (argv[0].text if argv else "") or ""
     builtin = BUILTINS.get(name)
     is_name = isinstance(words[0], Written) and words[0] is node.words[0]

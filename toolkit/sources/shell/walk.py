@@ -64,7 +64,8 @@ class Walk:
     subshells. `previous` is whether the command before this one succeeded.
 
     `piped` is what the next command reads from a pipe, `loops` how many loops enclose it. `guards` is what the last test results in
-    if the file `presence.absent`, which does not exist, still does not then: no branch is chosen by it.
+    if the file `presence.absent`, which does not exist, still does not then: no branch is chosen by it. `without` is what it
+    results in if the script gets no arguments, as `lacks_arguments` supposes where none were named.
     `is_of_windows` returns whether the lines of a file end as in Windows. `tried` are the calls in the last trial, `skips` is the
     number of times that commands were skipped which another round of a loop may run.
     """
@@ -92,6 +93,8 @@ class Walk:
     piped: Lines | None = None
     loops: int = 0
     guards: bool | None = None
+    without: bool | None = None
+    lacks_arguments: bool = False
     tried: list[Call] = field(default_factory=list)
     skips: int = 0
 

@@ -153,6 +153,50 @@ def test_command_that_fails_in_a_strict_script(tmp_path: Path, head: str, messag
     assert [stop.message for stop in found] == ([message] if message else [])
 
 
+USAGE = "usage() { echo 'run.sh MODEL'; exit 1; }"
+LACKS = "exit 1: the script is started without arguments"
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ("if [ $# -lt 2 ]; then echo Usage; exit 1; fi", LACKS),
+        ('if [ "$#" -lt 2 ]; then\n  exit 1\nfi\nmodel=$1\nshift 2', LACKS),
+        ("if (( $# < 2 )); then exit 1; fi", LACKS),
+        ('if [[ -z "$1" ]]; then exit 1; fi', LACKS),
+        ('if [ -z "${1:-}" ]; then exit 1; fi', LACKS),
+        ("[ $# -ge 1 ] || exit 1", LACKS),
+        ("if ! test $# -gt 0; then exit 1; fi", LACKS),
+        (f"{USAGE}\n[[ $# -eq 0 ]] && usage", LACKS),
+        (f"{USAGE}\n[[ -n ${{1:-}} ]] || {{ usage; }}", LACKS),
+        (f"{USAGE.replace('exit', 'return')}\n[[ $# -eq 0 ]] && usage", ""),
+        ('[ -z "$1" ] && MODEL=small', ""),
+        ("if [ $# -gt 2 ]; then exit 1; fi", ""),
+        ("if [ $# -lt 2 ]; then echo Usage; exit 0; fi", ""),
+        ("if [ $# -lt 2 ]; then set -- a b; fi", ""),
+        ("set -- a b\nif [ $# -lt 2 ]; then exit 1; fi", ""),
+        ("f() { if [ $# -lt 2 ]; then exit 1; fi; }\nf a b", ""),
+        ("if [ -n $UNKNOWN ]; then\n  if [ $# -lt 2 ]; then exit 1; fi\nfi", ""),
+        ("f() { if [ $# -lt 2 ]; then exit 3; fi; }\nf a", "exit 3"),
+        ("MODE=b\n[ $MODE = a ] || exit 2", "exit 2"),
+    ],
+)
+def test_script_that_requires_arguments(tmp_path: Path, head: str, message: str) -> None:
+    stopped = read(tmp_path, f"{head}\n{START} a=$1").stopped
+    assert [stop.message for stop in stopped] == ([message] if message else [])
+    assert [stop.lacks_arguments for stop in stopped] == ([message == LACKS] if message else [])
+
+
+def test_arguments_that_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(f"if [ $# -lt 2 ]; then exit 1; fi\n{START} a=$1")
+    target = Target(Path("/env/bin/python"), "--python", files=(path,), words=("x", "y"))
+    found = launch.collect(target, Machine(environ={"PATH": SYSTEM}, cwd=tmp_path))
+    assert isinstance(found, Launch)
+    assert not found.stopped
+    assert words_of(found) == ["a=x"]
+
+
 def test_program_that_this_machine_lacks_may_be_where_the_job_runs(tmp_path: Path) -> None:
     assert not read(tmp_path, GUARD).stopped
     assert read(tmp_path, f"{GUARD} trainer.device=cpu").stopped
