@@ -274,8 +274,11 @@ def _shopt(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
 
 
 def _alias(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
-    if walk.state.option("expand_aliases") is not False:
-        walk.state.aliases |= {(argument.text or argument.written).partition("=")[0] for argument in argv[1:]}
+    names = {(argument.text or argument.written).partition("=")[0] for argument in argv[1:]}
+    if walk.state.option("expand_aliases") is not False or walk.scope.is_zsh:
+        walk.state.aliases |= names
+    elif not walk.state.option("posix"):
+        walk.state.unexpanded |= names
 
 
 def _unalias(walk: Walk, _node: Simple, argv: list[Argument]) -> None:

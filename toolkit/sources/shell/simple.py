@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from verl_doctor.toolkit.sources.shell.builtins import BUILTINS
 from verl_doctor.toolkit.sources.shell.command_words import arguments, expanded, passed
-from verl_doctor.toolkit.sources.shell.found import Argument, Call, Lines
+from verl_doctor.toolkit.sources.shell.found import Argument, Call, Lines, Stop
 from verl_doctor.toolkit.sources.shell.outcome import name_of
 from verl_doctor.toolkit.sources.shell.refusals import note_failing, note_unbound, queried, refuses
 from verl_doctor.toolkit.sources.shell.state import EnvironmentChange, Unset
@@ -137,6 +137,12 @@ def _program(walk: Walk, node: Simple, argv: list[Argument], for_this: Sequence[
         walk.doubts,
     )
     printed = printed_by(walk, node, argv)
+    if alias := walk.presence.only_an_alias(name):
+        if not walk.conditions and not walk.tested:
+            whole = walk.exits_on_error and not walk.apart_of
+            message = f"{alias}: it is an alias, which bash expands in scripts only after shopt -s expand_aliases"
+            walk.stops.append(Stop(walk.path, node.line, message, whole))
+        state.status = False
     if message := walk.presence.not_openable(argv) or walk.presence.not_found(name):
         walk.missing(node.line, message)
         state.status = False

@@ -153,6 +153,33 @@ def test_command_that_fails_in_a_strict_script(tmp_path: Path, head: str, messag
     assert [stop.message for stop in found] == ([message] if message else [])
 
 
+ALIAS = "alias launch='torchrun --standalone'\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "stops"),
+    [
+        (ALIAS, True),
+        (f"#!/usr/bin/env bash\nset -x\n{ALIAS}", True),
+        (f"set -e\n{ALIAS}", True),
+        (f"shopt -s expand_aliases\n{ALIAS}", False),
+        (f"#!/bin/sh\n{ALIAS}", False),
+        (f"#!/bin/zsh\n{ALIAS}", False),
+        (f"#!/bin/bash -i\n{ALIAS}", False),
+        (f"set -o posix\n{ALIAS}", False),
+        (f"export PATH=$PWD/tools:$PATH\n{ALIAS}", False),
+        (ALIAS.replace("launch", "bash"), False),
+        (f'launch() {{ torchrun "$@"; }}\n{ALIAS}', False),
+        (f"source ~/.aliases\n{ALIAS}", False),
+    ],
+)
+def test_alias_that_bash_does_not_expand(tmp_path: Path, head: str, stops: bool) -> None:
+    stopped = read(tmp_path, f"{head}launch -m verl.trainer.sft_trainer a.b=1 c.d=2").stopped
+    assert [stop.message.partition(": it")[0] for stop in stopped] == (
+        ["launch: command not found"] if stops else []
+    )
+
+
 USAGE = "usage() { echo 'run.sh MODEL'; exit 1; }"
 LACKS = "exit 1: the script is started without arguments"
 
