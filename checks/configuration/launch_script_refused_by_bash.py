@@ -59,7 +59,11 @@ _BRANCH = ScriptError(SCRIPT, 9, "syntax error: unexpected end of file")
             (
                 replace(
                     GOOD,
-                    stopped=(ScriptError(SCRIPT, 3, "exit 1: the script is started without arguments", lacks_arguments=True),),
+                    stopped=(
+                        ScriptError(
+                            SCRIPT, 3, "exit 1: the script is started without arguments", lacks_arguments=True
+                        ),
+                    ),
                 ),
             ),
             "bash stops here: exit 1: the script is started without arguments",
@@ -132,7 +136,9 @@ def _remedy_of_stop(error: ScriptError, command: Command | None) -> str:
     if error.interpolation:
         return f"write \\{error.interpolation}, so that Hydra gets it"
     if error.lacks_arguments:
-        return f"name the arguments after the script: verl-doctor check {error.path.rpartition('/')[2]} ARG..."
+        return (
+            f"name the arguments after the script: verl-doctor check {error.path.rpartition('/')[2]} ARG..."
+        )
     return _without_m(error, command) or f"correct line {error.line}"
 
 

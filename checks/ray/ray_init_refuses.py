@@ -23,7 +23,7 @@ _TAKES = RayInitArguments(
 )
 _ACCEPTS_MORE = replace(_TAKES, names=(*_TAKES.names, "namespace", "logging_level"))
 _GONE = replace(_TAKES, missing_folder="/home/me/gone")
-_WITH_RUNTIME_ENV = {"ray_kwargs": {"ray_init": {"runtime_env": {}}}}
+_WITH_RUNTIME_ENV: dict[str, dict[str, object]] = {"ray_kwargs": {"ray_init": {"runtime_env": {}}}}
 _COUNTS = replace(_TAKES, numbers=("num_cpus", "num_gpus", _STORE))
 
 

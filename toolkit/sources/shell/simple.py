@@ -28,7 +28,9 @@ def simple(walk: Walk, node: Simple) -> None:
             walk.variables.store(name, value, node.line)
     walk.scope.changed.clear()
     name = name_of(node)
-    walk.failed(node.line, f"(({node.words[1].raw}))" if name == "((" and isinstance(node.words[1], Written) else name)
+    walk.failed(
+        node.line, f"(({node.words[1].raw}))" if name == "((" and isinstance(node.words[1], Written) else name
+    )
 
 
 def _follow(walk: Walk, node: Simple) -> None:
@@ -140,7 +142,9 @@ def _program(walk: Walk, node: Simple, argv: list[Argument], for_this: Sequence[
     if alias := walk.presence.only_an_alias(name):
         if not walk.conditions and not walk.tested:
             whole = walk.exits_on_error and not walk.apart_of
-            message = f"{alias}: it is an alias, which bash expands in scripts only after shopt -s expand_aliases"
+            message = (
+                f"{alias}: it is an alias, which bash expands in scripts only after shopt -s expand_aliases"
+            )
             walk.stops.append(Stop(walk.path, node.line, message, whole))
         state.status = False
     if message := walk.presence.not_openable(argv) or walk.presence.not_found(name):
