@@ -16,6 +16,7 @@ from verl_doctor.toolkit.collectors.host.output_folders import (
     CheckpointFolder,
     DatasetsCache,
     HydraFolder,
+    MetricsFile,
     SamplesFolder,
     TimelineFile,
     TrackerFolder,
@@ -51,6 +52,8 @@ _WHY = {
         Example("a file in place of the copies", (*configured(f"+{BACKUP}=/job/backup"), BackupFolder("/job/backup", "/job/backup", "a file is in the way")), "checkpoints are copied to /job/backup, but /job/backup is not a folder"),
         Example("a timeline", (*configured(f"+{TIMELINE}=/data/t.json"), TimelineFile("/data/t.json"))),
         Example("a timeline in no folder", (*configured(f"+{TIMELINE}=/data/traces/t.json"), TimelineFile("/data/traces/t.json", "/data/traces")), "Ray's timeline goes to /data/traces/t.json, but /data/traces does not exist"),
+        Example("metrics in an existing folder", (*_JOB, MetricsFile("/data/m.jsonl"))),
+        Example("metrics in no folder", (*_JOB, MetricsFile("/data/m/a.jsonl", "/data/m", "VERL_FILE_LOGGER_PATH")), "the tracker file writes to /data/m/a.jsonl, but /data/m does not exist"),
         Example("no folder, and nothing is saved", (*configured(f"++{_KEY}=null", f"++{_EVERY}=-1"),)),
         Example("no folder", (*configured(f"++{_KEY}=null", f"++{_EVERY}=10"),), "is null, but the job saves after every 10 steps"),
         Example("another user's folder", (*_JOB, CheckpointFolder("/data/ckpt", "/data", "no permission to write")), "you cannot write to /data"),
@@ -69,6 +72,7 @@ def checkpoint_folder_unusable(
     samples: SamplesFolder | Unknown,
     timeline: TimelineFile | Unknown,
     backup: BackupFolder | Unknown,
+    metrics: MetricsFile | Unknown,
     variables: Variables | Unknown,
     launch: Launch | Unknown,
 ) -> Iterator[Finding]:
@@ -78,7 +82,8 @@ def checkpoint_folder_unusable(
     verl creates `trainer.default_local_dir` when it first saves, after `save_freq` steps; what was trained
     until then is lost. Hydra creates `hydra.run.dir` before the program begins. `datasets`, with which verl reads its
     tables, creates HF_DATASETS_CACHE, or `datasets` in HF_HOME, before it reads the first. Before the first step, the trackers
-    `tensorboard` and `file` create TENSORBOARD_DIR and VERL_FILE_LOGGER_ROOT; after it, generated texts go to
+    `tensorboard` and `file` create TENSORBOARD_DIR and VERL_FILE_LOGGER_ROOT, but no folder for VERL_FILE_LOGGER_PATH or for a
+    slash in the experiment's name; after it, generated texts go to
     `trainer.rollout_data_dir`. The SFT trainer copies each checkpoint to `trainer.default_hdfs_dir`, which may be a local folder. When the training has ended, Ray opens `ray_kwargs.timeline_json_file`, and creates no folder for it.
 
     ## How to fix
@@ -159,6 +164,21 @@ def checkpoint_folder_unusable(
             stops=(EVERY_JOB,),
             phase="end",
             **healed("CFG124", reworded(word, None, effect="no timeline is written") if word else None),
+        )
+    if isinstance(metrics, MetricsFile) and metrics.missing_folder:
+        word = configuration.override_of(metrics.named_by)
+        yield Finding(
+            f"the tracker file writes to {metrics.path}, but {metrics.missing_folder} does not exist",
+            Evidence(
+                found=word.text if word else metrics.named_by,
+                wanted="a folder that exists",
+                read_from=metrics.named_by,
+            ),
+            location=place(word) if word else None,
+            remedy=f"create it first: mkdir -p {metrics.missing_folder}",
+            subject=Subject("folder", metrics.missing_folder, metrics.named_by),
+            stops=(EVERY_JOB,),
+            phase="first batch",
         )
     nowhere = configuration.override_of(_KEY)
     saves = configuration.number(_EVERY)

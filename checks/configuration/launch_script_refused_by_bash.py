@@ -54,6 +54,31 @@ _BRANCH = ScriptError(SCRIPT, 9, "syntax error: unexpected end of file")
             (replace(GOOD, stopped=(ScriptError(SCRIPT, 3, "${a.b}: bad substitution"),)),),
             "bash stops here: ${a.b}: bad substitution",
         ),
+        Example(
+            "no arguments",
+            (
+                replace(
+                    GOOD,
+                    stopped=(
+                        ScriptError(
+                            SCRIPT, 3, "exit 1: the script is started without arguments", lacks_arguments=True
+                        ),
+                    ),
+                ),
+            ),
+            "bash stops here: exit 1: the script is started without arguments",
+        ),
+        Example(
+            "a module as a file",
+            (
+                replace(
+                    GOOD,
+                    command=Command("verl.trainer.sft_trainer", (), SCRIPT, 3, names=("torchrun",)),
+                    stopped=(ScriptError(SCRIPT, 3, "python: can't open file verl.trainer.sft_trainer"),),
+                ),
+            ),
+            "bash stops here: python: can't open file verl.trainer.sft_trainer",
+        ),
         Example("a branch", (replace(GOOD, refused=(_BRANCH,)),), "unexpected end of file"),
     ],
 )
@@ -65,13 +90,15 @@ def launch_script_refused_by_bash(launch: Launch) -> Iterator[Finding]:
     starts without the settings that follow.
 
     A script that parses can still end before training starts: under `set -u` at an unset variable, under `set
-    -e` at a `cd` or `source` of something missing, and at `${a.b}`, a Hydra interpolation without single
-    quotes.
+    -e` at a `cd` or `source` of something missing, at `((N++))` while N is 0, or at a function whose last command
+    fails, and at `${a.b}`, a Hydra interpolation without single quotes. A script that requires arguments ends
+    without them.
 
     ## How to fix
     Close the quote or the bracket that begins at the line named, or end the `if` or loop. `bash -n run.sh`
     checks a script without running it. Give the variable a value or a default (`${NAME:-}`), correct the
-    path, or put the interpolation into single quotes. Check in the shell from which the job starts.
+    path, or put the interpolation into single quotes. Write `N=$((N + 1))`. Name the arguments of a script after it:
+    `verl-doctor check run.sh ARG...`. Check in the shell from which the job starts.
     """
     for error in launch.refused:
         if dict(launch.files).get(error.path) == "runtime_env":
@@ -98,13 +125,21 @@ def launch_script_refused_by_bash(launch: Launch) -> Iterator[Finding]:
             f"bash stops here: {error.message}",
             Evidence(found=error.message, wanted="a script that reaches the training command"),
             location=Location(error.path, error.line),
-            remedy=f"write \\{error.interpolation}, so that Hydra gets it"
-            if error.interpolation
-            else f"correct line {error.line}",
+            remedy=_remedy_of_stop(error, launch.command),
             subject=Subject("file", error.path, str(error.line)),
             stops=(EVERY_JOB,),
             **_healed(error, launch.command),
         )
+
+
+def _remedy_of_stop(error: ScriptError, command: Command | None) -> str:
+    if error.interpolation:
+        return f"write \\{error.interpolation}, so that Hydra gets it"
+    if error.lacks_arguments:
+        return (
+            f"name the arguments after the script: verl-doctor check {error.path.rpartition('/')[2]} ARG..."
+        )
+    return _without_m(error, command) or f"correct line {error.line}"
 
 
 def _healed(error: ScriptError, command: Command | None) -> Healed:
@@ -117,8 +152,20 @@ def _healed(error: ScriptError, command: Command | None) -> Healed:
         return {}
     starter = command.names[-1].rpartition("/")[2]
     if starter == "torchrun":
-        return healed("CFG116", _without_python(command))
+        return healed("CFG116", _without_python(command) or _with_hyphens(command))
     return healed("CFG116", _by_torchrun(command)) if starter == "deepspeed" else {}
+
+
+def _without_m(error: ScriptError, command: Command | None) -> str:
+    """Return the remedy for a module that is called as if it was a file."""
+    if command is None or (command.path, command.line) != (error.path, error.line):
+        return ""
+    is_file = "/" in command.module or command.module.endswith(".py")
+    as_module = any(word.text in ("-m", "--module") for word in command.launcher)
+    starter = command.names[-1].rpartition("/")[2] if command.names else ""
+    if is_file or as_module or not (starter == "torchrun" or PYTHON.fullmatch(starter)):
+        return ""
+    return f"write -m {command.module}, if that is a module: without -m, it is opened as a file"
 
 
 def _without_python(command: Command) -> Correction | None:
@@ -126,6 +173,16 @@ def _without_python(command: Command) -> Correction | None:
     last = [word for word in command.launcher if PYTHON.fullmatch((word.text or "").rpartition("/")[2])][-1:]
     rewrites = tuple(Rewrite(word.text or "", None, Location(word.path, word.line)) for word in last)
     return Correction("", rewrites, "torchrun starts Python itself") if rewrites else None
+
+
+def _with_hyphens(command: Command) -> Correction | None:
+    """A text program has made a long dash of the two hyphens of an option."""
+    rewrites = [
+        Rewrite(word.text, f"--{word.text[1:]}", Location(word.path, word.line))
+        for word in command.launcher
+        if word.text and word.text[0] in "\u2012\u2013\u2014\u2015\u2212" and len(word.text) > 2
+    ]
+    return Correction("", tuple(rewrites), "options begin with two hyphens") if rewrites else None
 
 
 def _by_torchrun(command: Command) -> Correction | None:

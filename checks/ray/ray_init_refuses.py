@@ -23,6 +23,7 @@ _TAKES = RayInitArguments(
 )
 _ACCEPTS_MORE = replace(_TAKES, names=(*_TAKES.names, "namespace", "logging_level"))
 _GONE = replace(_TAKES, missing_folder="/home/me/gone")
+_WITH_RUNTIME_ENV: dict[str, dict[str, object]] = {"ray_kwargs": {"ray_init": {"runtime_env": {}}}}
 _COUNTS = replace(_TAKES, numbers=("num_cpus", "num_gpus", _STORE))
 
 
@@ -43,6 +44,10 @@ _COUNTS = replace(_TAKES, numbers=("num_cpus", "num_gpus", _STORE))
         Example("a size in bytes", (*configured(f"+{KEY}.{_STORE}=8000000000"), _COUNTS, RayAddresses())),
         Example("a size with a unit", (*configured(f"+{KEY}.{_STORE}=8GB"), _COUNTS, RayAddresses()), "ray.init() requires a number for object_store_memory, but gets 8GB"),
         Example("a variable as text", (*configured(f"+{KEY}.runtime_env.env_vars.OMP_NUM_THREADS='4'"), _TAKES, RayAddresses())),
+        Example("a runtime environment as a mapping", (*configured(f"+{KEY}.runtime_env={{env_vars:{{A:b}}}}"), _TAKES, RayAddresses())),
+        Example("no runtime environment", (*configured(f"++{KEY}.runtime_env=null", tree=_WITH_RUNTIME_ENV), _TAKES, RayAddresses()), "verl merges its own runtime environment with ray_kwargs.ray_init.runtime_env, which is null"),
+        Example("variables in a list", (*configured(f"+{KEY}.runtime_env.env_vars=['A=b']"), _TAKES, RayAddresses()), "ray_kwargs.ray_init.runtime_env.env_vars must be a mapping"),
+        Example("no variables", (*configured(f"+{KEY}.runtime_env.env_vars=null"), _TAKES, RayAddresses())),
         Example("a variable as a number", (*configured(f"+{KEY}.runtime_env.env_vars.OMP_NUM_THREADS=4"), _TAKES, RayAddresses()), "must be strings, but ray_kwargs.ray_init.runtime_env.env_vars.OMP_NUM_THREADS is 4"),
     ],
     since="0.2",
@@ -55,8 +60,8 @@ def ray_init_refuses(
     ## Why it matters
 
     verl passes all keys below `ray_kwargs.ray_init` to `ray.init()`, which refuses unknown arguments, an
-    object store below its minimum, a `working_dir` that is not a folder, and variables that are numbers. The
-    job stops before any worker starts.
+    object store below its minimum, a `working_dir` that is not a folder, and variables that are numbers. verl first
+    merges its own `runtime_env` with the given one, which must be a mapping. The job stops before any worker starts.
 
     ## How to fix
 
@@ -90,6 +95,8 @@ def ray_init_refuses(
         )
     for name, words, remedy in (*_refused_values(given), *_no_numbers(given, arguments)):
         yield _finding(words, configuration, f"{KEY}.{name}", arguments.read_from, remedy)
+    for key, words, remedy in _not_merged(configuration, given):
+        yield _finding(words, configuration, key, arguments.read_from, remedy)
     for key, value in _not_texts(given):
         yield _finding(
             f"variables in Ray's runtime environment must be strings, but {key} is {value}",
@@ -106,6 +113,23 @@ def ray_init_refuses(
             f"{KEY}.runtime_env.working_dir",
             "",
             "name a folder that exists",
+        )
+
+
+def _not_merged(configuration: Configuration, given: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+    """Yield what OmegaConf cannot merge with verl's own runtime environment, a mapping with a mapping `env_vars`: key, fault and remedy."""
+    key = f"{KEY}.runtime_env"
+    inner = given.get("runtime_env", {})
+    variables = inner.get("env_vars") if isinstance(inner, Mapping) else None
+    if inner is None and configuration.override_of(key) is not None:
+        yield key, f"verl merges its own runtime environment with {key}, which is null", f"remove {key}"
+    elif isinstance(inner, (list, tuple)):
+        yield key, f"{key} must be a mapping, as verl merges its own with it", f"write {key}.NAME=VALUE"
+    elif isinstance(variables, (list, tuple)):
+        yield (
+            f"{key}.env_vars",
+            f"{key}.env_vars must be a mapping, as verl merges its own with it",
+            f"write each variable as +{key}.env_vars.NAME=VALUE",
         )
 
 

@@ -25,6 +25,7 @@ _KEY = "trainer.default_local_dir"
 BACKUP = "trainer.default_hdfs_dir"
 _FREQUENCY = "trainer.save_freq"
 TIMELINE = "ray_kwargs.timeline_json_file"
+_PROJECT, EXPERIMENT = "trainer.project_name", "trainer.experiment_name"
 _SAMPLES = ("trainer.rollout_data_dir", "trainer.validation_data_dir")
 
 
@@ -52,6 +53,15 @@ class DatasetsCache(OutputFolder):
     """The folder in which `datasets` keeps the tables that it reads, and the variable that sets it."""
 
     variable: str = ""
+
+
+@dataclass(frozen=True)
+class MetricsFile:
+    """The file to which the tracker `file` writes, the folder that it lies in if that does not exist, and the variable or key that names it."""
+
+    path: str
+    missing_folder: str = ""
+    named_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -174,6 +184,38 @@ def tracker_folder(
             found.append(TrackerFolder(path, *obstacle(machine, path), tracker=tracker, variable=variable))
     nothing = Absent("no tracker of the job writes to a known absolute path")
     return next((folder for folder in found if folder.trouble), next(iter(found), nothing))
+
+
+@collector(timeout=5)
+def metrics_file(
+    configuration: Configuration, launch: Launch, job: JobVariables, machine: Machine
+) -> MetricsFile | Unknown:
+    """Look for the folder of the file for the tracker `file`: it creates that of the project, and none for a path or a slash in the experiment's name."""
+    names = (*_TRACKERS[1][1:], "HOME")
+    unsure = any(setting.name in names and setting.conditional for setting in launch.settings)
+    if "file" not in trackers_of(configuration) or unsure or set(names) & set(job.undetermined):
+        return Absent("the file of the tracker is not known, or there is none")
+    whole = job.get(_TRACKERS[1][2]) if job.has(_TRACKERS[1][2]) else None
+    root = job.get(_TRACKERS[1][1]) if job.has(_TRACKERS[1][1]) else "."
+    project, name = (configuration.get(key) for key in (_PROJECT, EXPERIMENT))
+    if whole is None and not (isinstance(project, str) and isinstance(name, str)):
+        return Absent("the names of the project and of the experiment are not known")
+    path = whole if whole is not None else f"{root}/{project}/{name}.jsonl"
+    makes = "" if whole is not None else f"{root}/{project}"
+    # Of a relative path, only a job without Ray starts where its processes write.
+    elsewhere = configuration.has("actor_rollout_ref") or configuration.override_of("hydra.job.chdir")
+    moves = not path.startswith("/") and (changes_folder(launch) or elsewhere)
+    if launch.is_elsewhere or moves or not path or "$" in path or path.startswith("~"):
+        return Absent("the folder or the machine on which the job starts is not known")
+    here = folder_of(launch, machine.cwd)
+    folder = os.path.normpath((here / path).parent)
+    hydra = configuration.override_of(HYDRA_FOLDER)
+    others = [hydra.value if hydra else None, *(configuration.get(key) for key in (_KEY, *_SAMPLES))]
+    made = [makes, job.get("TENSORBOARD_DIR"), *(other for other in others if isinstance(other, str))]
+    is_made = any(f"{os.path.normpath(here / other)}/".startswith(f"{folder}/") for other in made if other)
+    exists = is_made or os.path.isdir(machine.at(folder)) or may_be_made(launch, folder)
+    key = _TRACKERS[1][2] if whole is not None else EXPERIMENT
+    return MetricsFile(os.path.normpath(here / path), "" if exists else folder, key)
 
 
 @collector(timeout=5)

@@ -228,7 +228,7 @@ def _launch(
 def _stopped(reader: LaunchReader, program: Program | None) -> tuple[ScriptError, ...]:
     """Return where bash stops before it reaches the program. An error that ends a single command counts only if no program is left."""
     return tuple(
-        ScriptError(stop.path, stop.line, stop.message, stop.extended)
+        ScriptError(stop.path, stop.line, stop.message, stop.extended, stop.lacks_arguments)
         for stop in reader.stops
         if (stop.whole and _is_before(stop, program)) or program is None
     )[:1]

@@ -109,13 +109,15 @@ class WorkingDir:
 class ScriptError:
     """The line at which bash stops in a script and its message, or the fault of a `runtime_env`; line 0: the whole file.
 
-    `extended` is an unset variable that the line only extends, as in `PATH=/x:$PATH`.
+    `extended` is an unset variable that the line only extends, as in `PATH=/x:$PATH`. `lacks_arguments`: the script ends because
+    none were named after it.
     """
 
     path: str
     line: int
     message: str
     extended: str = ""
+    lacks_arguments: bool = False
 
     @property
     def interpolation(self) -> str:

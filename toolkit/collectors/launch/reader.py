@@ -111,7 +111,7 @@ class LaunchReader:
         state = ShellState(self.environ, arguments=list(arguments), called=bool(arguments), cwd=self.cwd)
         scope = Scope(state, script=path, is_zsh=_is_zsh((), text))
         walk = self.walk(scope, path)
-        walk.presence.is_there = self.is_there
+        walk.presence.is_there, walk.lacks_arguments = self.is_there, not arguments
         exported = _BATCH_EXPORTS.search(text)
         if exported and "ALL" not in exported[1].split(
             ","
@@ -256,11 +256,11 @@ class LaunchReader:
 
     def missing(self, walk: Walk, call: Call, names: Sequence[str], program: PythonProgram) -> str:
         """Return the error for a program, its source or the folder of its output that does not exist; "" if all may exist."""
-        module = program.module
-        if program.opens and (
-            "/" in program.opens or self.load(_path(call.folder or self.cwd, program.opens)) is None
+        module, opens = program.module, program.opens
+        if PYTHON.fullmatch(opens.rpartition("/")[2]) and (
+            "/" in opens or self.load(_path(call.folder or self.cwd, opens)) is None
         ):
-            return f"{names[-1]} opens {program.opens} as the source of a program"
+            return f"{names[-1]} opens {opens} as the source of a program"
         if self.is_there is None or not call.folder or are_elsewhere((*self.around, *names)):
             return ""
         for name in names:
@@ -269,8 +269,9 @@ class LaunchReader:
             is_first = all(other in _PASSES_ON for other in names[: names.index(name)])
             if name in _SCRIPTS_OF_PACKAGES and is_first and self.lacks_script(name, walk, call):
                 return f"{name}: command not found"
-        if module.endswith(".py") and self.is_missing(module, walk, call):
-            return f"python: can't open file {module}"
+        opened = opens or (module if module.endswith(".py") else "")
+        if opened and self.is_missing(opened, walk, call):
+            return f"python: can't open file {opened}"
         for name in call.written:
             folder = str(Path(_path(call.folder, name)).parent)
             if not self.is_there(folder) and not walk.files.may_have_made(folder, before=call):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 _TOKEN = re.compile(
-    r"\s*(?:(0[xX][0-9a-fA-F]+|\d+)|\$?\{?([A-Za-z_]\w*)\}?"
+    r"\s*(?:(0[xX][0-9a-fA-F]+|\d+)|\$?\{?([A-Za-z_]\w*|(?<=\$)#)\}?"
     r"|(<<=|>>=|[-+*/%&^|]=|\+\+|--|\*\*|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%()<>!~&|^?:=,]))"
 )
 _ASSIGNED = re.compile(

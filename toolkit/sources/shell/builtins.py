@@ -11,7 +11,7 @@ from pathlib import Path
 from verl_doctor.toolkit.sources.shell.arithmetic import assigned_in
 from verl_doctor.toolkit.sources.shell.command_words import passed
 from verl_doctor.toolkit.sources.shell.expand import evaluated, fields
-from verl_doctor.toolkit.sources.shell.found import Argument
+from verl_doctor.toolkit.sources.shell.found import Argument, Stop
 from verl_doctor.toolkit.sources.shell.state import UNSET, Reference, Unset, Value
 from verl_doctor.toolkit.sources.shell.syntax import Assignment, Simple, Substitution, Text, Written, below
 from verl_doctor.toolkit.sources.shell.walk import Walk
@@ -206,7 +206,7 @@ def _cd(walk: Walk, node: Simple, argv: list[Argument]) -> None:
         state.cwd, state.status = before, False
 
 
-def _exit(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
+def _exit(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     is_return = argv[0].text == "return"
     walk.state.status = walk.previous
     if len(argv) > 1:
@@ -214,6 +214,10 @@ def _exit(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
     if is_return and not walk.is_within("function", "source"):
         walk.state.status = False  # bash goes on
     else:
+        code = argv[1].text if len(argv) > 1 else ""
+        certain = not (is_return or walk.conditions or walk.apart_of or walk.unread)
+        if certain and code and code.isdigit() and int(code) and walk.presence.is_there is not None:
+            walk.stops.append(Stop(walk.path, node.line, f"exit {code}", whole=False))
         walk.leave("function" if is_return else "shell")
 
 
@@ -270,8 +274,11 @@ def _shopt(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
 
 
 def _alias(walk: Walk, _node: Simple, argv: list[Argument]) -> None:
-    if walk.state.option("expand_aliases") is not False:
-        walk.state.aliases |= {(argument.text or argument.written).partition("=")[0] for argument in argv[1:]}
+    names = {(argument.text or argument.written).partition("=")[0] for argument in argv[1:]}
+    if walk.state.option("expand_aliases") is not False or walk.scope.is_zsh:
+        walk.state.aliases |= names
+    elif not walk.state.option("posix"):
+        walk.state.unexpanded |= names
 
 
 def _unalias(walk: Walk, _node: Simple, argv: list[Argument]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from verl_doctor.toolkit.sources.shell.expand import pattern_of, text
 from verl_doctor.toolkit.sources.shell.outcome import likely
-from verl_doctor.toolkit.sources.shell.refusals import guarded
+from verl_doctor.toolkit.sources.shell.refusals import failing_list, guarded
 from verl_doctor.toolkit.sources.shell.state import agreed
 from verl_doctor.toolkit.sources.shell.streams import piped_by
 from verl_doctor.toolkit.sources.shell.syntax import AndOr, Case, Group, If, Node, Pipeline
@@ -63,12 +63,15 @@ def and_or(walk: Walk, node: AndOr) -> None:
     walk.tested += 1
     walk.node(node.first)
     succeeds, works = walk.state.status, likely(node.first, walk.state)
+    fails = failing_list(walk, node)
     if len(walk.stops) > before and not walk.stops[-1].whole:
         succeeds = False
     for place, (sign, command) in enumerate(node.rest, 1):
         walk.tested -= place == len(node.rest)
         if succeeds is not None:
             if succeeds == (sign == "&&"):
+                if place == 1:
+                    guarded(walk, node.first, (command,), holds_if=succeeds)
                 walk.node(command)
                 succeeds, works = walk.state.status, likely(command, walk.state)
         elif works and sign == "&&":
@@ -80,7 +83,7 @@ def and_or(walk: Walk, node: AndOr) -> None:
             walk.state.status = sign == "&&"
             walk.branches([(command,), ()])
             works = False
-    walk.state.status = succeeds
+    walk.state.status, walk.state.fails = succeeds, fails if succeeds is None else ""
 
 
 def if_command(walk: Walk, node: If) -> None:

@@ -54,7 +54,7 @@ class Call:
 class Stop:
     """What bash refuses while it runs a script, with its message. `whole`: the script ends there, else one command or list of commands.
 
-    `extended` is an unset variable that the command only extends.
+    `extended` is an unset variable that the command only extends. `lacks_arguments`: the script ends because it gets none.
     """
 
     path: str
@@ -62,3 +62,4 @@ class Stop:
     message: str
     whole: bool = True
     extended: str = ""
+    lacks_arguments: bool = False

@@ -37,7 +37,7 @@ def loop(walk: Walk, node: Loop) -> None:
                 walk.variables.store(node.name, value, node.line)
                 walk.nodes(node.body)
             return
-        if not walk.conditions and all(map(is_guard, node.body)):
+        if not walk.conditions and node.body and is_guard(node.body[0]):
             _each_round(walk, node, values)
     walk.tested += 1
     walk.nodes(node.condition)
@@ -105,13 +105,14 @@ def _values_of(walk: Walk, words: Iterable[Written]) -> list[str | None]:
 
 
 def _each_round(walk: Walk, node: Loop, values: Sequence[str | None]) -> None:
-    """Follow each round of a loop that only tests something, for the ends of the script that are certain then."""
-    before = walk.state
+    """Follow each round of a loop that only tests something, of another the tests in its first, for the ends of the script that are certain then."""
+    tests = tuple(itertools.takewhile(is_guard, node.body))
+    before, walk.state = walk.state, walk.state.copy()
     with walk.discarded():
-        for value in values:
-            walk.state = before.copy()
-            walk.variables.store(node.name, value, node.line)
-            walk.nodes(node.body)
+        for value in values if len(tests) == len(node.body) else values[:1]:
+            if not walk.state.ended:
+                walk.variables.store(node.name, value, node.line)
+                walk.nodes(tests)
     walk.state = before
 
 

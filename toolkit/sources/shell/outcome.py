@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from verl_doctor.toolkit.sources.shell.state import ShellState
+from verl_doctor.toolkit.sources.shell.state import Functions, ShellState
 from verl_doctor.toolkit.sources.shell.syntax import (
     AndOr,
     Group,
@@ -83,17 +83,22 @@ def is_guard(node: Node) -> bool:
     return not changes and (is_test(node) or name in QUERIES | _SAYS)
 
 
-def exit_of(nodes: Sequence[Node], before: str) -> tuple[int, str] | None:
+def exit_of(nodes: Sequence[Node], before: str, functions: Functions) -> tuple[int, str] | None:
     """Return the line and the status of an `exit` with an error that these commands reach; None if there may be none.
 
     `before` is the status of the command before these.
     """
     for place, node in enumerate(nodes):
         if isinstance(node, Group) and not node.subshell:
-            return exit_of(node.body, before if place == 0 else "0")
+            return exit_of(node.body, before if place == 0 else "0", functions)
         if not isinstance(node, Simple):
             return None
         words = [word.raw for word in node.words if isinstance(word, Written)]
+        _, bodies = functions.get(name_of(node), ("", ()))
+        if bodies:
+            others = {name: found for name, found in functions.items() if name != words[0]}
+            found = exit_of(bodies[0], "0", others) if len(bodies) == 1 else None
+            return (node.line, found[1]) if found else None
         if words[:1] in (["exit"], ["return"], ["exec"]):
             code = words[1] if len(words) > 1 else before if place == 0 else "0"
             return (node.line, code) if words[0] == "exit" and code.isdigit() and int(code) else None

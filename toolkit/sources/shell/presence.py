@@ -59,6 +59,8 @@ _BRINGS = re.compile(
 # It is started in another shell, on another machine.
 _BATCH = re.compile(r"^#(?:SBATCH|PBS|BSUB|COBALT|OAR|MSUB|NQSV|QSUB|PJM|\$|[ \t]*flux:)[ \t]", re.MULTILINE)
 _LOGIN = re.compile(r"#!.*\bbash\s+(?:-\w*l|--login)\b")
+# A shell that expands the aliases of a script: one that is called as `sh`, or is interactive.
+_EXPANDS = re.compile(r"#!.*(?:\b(?:da|k)?sh\b|\bbash\b.*\s(?:-\w*i|--posix|-O))")
 _OF_MACHINES = re.compile(
     r"/(?:dev|proc|sys|etc|usr|opt|run|tmp|var|lib\w*|s?bin|boot|snap|local\w*|scratch\w*)(?:/|$)|/\.\w+$"
 )
@@ -71,7 +73,7 @@ _PYTHON, _SHELLS = re.compile(r"python[\d.]*"), frozenset({"bash", "sh"})
 class Presence:
     """What is there for certain, and what is not. `is_there` is None if the script runs on another machine: nothing is certain then.
 
-    `is_login`: bash has read the user's profile. `is_batch`: a batch system starts the script. `is_here`: the job runs on this
+    `is_login`: bash has read the user's profile. `is_batch`: a batch system starts the script. `expands_aliases`: its shell does. `is_here`: the job runs on this
     machine. `bin` is the folder of the job's interpreter. `absent` states what the last test looked for and what does not exist.
     `unread` is what could not be followed.
     """
@@ -83,6 +85,7 @@ class Presence:
     is_login: bool = False
     is_batch: bool = False
     is_here: bool = False
+    expands_aliases: bool = False
     bin: str = ""
     absent: str = field(default="", init=False)
 
@@ -90,6 +93,7 @@ class Presence:
         """Take from the text of a script how it is started."""
         self.is_login = self.is_login or _LOGIN.match(source) is not None
         self.is_batch = self.is_batch or _BATCH.search(source) is not None
+        self.expands_aliases = self.expands_aliases or _EXPANDS.match(source) is not None
 
     def is_gone(self, path: str) -> bool:
         """Return whether a file or folder does not exist on this machine, whatever the script has made."""
@@ -166,6 +170,15 @@ class Presence:
         folders = self._search_path()
         known = any(folders) and not self._is_in(folders, name)
         return f"{name}: command not found" if known else ""
+
+    def only_an_alias(self, name: str | None) -> str:
+        """Return bash's error for a name that the script gives only to an alias, which bash does not expand in scripts; "" for all others."""
+        if name not in self.scope.state.unexpanded or name is None or self.is_there is None or self.unread:
+            return ""
+        if self.expands_aliases or self.is_login or self.may_be_exported(name) or self.may_have_brought(name):
+            return ""
+        folders = (*filter(None, [self.bin]), *self._search_path())
+        return "" if name in _OF_BASH or self._is_in(folders, name) else f"{name}: command not found"
 
     def may_have_called_functions(self) -> bool:
         """Return whether a command so far may be a function of the user's shell, which may set any variable (`module load`)."""

@@ -8,7 +8,7 @@ from verl_doctor.toolkit.sources.shell.command_words import arguments
 from verl_doctor.toolkit.sources.shell.found import Argument, Stop
 from verl_doctor.toolkit.sources.shell.outcome import QUERIES, exit_of, is_query
 from verl_doctor.toolkit.sources.shell.set_by_others import is_set_by_others
-from verl_doctor.toolkit.sources.shell.syntax import Assignment, Node, Pipeline, Simple, Written
+from verl_doctor.toolkit.sources.shell.syntax import AndOr, Assignment, Node, Pipeline, Simple, Written
 from verl_doctor.toolkit.sources.shell.test import is_test
 from verl_doctor.toolkit.sources.shell.walk import Walk
 
@@ -41,17 +41,33 @@ def refuses(walk: Walk, line: int) -> bool:
 
 
 def guarded(walk: Walk, test: Node, body: Sequence[Node], *, holds_if: bool) -> None:
-    """Note that the script ends where `body` exits with an error, if the test that decides it looks for a file that does not exist."""
+    """Note that the script ends where `body` exits with an error, if the test that decides it looks for a file that does not exist, or for arguments."""
     negated = isinstance(test, Pipeline) and test.negated and len(test.commands) == 1
     tested = test.commands[0] if negated and isinstance(test, Pipeline) else test
     is_tested = isinstance(tested, Simple) and (is_test(tested) or queried(walk, tested) != "")
-    if not is_tested or walk.guards is None or not walk.presence.absent:
+    if not is_tested or walk.conditions or walk.apart_of or walk.presence.is_there is None:
         return
-    before = "0" if holds_if else "1"
-    found = exit_of(body, before) if walk.guards == (holds_if != negated) else None
-    if found and not (walk.conditions or walk.apart_of) and walk.presence.is_there is not None:
-        line, code = found
-        walk.stops.append(Stop(walk.path, line, f"exit {code}: {walk.presence.absent}"))
+    enters = holds_if != negated
+    found = exit_of(body, "0" if holds_if else "1", walk.state.functions)
+    if found and walk.guards == enters and walk.presence.absent:
+        walk.stops.append(Stop(walk.path, found[0], f"exit {found[1]}: {walk.presence.absent}"))
+    elif found and walk.without == enters:
+        message = f"exit {found[1]}: the script is started without arguments"
+        walk.stops.append(Stop(walk.path, found[0], message, lacks_arguments=True))
+
+
+def failing_list(walk: Walk, node: AndOr) -> str:
+    """Return why `[ -f file ] && command` fails once its first part has been followed: there is no such file; "" if it may succeed."""
+    first = node.first
+    tests = isinstance(first, Simple) and (is_test(first) or queried(walk, first) != "")
+    all_follow = all(sign == "&&" for sign, _ in node.rest)
+    return walk.presence.absent if tests and all_follow and walk.guards is False else ""
+
+
+def note_failing(walk: Walk, node: Simple, name: str) -> None:
+    """Note that a function or a sourced file certainly returns an error, as its last command does: `set -e` ends the script then."""
+    if walk.state.status is None and walk.state.fails and walk.exits_on_error:
+        walk.missing(node.line, f"{name}: status 1: {walk.state.fails}")
 
 
 def queried(walk: Walk, node: Simple) -> str:

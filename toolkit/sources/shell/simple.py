@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from verl_doctor.toolkit.sources.shell.builtins import BUILTINS
 from verl_doctor.toolkit.sources.shell.command_words import arguments, expanded, passed
-from verl_doctor.toolkit.sources.shell.found import Argument, Call, Lines
-from verl_doctor.toolkit.sources.shell.refusals import note_unbound, queried, refuses
+from verl_doctor.toolkit.sources.shell.found import Argument, Call, Lines, Stop
+from verl_doctor.toolkit.sources.shell.outcome import name_of
+from verl_doctor.toolkit.sources.shell.refusals import note_failing, note_unbound, queried, refuses
 from verl_doctor.toolkit.sources.shell.state import EnvironmentChange, Unset
 from verl_doctor.toolkit.sources.shell.streams import failing, printed_by, read_by
 from verl_doctor.toolkit.sources.shell.syntax import Input, Simple, Substitution, Written, below
@@ -26,7 +27,10 @@ def simple(walk: Walk, node: Simple) -> None:
         if not isinstance(value := walk.state.value(name), Unset):
             walk.variables.store(name, value, node.line)
     walk.scope.changed.clear()
-    walk.failed()
+    name = name_of(node)
+    walk.failed(
+        node.line, f"(({node.words[1].raw}))" if name == "((" and isinstance(node.words[1], Written) else name
+    )
 
 
 def _follow(walk: Walk, node: Simple) -> None:
@@ -66,7 +70,23 @@ def _test(walk: Walk, node: Simple) -> None:
     walk.presence.absent, walk.guards = "", None
     if walk.state.status is None:
         walk.guards = holds(node, walk.scope, walk.presence.lacks)
+    walk.without = _without_arguments(walk, node)
     note_unbound(walk, node)
+
+
+def _without_arguments(walk: Walk, node: Simple) -> bool | None:
+    """Return what a test of the script's arguments results in if there are none; None if that is unknown, or if some were named."""
+    before, unset = walk.state, list(walk.scope.unset)
+    if not walk.lacks_arguments or before.called or before.arguments:
+        return None
+    walk.state = before.copy()
+    walk.state.called = True
+    found = holds(node, walk.scope)
+    walk.state = before.copy()
+    walk.state.called, walk.state.arguments = True, [None] * 9
+    depends = holds(node, walk.scope) is None
+    walk.state, walk.scope.unset[:] = before, unset
+    return found if depends else None
 
 
 def _command(walk: Walk, node: Simple, argv: list[Argument]) -> None:
@@ -81,6 +101,7 @@ def _command(walk: Walk, node: Simple, argv: list[Argument]) -> None:
         lacks = not searches and walk.presence.lacks_program(name_queried, BUILTINS)
         walk.presence.absent = f"{name_queried} is not on the PATH" if lacks else ""
         walk.guards = False if lacks else None
+        walk.without = None
     name = (argv[0].text if argv else "") or ""
     builtin = BUILTINS.get(name)
     is_name = isinstance(words[0], Written) and words[0] is node.words[0]
@@ -91,9 +112,12 @@ def _command(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     elif name in state.functions and is_name and walk.depth < DEEPEST:
         walk.writes(node.written)
         _function(walk, name, argv, for_this)
+        note_failing(walk, node, name)
     elif builtin:
         walk.writes(node.written, printed_by(walk, node, argv))
         builtin(walk, node, argv)
+        if name in ("source", "."):
+            note_failing(walk, node, name)
     elif argv:
         _program(walk, node, argv, for_this)
 
@@ -115,6 +139,14 @@ def _program(walk: Walk, node: Simple, argv: list[Argument], for_this: Sequence[
         walk.doubts,
     )
     printed = printed_by(walk, node, argv)
+    if alias := walk.presence.only_an_alias(name):
+        if not walk.conditions and not walk.tested:
+            whole = walk.exits_on_error and not walk.apart_of
+            message = (
+                f"{alias}: it is an alias, which bash expands in scripts only after shopt -s expand_aliases"
+            )
+            walk.stops.append(Stop(walk.path, node.line, message, whole))
+        state.status = False
     if message := walk.presence.not_openable(argv) or walk.presence.not_found(name):
         walk.missing(node.line, message)
         state.status = False

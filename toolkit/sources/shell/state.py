@@ -117,10 +117,12 @@ class ShellState:
     options: dict[str, bool | None] = field(default_factory=dict)
     functions: Functions = field(default_factory=dict)
     aliases: set[str] = field(default_factory=set)
+    unexpanded: set[str] = field(default_factory=set)
     changes: list[EnvironmentChange] = field(default_factory=list)
     limits: list[tuple[str, ...]] = field(default_factory=list)
     locals: list[dict[str, Local]] = field(default_factory=list)
     status: bool | None = None
+    fails: str = field(default="", compare=False)
     forgotten: bool = False
     ended: bool = False
 
@@ -188,6 +190,7 @@ def agreed(ends: Sequence[ShellState]) -> ShellState:
         options=_merged([end.options for end in ends], lambda _: False, _undecided),
         functions=_merged([end.functions for end in ends], lambda _: ("", ((),)), _all_bodies),
         aliases=set[str]().union(*(end.aliases for end in ends)),
+        unexpanded=set.intersection(*(end.unexpanded for end in ends)),
         changes=_changes([end.changes for end in ends]),
         limits=_common_beginning([end.limits for end in ends]),
         locals=[

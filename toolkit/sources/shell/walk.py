@@ -20,8 +20,11 @@ from verl_doctor.toolkit.sources.shell.presence import Presence
 from verl_doctor.toolkit.sources.shell.scope import Scope
 from verl_doctor.toolkit.sources.shell.state import ShellState, agreed
 from verl_doctor.toolkit.sources.shell.syntax import (
+    AndOr,
     Function,
+    Group,
     Node,
+    Simple,
     Unread,
     Written,
 )
@@ -61,7 +64,8 @@ class Walk:
     subshells. `previous` is whether the command before this one succeeded.
 
     `piped` is what the next command reads from a pipe, `loops` how many loops enclose it. `guards` is what the last test results in
-    if the file `presence.absent`, which does not exist, still does not then: no branch is chosen by it.
+    if the file `presence.absent`, which does not exist, still does not then: no branch is chosen by it. `without` is what it
+    results in if the script gets no arguments, as `lacks_arguments` supposes where none were named.
     `is_of_windows` returns whether the lines of a file end as in Windows. `tried` are the calls in the last trial, `skips` is the
     number of times that commands were skipped which another round of a loop may run.
     """
@@ -89,6 +93,8 @@ class Walk:
     piped: Lines | None = None
     loops: int = 0
     guards: bool | None = None
+    without: bool | None = None
+    lacks_arguments: bool = False
     tried: list[Call] = field(default_factory=list)
     skips: int = 0
 
@@ -129,7 +135,7 @@ class Walk:
         """Follow one command, unless the shell has ended."""
         if self.state.ended:
             return
-        self.previous, self.state.status = self.state.status, None
+        self.previous, self.state.status, self.state.fails = self.state.status, None, ""
         if isinstance(node, Unread):
             if node.refused and not self.conditions:
                 self.stops.append(Stop(self.path, node.line, node.refused, whole=False))
@@ -140,6 +146,8 @@ class Walk:
             self.state.status = True
         else:
             self.followers[type(node)](self, node)
+            if not isinstance(node, (AndOr, Group, Simple)):
+                self.state.fails = ""
 
     def not_followed(self, line: int, why: str) -> None:
         """Note what could not be followed."""
@@ -206,9 +214,12 @@ class Walk:
         """Whether the shell ends at a command that fails here."""
         return self.state.option("errexit") is True and not self.tested
 
-    def failed(self) -> None:
-        """End the shell if the last command fails and `set -e` is in force."""
+    def failed(self, line: int = 0, name: str = "") -> None:
+        """End the shell if the last command fails and `set -e` is in force. `name` is the command on this line, "" to note nothing."""
         if self.state.status is False and self.exits_on_error:
+            known = any((stop.path, stop.line) == (self.path, line) for stop in self.stops)
+            if name and not known:
+                self.missing(line, f"{name}: status 1")
             self.leave("shell")
 
     def one_of(self, bodies: list[tuple[Node, ...]]) -> None:

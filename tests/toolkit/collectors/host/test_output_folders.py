@@ -13,10 +13,12 @@ from verl_doctor.toolkit.collectors.host.output_folders import (
     BackupFolder,
     CheckpointFolder,
     DatasetsCache,
+    MetricsFile,
     TimelineFile,
     backup_folder,
     checkpoint_folder,
     datasets_cache,
+    metrics_file,
     timeline_file,
     tracker_folder,
 )
@@ -140,3 +142,31 @@ def test_copies_of_checkpoints_of_a_fine_tuning_job(tmp_path: Path, program: str
         )
         assert isinstance(found, BackupFolder) is judged
         assert not judged or found.trouble == trouble
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "missing"),
+    [
+        ((), {}, ""),
+        (("trainer.experiment_name=qwen/first",), {}, "tune/qwen"),
+        (("trainer.experiment_name=qwen/first", "trainer.project_name=made"), {}, ""),
+        (("trainer.experiment_name=qwen/first", "hydra.job.chdir=True"), {}, ""),
+        (("trainer.experiment_name=qwen/first", "hydra.run.dir=tune/qwen"), {}, ""),
+        (("trainer.project_name=team/tune",), {}, ""),
+        (("trainer.experiment_name=qwen/first",), {"VERL_FILE_LOGGER_ROOT": "~/logs"}, ""),
+        ((), {"VERL_FILE_LOGGER_PATH": "@/gone/a.jsonl"}, "gone"),
+        ((), {"VERL_FILE_LOGGER_PATH": "@/made/a.jsonl"}, ""),
+        ((), {"VERL_FILE_LOGGER_PATH": "@/gone/a.jsonl", "TENSORBOARD_DIR": "@/gone/tb"}, ""),
+        (("trainer.logger=[console]",), {"VERL_FILE_LOGGER_PATH": "@/gone/a.jsonl"}, ""),
+    ],
+)
+def test_file_of_metrics_needs_its_folder(
+    tmp_path: Path, words: tuple[str, ...], variables: dict[str, str], missing: str
+) -> None:
+    (tmp_path / "made" / "qwen").mkdir(parents=True)
+    names = {"logger": ["console", "file"], "project_name": "tune", "experiment_name": "first"}
+    (there,) = configured(*words, tree={"trainer": names, "hydra": {"run": {"dir": "outputs"}, "job": {}}})
+    job = JobVariables({name: value.replace("@", str(tmp_path)) for name, value in variables.items()})
+    found = metrics_file.collect(there, Launch(()), job, Machine(environ={}, cwd=tmp_path))
+    expected = str(tmp_path / missing) if missing else ""
+    assert (found.missing_folder if isinstance(found, MetricsFile) else "") == expected

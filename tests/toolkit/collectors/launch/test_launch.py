@@ -1167,7 +1167,6 @@ def test_script_that_ends_before_the_job(guard: str, line: int, message: str, tm
         "set -e\nexec >/scratch/me/run.log 2>&1\n",
         "set -e\nLAST=$(ls /scratch/me/checkpoints)\n",
         'if [ ! -f data ]; then wget https://example.org/data; fi\nif [ -n "$UNKNOWN_HERE" ]; then exit 1; fi\n',
-        "if [ $# -lt 1 ]; then exit 1; fi\n",
         "python3 prepare.py --out data\n",
         "exec > logs/run.log 2>&1\n",
         "set -e\nmkdir -p logs\nexec > logs/run.log 2>&1\n",

@@ -110,6 +110,120 @@ def test_script_that_ends_because_something_is_missing(tmp_path: Path, script: s
     assert [stop.message for stop in found] == ([message] if message else [])
 
 
+SETUP = "set -e\nsetup() {\n  export A=1\n  %s\n}\nsetup"
+ABSENT = "setup: status 1: gone.sh does not exist"
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        (SETUP % "[[ -f gone.sh ]] && source gone.sh", ABSENT),
+        (SETUP % "[ -f gone.sh ] && . ./gone.sh && echo read", ABSENT),
+        (SETUP % "command -v no_such_tool && export B=2", "setup: status 1: no_such_tool is not on the PATH"),
+        (SETUP % "[[ $A = 2 ]] && echo two", "setup: status 1"),
+        (SETUP % "[[ -f here.txt ]] && cat here.txt", ""),
+        (SETUP % "[[ -f gone.sh ]] && source gone.sh || true", ""),
+        (SETUP % "[[ ! -f gone.sh ]] && echo none", ""),
+        (SETUP % "[[ -f gone.sh ]] && source gone.sh; return 0", ""),
+        (SETUP % "if [[ -f gone.sh ]]; then source gone.sh; fi", ""),
+        (SETUP % "[[ $UNKNOWN = 2 ]] && echo two", ""),
+        (SETUP.replace("set -e", ":") % "[[ -f gone.sh ]] && source gone.sh", ""),
+        (f"{SETUP} || echo failed" % "[[ -f gone.sh ]] && source gone.sh", ""),
+        (f"touch gone.sh\n{SETUP}" % "[[ -f gone.sh ]] && cat gone.sh", ""),
+        ("set -e\n. ./included.sh", ".: status 1: gone.sh does not exist"),
+        (". ./included.sh", ""),
+        ("set -e\n[[ -f gone.sh ]] && source gone.sh", ""),
+        ("set -e\nN=0\n((N++))", "((N++)): status 1"),
+        ("set -e\nN=0\nfor d in gone/*; do ((N++)); done", "((N++)): status 1"),
+        ("set -e\nN=0\nfor d in a b; do ((N++)); cat $d; done", "((N++)): status 1"),
+        ("set -e\nN=1\nfor d in a b; do ((N++)); done", ""),
+        ("set -e\nN=1\nfor d in a b; do ((N--)); done", "((N--)): status 1"),
+        ("set -e\nN=0\nfor d in a b; do ((++N)); done", ""),
+        ("set -e\nN=0\nfor d in a b; do ((N++)) || true; done", ""),
+        ("set -e\nN=0\nfor d in $UNKNOWN; do ((N++)); done", ""),
+        ("set -e\nN=0\nfor d in a b; do [[ $d = a ]] && ((N++)); done", "((N++)): status 1"),
+        ("N=0\n((N++))", ""),
+        ("set -e\nlet N=0", "let: status 1"),
+    ],
+)  # fmt: skip
+def test_command_that_fails_in_a_strict_script(tmp_path: Path, head: str, message: str) -> None:
+    (tmp_path / "here.txt").touch()
+    (tmp_path / "included.sh").write_text("[[ -f gone.sh ]] && source gone.sh\n")
+    found = read(tmp_path, f"{head}\n{START} a=1", has_gpus=True).stopped
+    assert [stop.message for stop in found] == ([message] if message else [])
+
+
+ALIAS = "alias launch='torchrun --standalone'\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "stops"),
+    [
+        (ALIAS, True),
+        (f"#!/usr/bin/env bash\nset -x\n{ALIAS}", True),
+        (f"set -e\n{ALIAS}", True),
+        (f"shopt -s expand_aliases\n{ALIAS}", False),
+        (f"#!/bin/sh\n{ALIAS}", False),
+        (f"#!/bin/zsh\n{ALIAS}", False),
+        (f"#!/bin/bash -i\n{ALIAS}", False),
+        (f"set -o posix\n{ALIAS}", False),
+        (f"export PATH=$PWD/tools:$PATH\n{ALIAS}", False),
+        (ALIAS.replace("launch", "bash"), False),
+        (f'launch() {{ torchrun "$@"; }}\n{ALIAS}', False),
+        (f"source ~/.aliases\n{ALIAS}", False),
+    ],
+)
+def test_alias_that_bash_does_not_expand(tmp_path: Path, head: str, stops: bool) -> None:
+    stopped = read(tmp_path, f"{head}launch -m verl.trainer.sft_trainer a.b=1 c.d=2").stopped
+    assert [stop.message.partition(": it")[0] for stop in stopped] == (
+        ["launch: command not found"] if stops else []
+    )
+
+
+USAGE = "usage() { echo 'run.sh MODEL'; exit 1; }"
+LACKS = "exit 1: the script is started without arguments"
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ("if [ $# -lt 2 ]; then echo Usage; exit 1; fi", LACKS),
+        ('if [ "$#" -lt 2 ]; then\n  exit 1\nfi\nmodel=$1\nshift 2', LACKS),
+        ("if (( $# < 2 )); then exit 1; fi", LACKS),
+        ('if [[ -z "$1" ]]; then exit 1; fi', LACKS),
+        ('if [ -z "${1:-}" ]; then exit 1; fi', LACKS),
+        ("[ $# -ge 1 ] || exit 1", LACKS),
+        ("if ! test $# -gt 0; then exit 1; fi", LACKS),
+        (f"{USAGE}\n[[ $# -eq 0 ]] && usage", LACKS),
+        (f"{USAGE}\n[[ -n ${{1:-}} ]] || {{ usage; }}", LACKS),
+        (f"{USAGE.replace('exit', 'return')}\n[[ $# -eq 0 ]] && usage", ""),
+        ('[ -z "$1" ] && MODEL=small', ""),
+        ("if [ $# -gt 2 ]; then exit 1; fi", ""),
+        ("if [ $# -lt 2 ]; then echo Usage; exit 0; fi", ""),
+        ("if [ $# -lt 2 ]; then set -- a b; fi", ""),
+        ("set -- a b\nif [ $# -lt 2 ]; then exit 1; fi", ""),
+        ("f() { if [ $# -lt 2 ]; then exit 1; fi; }\nf a b", ""),
+        ("if [ -n $UNKNOWN ]; then\n  if [ $# -lt 2 ]; then exit 1; fi\nfi", ""),
+        ("f() { if [ $# -lt 2 ]; then exit 3; fi; }\nf a", "exit 3"),
+        ("MODE=b\n[ $MODE = a ] || exit 2", "exit 2"),
+    ],
+)
+def test_script_that_requires_arguments(tmp_path: Path, head: str, message: str) -> None:
+    stopped = read(tmp_path, f"{head}\n{START} a=$1").stopped
+    assert [stop.message for stop in stopped] == ([message] if message else [])
+    assert [stop.lacks_arguments for stop in stopped] == ([message == LACKS] if message else [])
+
+
+def test_arguments_that_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(f"if [ $# -lt 2 ]; then exit 1; fi\n{START} a=$1")
+    target = Target(Path("/env/bin/python"), "--python", files=(path,), words=("x", "y"))
+    found = launch.collect(target, Machine(environ={"PATH": SYSTEM}, cwd=tmp_path))
+    assert isinstance(found, Launch)
+    assert not found.stopped
+    assert words_of(found) == ["a=x"]
+
+
 def test_program_that_this_machine_lacks_may_be_where_the_job_runs(tmp_path: Path) -> None:
     assert not read(tmp_path, GUARD).stopped
     assert read(tmp_path, f"{GUARD} trainer.device=cpu").stopped
@@ -173,9 +287,23 @@ def test_variable_of_a_refused_division_stays_empty(tmp_path: Path) -> None:
         ("pip install deepspeed\ndeepspeed --num_gpus=2 --module verl.trainer.sft_trainer", ""),
         ("source /usr/local/env.sh\ndeepspeed --num_gpus=2 --module verl.trainer.sft_trainer", ""),
         ("conda activate verl\ndeepspeed --num_gpus=2 --module verl.trainer.sft_trainer", ""),
+        ("torchrun --nproc_per_node 2 verl.trainer.sft_trainer", "python: can't open file verl.trainer.sft_trainer"),
+        ("python3 -m torch.distributed.run --nproc_per_node=2 verl.trainer.sft_trainer", "python: can't open file verl.trainer.sft_trainer"),
+        ("python3 -u verl.trainer.sft_trainer", "python: can't open file verl.trainer.sft_trainer"),
+        ("torchrun \u2013standalone --nproc_per_node=2 -m verl.trainer.sft_trainer", "python: can't open file \u2013standalone"),
+        ("torchrun --standalone \u2014nproc_per_node 2 -m verl.trainer.sft_trainer", "python: can't open file \u2014nproc_per_node"),
+        ("torchrun --nproc_per_node=2 \u2013m verl.trainer.sft_trainer", "python: can't open file \u2013m"),
+        ("python3 \u2013m verl.trainer.sft_trainer", "python: can't open file \u2013m"),
+        ("torchrun --nproc_per_node=$UNSET $MORE verl.trainer.sft_trainer", ""),
+        ("torchrun --nproc_per_node 2 --rdzv_id verl.first -m verl.trainer.sft_trainer", ""),
+        ("touch verl.trainer.sft_trainer\ntorchrun --standalone verl.trainer.sft_trainer", ""),
+        ("torchrun --standalone train.sft", ""),
+        ("torchrun --no-python --nproc_per_node=2 verl.start -m verl.trainer.sft_trainer", ""),
+        ("python3 -m verl.trainer.sft_trainer \u2013standalone", ""),
     ],
 )  # fmt: skip
 def test_launcher(tmp_path: Path, command: str, message: str) -> None:
+    (tmp_path / "train.sft").touch()
     found = read(tmp_path, f"{command} a.b=1 c.d=2").stopped
     assert [stop.message for stop in found] == ([message] if message else [])
 

@@ -17,8 +17,8 @@ class PythonProgram:
     """A Python module ("verl.trainer.main_ppo") or the path of a script, and its arguments.
 
     `launcher` are the words of a process launcher with its options (`torchrun --nproc_per_node=8 -m`), empty for plain Python.
-    `uses` are the names in the Python text that starts the module, as if each was called. `opens` is the Python between torchrun
-    and the module, which torchrun opens as the source of a program.
+    `uses` are the names in the Python text that starts the module, as if each was called. `opens` is what Python or torchrun opens as
+    the source of a program instead: a Python between torchrun and the module, an option behind a long dash, a module without `-m`.
     """
 
     module: str

@@ -17,20 +17,26 @@ _FLAGS_OF_LAUNCHERS = frozenset(
         "--no_local_rank", "--enable_each_rank_log",
     }
 )  # fmt: skip
+_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"  # what text programs make of hyphens
+_DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.(?!py$)[A-Za-z_]\w*)+")
 
 
 def behind_python(words: list[Argument]) -> tuple[PythonProgram | None, list[Argument]]:
     """Parse the words behind `python`: `-m module ...`, `script.py ...`, a launcher's module. None for a Python text or nothing."""
-    place = 0
+    place, opens = 0, ""
     while place < len(words):
         text = words[place].text
         if text is None:
             return None, []
+        if text and text[0] in _DASHES and not words[place].conditional:
+            opens, text = opens or text, f"-{text[1:]}"
         if text == "-m" and place + 1 < len(words):
             module = words[place + 1].text
             if module in ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"):
                 return _launched(words, place + 2), []
-            return (None if module is None else PythonProgram(module, tuple(words[place + 2 :]))), []
+            return (
+                None if module is None else PythonProgram(module, tuple(words[place + 2 :]), opens=opens)
+            ), []
         if re.match(r"-m\w", text):
             return PythonProgram(text[2:], tuple(words[place + 1 :])), []
         if text in ("-W", "-X"):
@@ -40,7 +46,9 @@ def behind_python(words: list[Argument]) -> tuple[PythonProgram | None, list[Arg
         elif text.startswith("-"):
             place += 1
         else:
-            return PythonProgram(text, tuple(words[place + 1 :])), []
+            is_module = _DOTTED.fullmatch(text) is not None and not words[place].conditional
+            opens = opens or (text if is_module else "")
+            return PythonProgram(text, tuple(words[place + 1 :]), opens=opens), []
     return None, []
 
 
@@ -68,8 +76,12 @@ def launched_by(words: list[Argument]) -> PythonProgram | None:
 def _launched(words: list[Argument], place: int) -> PythonProgram | None:
     as_module, opens = False, ""
     starts_programs = any(word.text in ("--no-python", "--no_python") for word in words)
+    is_certain = name_of(words[0]) != "accelerate" and not starts_programs
     while place < len(words):
         text = words[place].text
+        is_certain = is_certain and text is not None and not words[place].conditional
+        if text and text[0] in _DASHES and is_certain and not as_module:
+            opens, text = opens or text, f"-{text[1:]}" if text[1:] == "m" else f"--{text[1:]}"
         if text is None:
             place += 1
         elif text in ("-m", "--module"):
@@ -82,6 +94,8 @@ def _launched(words: list[Argument], place: int) -> PythonProgram | None:
             place += 1
         elif as_module or text.endswith(".py") or "/" in text:
             return PythonProgram(text, tuple(words[place + 1 :]), tuple(words[:place]), opens=opens)
+        elif is_certain and _DOTTED.fullmatch(text):
+            return PythonProgram(text, tuple(words[place + 1 :]), tuple(words[:place]), opens=opens or text)
         else:
             place += 1
     return None
