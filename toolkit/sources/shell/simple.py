@@ -113,6 +113,7 @@ def _program(walk: Walk, node: Simple, argv: list[Argument], for_this: Sequence[
         tuple(state.limits),
         state.forgotten,
         walk.doubts,
+        walk.beside > 0,
     )
     printed = printed_by(walk, node, argv)
     if message := walk.presence.not_openable(argv) or walk.presence.not_found(name):
