@@ -31,7 +31,7 @@ _SLIP = 0.7  # the least similarity of a typo
 _NCCL = ("nvidia-nccl-cu13", "nvidia-nccl-cu12")
 _WARNINGS = "PYTHONWARNINGS"
 # `action:message:category:module:line`, of which all but the first may be missing; a later one counts before an earlier one.
-_EVERY_WARNING = re.compile(r"error(?:::(?:User)?(?:Warning)?:*)?")
+_EVERY_WARNING = re.compile(r"error(?:::(?:Warning)?:*)?")
 _NO_SLEEP = "free_cache_engine=false"
 
 _OLD = VllmRefusals("0.12.0", expandable="/env/vllm/device_allocator/cumem.py:155")
@@ -61,6 +61,7 @@ def _script(name: str, value: str, *words: str) -> tuple[Variables, Launch]:
         Example("one GPU needs no algorithm", (_NEW, *_script(_ALGORITHM, "RINGG"), _NCCL_INSTALLED, *configured("trainer.n_gpus_per_node=1"))),
         Example("a typo", (_NEW, *_script(_ALGORITHM, "RINGG"), _NCCL_INSTALLED, *configured()), "NCCL 2.28.9 has no algorithm RINGG; did you mean ring?"),
         Example("one kind of warnings is raised", (_NEW, *_script(_WARNINGS, "error::ResourceWarning"))),
+        Example("verl warns in some jobs only", (_NEW, *_script(_WARNINGS, "error::UserWarning"))),
         Example("all warnings are raised, and then none", (_NEW, *_script(_WARNINGS, "error,ignore"))),
         Example("all warnings are raised", (_NEW, *_script(_WARNINGS, "ignore::DeprecationWarning,error")), "PYTHONWARNINGS=ignore::DeprecationWarning,error turns every warning into an error"),
         Example("expandable segments", (_OLD, *_script(_ALLOCATOR, EXPANDABLE)), "does not start sleep mode with"),

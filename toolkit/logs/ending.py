@@ -14,6 +14,7 @@ from verl_doctor.toolkit.logs.first_cause import (
     first_error,
     follows,
     is_loud,
+    is_server_failure,
     last_word,
 )
 from verl_doctor.toolkit.logs.lines import Line
@@ -101,6 +102,7 @@ def fatal_error(
         end = next(error for error, raised in zip(errors, loud, strict=True) if raised is last)
         own = error_of(first, lines, source)
         explains_more = own.signature is None or (is_general(own) and not is_general(end))
+        explains_more = explains_more and (first is last.first or not is_server_failure(last.first))
         if explains_more and end.signature is not None and not follows(last.first):
             return end
         return own

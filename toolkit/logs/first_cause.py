@@ -124,7 +124,7 @@ def first_error(loud: Sequence[Raised]) -> Raised | None:
 
 def _of_server(first: Raised, loud: Sequence[Raised]) -> Raised | None:
     """Return what a server of the job raised shortly before, if an exception reports that the server failed; None for any other."""
-    if _SERVER_FAILED.search(first.message) is None:
+    if not is_server_failure(first):
         return None
     before = (
         raised.first
@@ -132,6 +132,11 @@ def _of_server(first: Raised, loud: Sequence[Raised]) -> Raised | None:
         if raised.line.process != first.line.process and 0 < first.began - raised.line.number <= _NEAR
     )
     return next((raised for raised in before if not follows(raised)), None)
+
+
+def is_server_failure(raised: Raised) -> bool:
+    """Return whether an exception reports that a server failed while it answered."""
+    return _SERVER_FAILED.search(raised.message) is not None
 
 
 def follows(raised: Raised) -> bool:

@@ -34,13 +34,16 @@ _ending = threading.Lock()
 
 
 def _end_running() -> None:
-    """End all children when a signal ends the main thread while other threads wait for them. No child starts after that."""
+    """End all children when a signal ends the main thread while other threads wait for them. No child starts after that.
+
+    These threads forget a child as soon as it has ended.
+    """
     _ending.acquire()
-    for pid, token in _running.items():
+    for pid, token in tuple(_running.items()):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
         _end_escaped(token, adopted=False)
-    for pipe in _watchers:
+    for pipe in tuple(_watchers):
         _dismiss(pipe)
 
 

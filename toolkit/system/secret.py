@@ -124,7 +124,9 @@ _QUOTED_IN_PROSE = re.compile(
     r"([\"'`])(?=[^\"'`\s]*\d)[^\"'`\s]{6,}\2",
     re.IGNORECASE,
 )
-_USER_AT_HOST = re.compile(r"(?<![\w./:@+-])([\w.+-]+:)[^\s@/:\"'=,]+@(?!sha\d+:)(?=[\w-])")
+_USER_AT_HOST = re.compile(
+    r"(?<![\w./:@+-])([\w.+-]+:)[^\s@/:\"'=,]+@(?!sha\d+:)(?!\d{1,5}(?![\w.-]))(?=[\w-])"
+)
 # The value of a header contains blanks: Authorization: Token abc. Others end at a blank or at the closing quote.
 _HEADER = re.compile(r"(?:proxy-)?authorization|(?:set-)?cookie", re.IGNORECASE)
 _OF_HEADER = re.compile(r"[^\"'\n]+")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from support.logs.builder import traceback
+from support.logs.builder import spoken, traceback
 
 from verl_doctor.toolkit.logs import reported
 from verl_doctor.toolkit.logs.diagnosis import read
@@ -92,6 +92,18 @@ def test_innermost_known_error_of_a_chain_is_taken(
     joint = "\nThe above exception was the direct cause of the following exception:\n\n"
     assert first_cause(joint.join(traceback(error) for error in errors)) == taken
     assert len(judged) == looked_at + 1  # and once the error that ended the run
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [("500 Server Error: Internal Server Error", "IndexError"), ("404 Client Error: Not Found", "HTTPError")],
+)
+def test_error_of_a_server_counts_although_its_client_reports_a_known_one(status: str, cause: str) -> None:
+    server = spoken(
+        traceback("IndexError: list index out of range", place="/src/own/search.py"), "(Server pid=7) "
+    )
+    client = spoken(traceback(f"requests.exceptions.HTTPError: {status}"), "(Client pid=9) ")
+    assert first_cause(server + client).startswith(cause)
 
 
 @pytest.mark.parametrize(

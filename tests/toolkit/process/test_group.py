@@ -215,3 +215,25 @@ def test_escaped_processes_are_found_by_token_without_a_subreaper(
 def test_command_that_cannot_be_started_is_an_error() -> None:
     with pytest.raises(OSError, match="nowhere"):
         Machine(environ={}).run(["/nowhere/python"], timeout=1)
+
+
+def test_children_that_are_forgotten_while_they_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is forgotten by the thread that waits for it, which runs on until the doctor has ended."""
+    running, watchers = {1: "a", 2: "b"}, {7, 8}
+    ended: list[int] = []
+
+    def killed(pid: int, _signal: int) -> None:
+        ended.append(pid)
+        running.pop(pid)
+
+    def dismissed(pipe: int) -> None:
+        watchers.discard(pipe)
+
+    monkeypatch.setattr(group, "_ending", threading.Lock())
+    monkeypatch.setattr(group, "_running", running)
+    monkeypatch.setattr(group, "_watchers", watchers)
+    monkeypatch.setattr(group, "_dismiss", dismissed)
+    monkeypatch.setattr(group, "_end_escaped", lambda _token, **_: None)
+    monkeypatch.setattr(os, "killpg", killed)
+    group._end_running()
+    assert (ended, running, watchers) == ([1, 2], {}, set())

@@ -138,6 +138,7 @@ def test_rare_notations_of_a_secret_are_masked(text: str) -> None:
         "| key | value |",
         "\u2502 total_tokens \u2502 123456789012 \u2502",
         "data.train_files=/data/gsm8k/\\\ntrain.parquet",
+        "#SBATCH --signal=B:USR1@300",
     ],
 )
 def test_similar_notations_are_kept(text: str) -> None:

@@ -22,6 +22,13 @@ _USES = (
 )  # fmt: skip
 
 
+def _makes_adapter(configuration: Configuration, model: str) -> bool:
+    """Return whether the engine of a model hands its settings to peft: those of FSDP do, unless the job names a stored adapter."""
+    engine = configuration.get("engine.strategy" if model == "model" else f"{_ACTOR}.strategy")
+    stored = configuration.get(f"{model}.lora_adapter_path")
+    return engine in ("fsdp", "fsdp2", None, MISSING) and stored in (None, MISSING)
+
+
 def null_numbers(configuration: Configuration, verl: Path) -> Iterator[tuple[str, str]]:
     """Yield these keys, each with the source that calculates with it."""
     if not configuration.program.endswith(("/trainer/main_ppo.py", "/trainer/sft_trainer.py")):
@@ -30,6 +37,8 @@ def null_numbers(configuration: Configuration, verl: Path) -> Iterator[tuple[str
         if configuration.override_of(key) is None or configuration.get(key) is not None:
             continue
         if switch and configuration.get(switch) in (False, None, 0, MISSING):
+            continue
+        if key.endswith(".lora_alpha") and not _makes_adapter(configuration, key.rpartition(".")[0]):
             continue
         form = re.compile(use, re.MULTILINE)
         for path in sorted((verl / folder).rglob("*.py")):

@@ -207,7 +207,7 @@ class LaunchReader:
                     in_container=not OTHER_FILES.isdisjoint(base_names((*self.around, *names))),
                     limits=call.limits,
                     written=tuple({**self.written, **written_before(walk, call)}.items()),
-                    ends_after=self.ends_after(unwrapped),
+                    ends_after=self.ends_after(unwrapped, call),
                 )
             )
         elif isinstance(program, ShellProgram):
@@ -215,7 +215,7 @@ class LaunchReader:
             self.around, self.written = (*around, *names), {**written, **written_before(walk, original)}
             environ, seconds = self.environ, self.seconds
             self.environ = environ if unwrapped.inherits == "all" else {}
-            self.seconds = self.ends_after(unwrapped)
+            self.seconds = self.ends_after(unwrapped, call)
             self.shell(walk, program, call, reaching, original, submitted=unwrapped.submits)
             self.around, self.environ, self.written, self.seconds = around, environ, written, seconds
         elif unwrapped.rest and unwrapped.rest[0].text and base_names([unwrapped.rest[0].text]) & _MAKES:
@@ -252,6 +252,7 @@ class LaunchReader:
             passed=unwrapped.passed,
             submits=unwrapped.submits or found.submits,
             ends_after=unwrapped.ends_after,
+            outlives=unwrapped.outlives or found.outlives,
         )
 
     def missing(self, walk: Walk, call: Call, names: Sequence[str], program: PythonProgram) -> str:
@@ -303,9 +304,13 @@ class LaunchReader:
         made = made or (first != "" and walk.files.may_have_made(first, before=call))
         return self.is_there is not None and not made and not self.is_there(path)
 
-    def ends_after(self, unwrapped: Unwrapped) -> float | None:
-        """Return after how many seconds `timeout` ends a program, also one around its shell; None if it does not."""
-        return min(filter(None, (self.seconds, unwrapped.ends_after)), default=None)
+    def ends_after(self, unwrapped: Unwrapped, call: Call) -> float | None:
+        """Return after how many seconds `timeout` ends a program; None if it does not.
+
+        One around the shell ends it, too, unless the shell leaves it behind, in the background or with a server.
+        """
+        around = None if call.background or unwrapped.outlives else self.seconds
+        return min(filter(None, (around, unwrapped.ends_after)), default=None)
 
     def starts_verl(self, module: str, folder: str) -> bool:
         """Return whether the source of a program in the job's folder starts verl."""

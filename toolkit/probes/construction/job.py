@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,10 @@ def composed(
             loader.get_search_path().prepend("command-line", f"file://{added}", SearchPathQuery("schema"))
             loader.repository.initialize_sources(loader.get_search_path())
         return compose(config_name=name, overrides=overrides, return_hydra_config=with_hydra)
+
+
+_OF_VERL = re.compile(r"(?:^|[./])(?:verl[./](?:trainer|experimental)|recipe)[./]")
+_IN_ONE_PROCESS = re.compile(r"[./]main_(?:generation|eval)\w*(?:\.py)?$")
 
 
 @dataclass
@@ -59,6 +64,11 @@ class Job:
     validation_outputs: Any = None
     lengths: list[int] = field(default_factory=list)
     notes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def has_runner(self) -> bool:
+        """Whether a task runner of verl certainly reads the configuration, in a process of its own: not the programs that only generate or evaluate, and perhaps not the user's."""
+        return _OF_VERL.search(self.module) is not None and _IN_ONE_PROCESS.search(self.module) is None
 
     def composed(self) -> Any:
         """Compose what `@hydra.main` would pass to the program."""

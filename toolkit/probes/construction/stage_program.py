@@ -22,7 +22,7 @@ def composition(job: Job) -> None:
 
     job.config = job.composed()
     job.kind = "ppo" if job.has("actor_rollout_ref") else "sft" if job.has("data") else "other"
-    if job.kind == "ppo":  # the task runner is another process, in which Hydra has registered none
+    if job.kind == "ppo" and job.has_runner:  # another process, in which Hydra has registered none
         for name in _OF_HYDRA:
             OmegaConf.clear_resolver(name)
     elif "${hydra:" in OmegaConf.to_yaml(job.config):

@@ -15,7 +15,9 @@ def group(walk: Walk, node: Group) -> None:
     """Follow `{ ... }`, `( ... )` and `... &`."""
     walk.writes(node.written)
     if node.subshell:
+        walk.beside += node.background
         walk.apart(node.body)
+        walk.beside -= node.background
         if node.background:
             walk.state.status = True
         walk.failed()

@@ -36,7 +36,7 @@ class Call:
 
     `folder` is where it starts, "" where unknown. `written` are the files that its output goes to, `stdin` is what it reads,
     `limits` are the words of each `ulimit` until then. `forgotten`: it may have other variables, too. `doubts` is the number of
-    enclosing conditions, and of places at which its failure is handled.
+    enclosing conditions, and of places at which its failure is handled. `background`: the script goes on beside it (`&`).
     """
 
     argv: tuple[Argument, ...]
@@ -48,6 +48,7 @@ class Call:
     limits: tuple[tuple[str, ...], ...] = ()
     forgotten: bool = False
     doubts: int = 0
+    background: bool = False
 
 
 @dataclass(frozen=True)

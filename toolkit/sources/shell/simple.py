@@ -137,6 +137,7 @@ def _program(walk: Walk, node: Simple, argv: list[Argument], for_this: Sequence[
         tuple(state.limits),
         state.forgotten,
         walk.doubts,
+        walk.beside > 0,
     )
     printed = printed_by(walk, node, argv)
     if alias := walk.presence.only_an_alias(name):

@@ -61,7 +61,7 @@ class Walk:
     `scope.state` is the state of the shell that is being followed, `frames` what encloses the current command.
     `files` are those that the script makes, `creates` yields those of a program; `presence` is what it certainly lacks. `stops` are
     what bash refuses for certain. `tested` counts the enclosing places at which a command's failure is handled, `apart_of` the
-    subshells. `previous` is whether the command before this one succeeded.
+    subshells, `beside` those that run in the background. `previous` is whether the command before this one succeeded.
 
     `piped` is what the next command reads from a pipe, `loops` how many loops enclose it. `guards` is what the last test results in
     if the file `presence.absent`, which does not exist, still does not then: no branch is chosen by it. `without` is what it
@@ -89,6 +89,7 @@ class Walk:
     commands: int = 0
     tested: int = 0
     apart_of: int = 0
+    beside: int = 0
     previous: bool | None = None
     piped: Lines | None = None
     loops: int = 0

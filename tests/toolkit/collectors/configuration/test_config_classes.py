@@ -189,6 +189,8 @@ ALPHA = "config = dict(lora_alpha=self.model_config.lora_alpha)"
         (["trainer.critic_warmup=null"], "if (self.config.trainer.critic_warmup or 0) <= 1: ...", ""),
         ([f"{MODEL}.lora_alpha=null", f"{MODEL}.lora_rank=8"], ALPHA, f"{MODEL}.lora_alpha"),
         ([f"{MODEL}.lora_alpha=null"], ALPHA, ""),
+        ([f"{MODEL}.lora_alpha=null", f"{MODEL}.lora_rank=8", f"+{MODEL}.lora_adapter_path=/saved"], ALPHA, ""),
+        ([f"{MODEL}.lora_alpha=null", f"{MODEL}.lora_rank=8", "+actor_rollout_ref.actor.strategy=megatron"], ALPHA, ""),
     ],
 )  # fmt: skip
 def test_null_for_a_number_with_which_verl_calculates(

@@ -427,6 +427,17 @@ def test_pattern_in_a_script_of_a_script(tmp_path: Path) -> None:
         ("timeout 0 {}", None),
         ("timeout $LIMIT {}", None),
         ("timeout 5 nvidia-smi\n{}", None),
+        ("timeout infinity {}", None),
+        ("timeout +3600 {}", 3600),
+        ("timeout 30 {} &\nwait", 30),
+        ("timeout 30 bash -c 'nohup {} &'", None),
+        ("timeout 30 bash -c '({} &)'", None),
+        ("timeout 30 bash -c 'setsid -f {}'", None),
+        ("timeout 30 ray job submit --no-wait -- {}", None),
+        ("timeout 30 ray job submit -- timeout 40 {}", 40),
+        ("timeout 30 sbatch --wrap '{}'", None),
+        ("timeout 30 tmux new-session -d '{}'", None),
+        ("timeout 30 docker exec -d box {}", None),
     ],
 )
 def test_time_after_which_the_job_is_ended(tmp_path: Path, command: str, seconds: float | None) -> None:

@@ -61,7 +61,7 @@ _SUBCOMMAND = {
     "verl-doctor": "guard",
 }
 
-_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
+_DURATION = re.compile(r"\+?(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -81,7 +81,7 @@ def behind_options(words: list[Argument], name: str) -> list[Argument]:
             break
         place += 2 if text in WITH_VALUE[name] else 1
     if name in ("timeout", "taskset") and place < len(words):  # the duration, the mask
-        numbers = re.compile(r"[\d.,xa-f-]+[smhd]?")
+        numbers = re.compile(r"\+?[\d.,xa-f-]+[smhd]?|inf(?:inity)?")
         place += 1 if numbers.fullmatch(words[place].text or "") else 0
     return words[place:]
 

@@ -40,6 +40,10 @@ from verl_doctor.toolkit.sources.shell.found import Argument, Lines
 Inherits = Literal["all", "none", "unknown"]
 
 
+# What starts a program that may run on when they end: clients of servers, and other sessions.
+_OUTLIVED = OWN_VARIABLES | {"ray", "sbatch", "screen", "setsid", "systemd-run", "tmux"}
+
+
 @dataclass(frozen=True)
 class Unwrapped:
     """The innermost program, and what the wrappers around it add to its environment.
@@ -49,7 +53,8 @@ class Unwrapped:
     the program is `ray stop`. `names` are all programs on the way, the last included, as they are called. `folder` is
     the one that `env -C` enters. `inherits` is what the program gets of the variables around it: none after `env -i`, and after
     `sudo` only those that are `passed` are known. `rest` are the words of a program that is neither Python nor a shell.
-    `ends_after` is the number of seconds after which `timeout` ends it.
+    `ends_after` is the number of seconds after which `timeout` ends it. `outlives`: a server or another session starts it, so that
+    it may run on when what requested it has ended.
     """
 
     program: PythonProgram | ShellProgram | None
@@ -67,6 +72,7 @@ class Unwrapped:
     passed: tuple[str, ...] = ()
     rest: tuple[Argument, ...] = ()
     ends_after: float | None = None
+    outlives: bool = False
 
 
 def unwrap(argv: Sequence[Argument], stdin: Lines | None = None) -> Unwrapped:
@@ -86,12 +92,16 @@ def unwrap(argv: Sequence[Argument], stdin: Lines | None = None) -> Unwrapped:
     inherits: Inherits = "all"
     passed: list[str] = []
     limits: list[float | None] = []
+    outlives = False
     while rest:
         name = name_of(rest[0])
         names.append(rest[0].text or "")
         found, more = _inherited(name, rest)
         if found != "all":
             inherits, assigned, passed = found, [], list(more)
+        if name in _OUTLIVED:
+            outlives = True
+            limits.clear()
         if rest[0].text is None and len(rest) > 2 and rest[1].text == "-m":
             program, rest = behind_python(rest[1:])  # `$PYTHON -m module`
             break
@@ -180,6 +190,7 @@ def unwrap(argv: Sequence[Argument], stdin: Lines | None = None) -> Unwrapped:
         passed=tuple(passed),
         rest=tuple(rest) if program is None else (),
         ends_after=min(filter(None, limits), default=None),
+        outlives=outlives,
     )
 
 
