@@ -136,9 +136,7 @@ def _remedy_of_stop(error: ScriptError, command: Command | None) -> str:
     if error.interpolation:
         return f"write \\{error.interpolation}, so that Hydra gets it"
     if error.lacks_arguments:
-        return (
-            f"name the arguments after the script: verl-doctor check {error.path.rpartition('/')[2]} ARG..."
-        )
+        return f"name the arguments after the script: verl-doctor check {error.path.rpartition('/')[2]} ARG1 ARG2"
     return _without_m(error, command) or f"correct line {error.line}"
 
 

@@ -96,7 +96,7 @@ def conversations_unusable(
             Evidence(talks.refused, "messages that the template accepts", template.found_in),
             location=None if template.text else Location(template.folder),
             remedy="change the template so that it accepts such messages, or set model.custom_chat_template",
-            subject=Subject("file", template.found_in, "template"),
+            subject=Subject("file", template.folder, "template"),
             stops=(EVERY_JOB,),
             phase="workers" if talks.probed else "first batch",
         )

@@ -139,9 +139,9 @@ def chat_template_missing(
         yield Finding(
             f"{template.found_in} has the chat templates {listed(template.names, 3)}, and none is the default",
             Evidence(listed(template.names, 6), "a template named default", template.found_in),
-            location=Location(template.found_in),
+            location=Location(template.folder),
             remedy=f"name the template to use default, or set {_ARGUMENTS}.chat_template to one of the names",
-            subject=Subject("file", template.found_in, "template"),
+            subject=Subject("file", template.folder, "template"),
             stops=(EVERY_JOB,),
             phase="workers" if tunes else "first batch",
         )
