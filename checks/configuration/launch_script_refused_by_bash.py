@@ -123,8 +123,12 @@ def launch_script_refused_by_bash(launch: Launch) -> Iterator[Finding]:
     for error in launch.stopped:
         yield Finding(
             f"bash stops here: {error.message}",
-            Evidence(found=error.message, wanted="a script that reaches the training command"),
-            location=Location(error.path, error.line),
+            Evidence(
+                found=error.message,
+                wanted="a script that reaches the training command",
+                read_from=f"{error.path}:{error.line}",
+            ),
+            location=Location(error.path, None if error.lacks_arguments else error.line),
             remedy=_remedy_of_stop(error, launch.command),
             subject=Subject("file", error.path, str(error.line)),
             stops=(EVERY_JOB,),
