@@ -138,10 +138,10 @@ def config_value_of_wrong_type(
                     location=place(word),
                     remedy=_remedy(word, _default(word, configuration)),
                     severity=None if refused or calculated else _severity(word, configuration, classes),
-                    phase="engine"
-                    if refused
-                    else _phase_of_use(word.key)
+                    phase=_phase_of_use(word.key)
                     if calculated
+                    else "engine"
+                    if refused
                     else _phase(word, validation),
                     stops=(EVERY_JOB,) if refused or calculated else (),
                     subject=Subject("setting", word.key),

@@ -15,7 +15,7 @@ from verl_doctor.checks.variables._variable_examples import SCRIPT
 from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.installed.packages import Distribution, Packages
 from verl_doctor.toolkit.collectors.launch.environment import Variables
-from verl_doctor.toolkit.collectors.launch.launch import Command, Launch, Setting, Word
+from verl_doctor.toolkit.collectors.launch.launch import THIS_SHELL, Command, Launch, Setting, Word
 from verl_doctor.toolkit.collectors.variables.unreadable_values import UnreadableValue, UnreadableValues
 from verl_doctor.toolkit.collectors.vllm.refusals import EXPANDABLE, VllmRefusals
 from verl_doctor.toolkit.facts import Unknown
@@ -165,7 +165,7 @@ def _unreadable(
 
 
 def _raised_warnings(variables: Variables, launch: Launch | Unknown) -> Iterator[Finding]:
-    for place in places(_WARNINGS, variables, launch)[-1:]:
+    for place in _decisive(_WARNINGS, variables, launch):
         if _EVERY_WARNING.fullmatch((place.value or "").rpartition(",")[2].strip()):
             yield _finding(
                 place,
@@ -175,6 +175,15 @@ def _raised_warnings(variables: Variables, launch: Launch | Unknown) -> Iterator
                 (EVERY_JOB,),
                 "validation",
             )
+
+
+def _decisive(name: str, variables: Variables, launch: Launch | Unknown) -> list[Place]:
+    """The place that certainly sets a variable last, if there is one: the shell's value only where no file changes it."""
+    given = [] if isinstance(launch, Unknown) else [each for each in launch.settings if each.name == name]
+    if any(setting.conditional for setting in given) or (given and given[-1].removed):
+        return []
+    found = places(name, variables, launch)
+    return [place for place in found if place.where != THIS_SHELL or not given][-1:]
 
 
 def _nccl(packages: Packages | Unknown) -> str:

@@ -135,8 +135,8 @@ def _of_server(first: Raised, loud: Sequence[Raised]) -> Raised | None:
 
 
 def is_server_failure(raised: Raised) -> bool:
-    """Return whether an exception reports that a server failed while it answered."""
-    return _SERVER_FAILED.search(raised.message) is not None
+    """Return whether an exception reports that a server failed while it answered. The job's own have no certificates."""
+    return _SERVER_FAILED.search(raised.message) is not None and "https://" not in raised.message
 
 
 def follows(raised: Raised) -> bool:

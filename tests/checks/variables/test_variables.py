@@ -5,14 +5,18 @@ from __future__ import annotations
 import pytest
 
 from verl_doctor.checks.shared.variables import places, variable_of
+from verl_doctor.checks.variables.value_refused import value_refused
 from verl_doctor.checks.variables.variable_misspelt import variable_misspelt
 from verl_doctor.checks.variables.variable_removed import variable_removed
 from verl_doctor.checks.variables.variable_unread import variable_unread
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
 from verl_doctor.toolkit.collectors.installed.packages import Packages
 from verl_doctor.toolkit.collectors.installed.trees import VllmTree
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch, Setting
+from verl_doctor.toolkit.collectors.variables.unreadable_values import UnreadableValues
 from verl_doctor.toolkit.collectors.variables.variable_readers import Reading, VariableReaders
+from verl_doctor.toolkit.collectors.vllm.refusals import VllmRefusals
 from verl_doctor.toolkit.facts import Absent
 from verl_doctor.toolkit.rule import Check, Finding, Location
 from verl_doctor.toolkit.testing import run_check
@@ -106,3 +110,26 @@ def test_name_that_may_be_custom_is_a_hint() -> None:
     read = launch(Setting("VERL_HOME", "/x", RUN, 3))
     (finding,) = judged(variable_unread, Reading("VERL_HOME", "verl"), Variables(), read)
     assert finding.severity == "info"
+
+
+@pytest.mark.parametrize(
+    ("shell", "settings", "place"),
+    [
+        ("error", (), "this shell"),
+        ("error", (Setting("PYTHONWARNINGS", "ignore", RUN, 3),), ""),
+        ("ignore", (Setting("PYTHONWARNINGS", "error", RUN, 3),), RUN),
+        ("", (Setting("PYTHONWARNINGS", "error", "the command line", 1),), "the command line"),
+        ("", (Setting("PYTHONWARNINGS", "error", RUN, 3), Setting("PYTHONWARNINGS", "ignore", RUN, 4)), ""),
+        ("", (Setting("PYTHONWARNINGS", "error", RUN, 3), Setting("PYTHONWARNINGS", None, RUN, 4, removed=True)), ""),
+        ("", (Setting("PYTHONWARNINGS", "error", RUN, 3, conditional=True),), ""),
+    ],
+)  # fmt: skip
+def test_last_certain_setting_decides_whether_warnings_are_raised(
+    shell: str, settings: tuple[Setting, ...], place: str
+) -> None:
+    variables = Variables({"PYTHONWARNINGS": shell} if shell else {})
+    absent = [(fact, Absent("")) for fact in (VllmRefusals, UnreadableValues, Packages, Configuration)]
+    found = list(run_check(value_refused, variables, launch(*settings), *absent).findings)
+    where = [finding.location.path if finding.location else str(finding.evidence.found) for finding in found]
+    assert len(where) == bool(place)
+    assert all(place in each for each in where)

@@ -96,7 +96,12 @@ def test_innermost_known_error_of_a_chain_is_taken(
 
 @pytest.mark.parametrize(
     ("status", "cause"),
-    [("500 Server Error: Internal Server Error", "IndexError"), ("404 Client Error: Not Found", "HTTPError")],
+    [
+        ("500 Server Error: Internal Server Error", "IndexError"),
+        ("500 Server Error: Internal Server Error for url: http://10.0.0.1:8000/search", "IndexError"),
+        ("500 Server Error: Internal Server Error for url: https://api.wandb.ai/graphql", "HTTPError"),
+        ("404 Client Error: Not Found", "HTTPError"),
+    ],
 )
 def test_error_of_a_server_counts_although_its_client_reports_a_known_one(status: str, cause: str) -> None:
     server = spoken(

@@ -27,7 +27,7 @@ _OPEN = frozenset(
 )
 # Parts of verl that a setting switches on, by the word that names them in keys, values, modules and variables.
 _FEATURES = ("fp8", "lora", "modelopt", "mtp", "qat", "replay", "torchao")
-# Layers that only some models have, and number formats of which a part knows several.
+# Layers that only some models have, and number formats of which a part supports several.
 _OF_SOME_MODELS = re.compile(r"moe|expert|w\d+a\d+|nvfp4")
 # Variables that a scheduler, Ray or verl itself sets for each process.
 _PER_PROCESS = re.compile(

@@ -108,7 +108,7 @@ def of_object(raised: Raised, place: Place) -> str:
         return ""
     if found[1] == "str" and found[2] in _OF_TENSORS:
         return (
-            "the output of a model of transformers is unpacked like a tuple, which yields the names of its fields since 4.0: pass return_dict=False to the model, use the fields "
+            "a text is taken for a tensor: usually the output of a model of transformers was unpacked like a tuple, which yields the names of its fields since 4.0: pass return_dict=False to the model, use the fields "
             "(out.last_hidden_state, out.logits), or install the transformers that the code was written for"
         )
     if found[1] == "NoneType" and found[2] in _OF_PROCESSORS:
