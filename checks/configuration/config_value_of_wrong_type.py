@@ -100,7 +100,7 @@ _READ = re.compile(
         Example("a text that the server converts", (*configured(f"+{_CHECKPOINTS}=yes"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)}))),
         Example("a number as a text that the server converts", (*configured(f"+{_CHECKPOINTS}='1'"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)}))),
         Example("a fraction as a text that the server refuses", (*configured(f"+{_CHECKPOINTS}='1.0'"), ConfigClasses(converted={_CHECKPOINTS: ("bool",)})), "must be True or False, not 1.0: the rollout's server refuses it"),
-        Example("null for a number with which verl calculates", (*configured("trainer.nnodes=null"), ConfigClasses(calculated={"trainer.nnodes": "/env/verl/trainer/x.py:7"})), "trainer.nnodes must not be null: the job calculates with it"),
+        Example("null for a number that verl uses", (*configured("trainer.nnodes=null"), ConfigClasses(calculated={"trainer.nnodes": "/env/verl/trainer/x.py:7"})), "trainer.nnodes must not be null: the job uses it without a check"),
         Example("Python's None", configured("critic.enable=None"), "the text None"),
     ],
 )  # fmt: skip
@@ -126,7 +126,7 @@ def config_value_of_wrong_type(
             refused = _refused_by_server(word, classes)
             wanted = refused or _wanted(word, configuration, types)
             if calculated:
-                wanted = f"{word.key} must not be null: the job calculates with it"
+                wanted = f"{word.key} must not be null: the job uses it without a check"
             if wanted:
                 yield Finding(
                     wanted,
@@ -279,7 +279,7 @@ def _meant(value: object, default: object) -> object:
 
 
 def _phase_of_use(key: str) -> Phase:
-    """Where the job calculates with a number that is null: with an adapter's when it is made, its trainer before the first update, its losses in it."""
+    """Where the job uses a setting that is null: an adapter's when it is made, its trainer's before the first update, its losses' in it."""
     if key.endswith(".lora_alpha"):
         return "workers"
     return "first batch" if key.startswith("trainer.") else "first update"

@@ -29,7 +29,7 @@ class ConfigClasses:
     Undecided keys are left out. `declared` are the names of types by key ("str", "float", "None"). `unread` are those of these
     keys that no code of verl seems to read, but for that of other training engines. `converted` are the declared types of the keys
     that the rollout's server converts to them, which refuses any other value, null included. `calculated` are keys that are null, each
-    with the source that calculates with it.
+    with the source that uses it without a check.
     """
 
     refused: tuple[Refused, ...] = ()

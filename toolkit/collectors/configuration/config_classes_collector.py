@@ -20,7 +20,7 @@ def config_classes(configuration: Configuration, trees: VerlTrees) -> ConfigClas
         retyped,
         unread_keys,
     )
-    from verl_doctor.toolkit.collectors.configuration.null_numbers import null_numbers  # noqa: PLC0415
+    from verl_doctor.toolkit.collectors.configuration.null_settings import null_settings  # noqa: PLC0415
 
     tree = trees.imported
     folder = Path(tree.folder)
@@ -30,5 +30,5 @@ def config_classes(configuration: Configuration, trees: VerlTrees) -> ConfigClas
         dict(declared_types(configuration, changed, folder, tree.module)),
         unread_keys(configuration, changed, folder, tree.module),
         dict(declared_types(configuration, converted_keys(configuration, folder), folder, tree.module)),
-        dict(null_numbers(configuration, folder)),
+        dict(null_settings(configuration, folder)),
     )

@@ -187,19 +187,20 @@ ALPHA = "config = dict(lora_alpha=self.model_config.lora_alpha)"
         (["trainer.critic_warmup=null"], "if self.config.trainer.critic_warmup <= 1: ...", "trainer.critic_warmup"),
         (["trainer.critic_warmup=0"], "if self.config.trainer.critic_warmup <= 1: ...", ""),
         (["trainer.critic_warmup=null"], "if (self.config.trainer.critic_warmup or 0) <= 1: ...", ""),
+        (["trainer.logger=null"], "for backend in default_backend: ...", "trainer.logger"),
         ([f"{MODEL}.lora_alpha=null", f"{MODEL}.lora_rank=8"], ALPHA, f"{MODEL}.lora_alpha"),
         ([f"{MODEL}.lora_alpha=null"], ALPHA, ""),
         ([f"{MODEL}.lora_alpha=null", f"{MODEL}.lora_rank=8", f"+{MODEL}.lora_adapter_path=/saved"], ALPHA, ""),
         ([f"{MODEL}.lora_alpha=null", f"{MODEL}.lora_rank=8", "+actor_rollout_ref.actor.strategy=megatron"], ALPHA, ""),
     ],
 )  # fmt: skip
-def test_null_for_a_number_with_which_verl_calculates(
-    words: list[str], source: str, key: str, tmp_path: Path
-) -> None:
-    file = "workers/engine.py" if "lora" in source else "trainer/ppo/step.py"
+def test_null_for_a_setting_that_verl_uses(words: list[str], source: str, key: str, tmp_path: Path) -> None:
+    file = {"config": "workers/engine.py", "for": "utils/tracking.py", "if": "trainer/ppo/step.py"}[
+        source.split()[0]
+    ]
     folder = source_trees.write(tmp_path / "verl", {file: source})
     model = {"lora_rank": 0, "lora_alpha": 16}
-    before = {"trainer": {"critic_warmup": 0}, "actor_rollout_ref": {"model": model}}
+    before = {"trainer": {"critic_warmup": 0, "logger": ["console"]}, "actor_rollout_ref": {"model": model}}
     program = str(folder / "trainer/main_ppo.py")
     there = with_overrides(
         Configuration(program, "", "main", before=before), [Word(word, "/run.sh", 1) for word in words]

@@ -1,4 +1,4 @@
-"""Numbers that the job sets to null although it calculates with them."""
+"""Settings that the job sets to null although its code uses them without a check."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from verl_doctor.toolkit.collectors.configuration.configuration import MISSING, 
 from verl_doctor.toolkit.sources.python.source import read
 
 _ACTOR = "actor_rollout_ref.actor"
-_OF_TRAINER, _OF_LOSSES = "trainer/ppo", "workers"
+_OF_TRAINER, _OF_LOSSES, _OF_TRACKERS = "trainer/ppo", "workers", "utils"
 _HANDED_ON = rb"[\"']?lora_alpha[\"']?\s*[:=]\s*self\.\w+\.lora_alpha\b"
-# Keys, where verl calculates with them, or hands them to peft, which does, how, and what switches that on.
+# Keys, where verl uses them, or hands them to peft, which does, how, and what switches that on.
 _USES = (
     ("model.lora_alpha", _OF_LOSSES, _HANDED_ON, "model.lora_rank"),
     ("actor_rollout_ref.model.lora_alpha", _OF_LOSSES, _HANDED_ON, "actor_rollout_ref.model.lora_rank"),
+    ("trainer.logger", _OF_TRACKERS, rb"\bfor \w+ in default_backend:", ""),
     ("trainer.critic_warmup", _OF_TRAINER, rb"\.critic_warmup\s*[<>]", ""),
     (f"{_ACTOR}.entropy_coeff", _OF_LOSSES, rb"(?:^|[^\w.])entropy_coeff\s*\*", ""),
     (f"{_ACTOR}.kl_loss_coef", _OF_LOSSES, rb"\*\s*(?:self\.)?config\.kl_loss_coef\b", f"{_ACTOR}.use_kl_loss"),
@@ -29,8 +30,8 @@ def _makes_adapter(configuration: Configuration, model: str) -> bool:
     return engine in ("fsdp", "fsdp2", None, MISSING) and stored in (None, MISSING)
 
 
-def null_numbers(configuration: Configuration, verl: Path) -> Iterator[tuple[str, str]]:
-    """Yield these keys, each with the source that calculates with it."""
+def null_settings(configuration: Configuration, verl: Path) -> Iterator[tuple[str, str]]:
+    """Yield these keys, each with the source that uses it."""
     if not configuration.program.endswith(("/trainer/main_ppo.py", "/trainer/sft_trainer.py")):
         return
     for key, folder, use, switch in _USES:
