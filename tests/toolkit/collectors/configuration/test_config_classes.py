@@ -196,7 +196,7 @@ ALPHA = "config = dict(lora_alpha=self.model_config.lora_alpha)"
 )  # fmt: skip
 def test_null_for_a_setting_that_verl_uses(words: list[str], source: str, key: str, tmp_path: Path) -> None:
     file = {"config": "workers/engine.py", "for": "utils/tracking.py", "if": "trainer/ppo/step.py"}[
-        source.split()[0]
+        source.split(maxsplit=1)[0]
     ]
     folder = source_trees.write(tmp_path / "verl", {file: source})
     model = {"lora_rank": 0, "lora_alpha": 16}
