@@ -384,6 +384,9 @@ class LaunchReader:
         state.arguments = list(arguments)
         scope = Scope(state, script=name, is_zsh=_is_zsh(unwrap(call.argv).names, text))
         inner = self.walk(scope, path)
+        inner.exported = dict(walk.exported)
+        if "bash" in base_names(unwrap(call.argv).names):
+            inner.state.functions |= inner.exported
         inner.piped = program.read if program.read is not None and text != program.read.text else None
         inner.presence.is_login = walk.presence.may_have_called_functions()
         inner.presence.is_batch = walk.presence.is_batch or are_elsewhere(self.around)

@@ -21,10 +21,9 @@ from verl_doctor.toolkit.machine import Machine
 from verl_doctor.toolkit.rule import Phase
 
 _USUAL = re.compile(r"[01]?")  # accepted by every conversion
-_OF_CPUS, _CPU_BUILD = (
-    "VLLM_CPU_",
-    "+cpu",
-)  # variables that only the engine for processors reads, and its version's end
+# Variables that only the engine for processors reads, its version's end, and those that its platform sets itself.
+_OF_CPUS, _CPU_BUILD = "VLLM_CPU_", "+cpu"
+_SET_BY_PLATFORM = re.compile(rb"^\s*os\.environ\[\"(VLLM_\w+)\"\] = ", re.MULTILINE)
 _TABLE = "environment_variables"
 _CONSTANTS = ("_private/ray_constants.py", "_common/constants.py", "_private/services.py")
 # Ray's C++ side reads RAY_<name of an entry of its table> and aborts if a number does not parse completely (src/ray/common/ray_config.h).
@@ -93,6 +92,9 @@ def unreadable_values(
         path = Path(vllm.tree.folder, "envs.py")
         if _CPU_BUILD not in vllm.tree.version:
             of_vllm = {name: value for name, value in of_vllm.items() if not name.startswith(_OF_CPUS)}
+        else:
+            replaced = _replaced_on_cpus(Path(vllm.tree.folder, "platforms/cpu.py"))
+            of_vllm = {name: value for name, value in of_vllm.items() if name not in replaced}
         table = remembered(
             UnreadableValues, sorted(of_vllm.items()), [path], partial(_in_vllm, path, of_vllm)
         )
@@ -161,6 +163,12 @@ def _in_verl(folder: Path, given: Mapping[str, str]) -> Iterator[UnreadableValue
             yield UnreadableValue(
                 name, "verl", str(readers[0]), f"ValueError: Unknown level: '{value}'", "import"
             )
+
+
+def _replaced_on_cpus(platform: Path) -> frozenset[str]:
+    """Return the variables that vLLM's platform of processors sets itself before the engine reads them."""
+    source = platform.read_bytes() if os.path.isfile(platform) else b""
+    return frozenset(name.decode() for name in _SET_BY_PLATFORM.findall(source))
 
 
 def _in_vllm(path: Path, given: Mapping[str, str]) -> UnreadableValues:

@@ -35,6 +35,10 @@ def _export(walk: Walk, node: Simple, argv: list[Argument]) -> None:
     if name == "export":
         on, off = (on.replace("n", ""), off + "x") if "n" in on else (on + "x", off)
     walk.state.status = True
+    if "f" in on and "x" in on:
+        names = {word.raw for word in node.words[1:] if isinstance(word, Written)}
+        walk.exported |= {key: body for key, body in walk.state.functions.items() if key in names}
+        return
     # bash expands all words before it assigns the first: in `local A=1 B=$A` the second is the A from before.
     values = [
         walk.variables.value_of(word) if isinstance(word, Assignment) else None for word in node.words[1:]

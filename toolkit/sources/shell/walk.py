@@ -18,7 +18,7 @@ from verl_doctor.toolkit.sources.shell.made_files import MadeFiles
 from verl_doctor.toolkit.sources.shell.parse import parse
 from verl_doctor.toolkit.sources.shell.presence import Presence
 from verl_doctor.toolkit.sources.shell.scope import Scope
-from verl_doctor.toolkit.sources.shell.state import ShellState, agreed
+from verl_doctor.toolkit.sources.shell.state import Functions, ShellState, agreed
 from verl_doctor.toolkit.sources.shell.syntax import (
     AndOr,
     Function,
@@ -67,7 +67,8 @@ class Walk:
     if the file `presence.absent`, which does not exist, still does not then: no branch is chosen by it. `without` is what it
     results in if the script gets no arguments, as `lacks_arguments` supposes where none were named.
     `is_of_windows` returns whether the lines of a file end as in Windows. `tried` are the calls in the last trial, `skips` is the
-    number of times that commands were skipped which another round of a loop may run.
+    number of times that commands were skipped which another round of a loop may run. `exported` are the functions that another bash
+    gets from this one.
     """
 
     scope: Scope
@@ -98,6 +99,7 @@ class Walk:
     lacks_arguments: bool = False
     tried: list[Call] = field(default_factory=list)
     skips: int = 0
+    exported: Functions = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.scope.source = lambda: self.path

@@ -444,3 +444,12 @@ def test_time_after_which_the_job_is_ended(tmp_path: Path, command: str, seconds
     found = read(tmp_path, command.format(f"{START} a=1")).command
     assert found is not None
     assert found.ends_after == seconds
+
+
+@pytest.mark.parametrize(
+    ("export", "found"), [("export -f launch", True), ("declare -fx launch", True), ("export launch", False)]
+)
+def test_function_that_another_bash_gets(tmp_path: Path, export: str, found: bool) -> None:
+    script = f'launch() {{ {START} "$@"; }}\n{export}\nbash -c \'launch "$@"\' _ a=1'
+    command = read(tmp_path, script).command
+    assert (command is not None) == found

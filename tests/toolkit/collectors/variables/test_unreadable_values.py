@@ -91,6 +91,27 @@ def test_invalid_values_are_reported(
 
 
 @pytest.mark.parametrize(
+    ("version", "names"),
+    [("0.12.0", ["VLLM_METHOD"]), ("0.12.0+cpu", ["VLLM_CPU_SPACE"])],
+)
+def test_engine_for_processors_sets_some_itself_and_reads_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, names: list[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    platform = 'def update(config):\n    os.environ["VLLM_METHOD"] = "spawn"\n'
+    tree = source_trees.vllm(tmp_path, {"envs.py": ENVS, "platforms/cpu.py": platform}, version)
+    found = unreadable_values.collect(
+        JobVariables({"VLLM_METHOD": "forkserver", "VLLM_CPU_SPACE": "4GB"}),
+        Absent("no verl"),
+        VllmTree(tree),
+        Absent("no interpreter"),
+        Machine(cwd=tmp_path),
+    )
+    assert isinstance(found, UnreadableValues)
+    assert [value.name for value in found.values] == names
+
+
+@pytest.mark.parametrize(
     ("value", "is_refused"),
     [
         ("+dynamo, graph_breaks", False),
