@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from verl_doctor.checks.shared.configuration import configured, place
 from verl_doctor.checks.shared.corrections import Healed, healed, reworded
 from verl_doctor.checks.shared.variables import not_set, places
-from verl_doctor.toolkit.collectors.configuration.configuration import Configuration
+from verl_doctor.toolkit.collectors.configuration.configuration import Configuration, OverrideWord
 from verl_doctor.toolkit.collectors.host.output_folders import (
     BACKUP,
     HYDRA_FOLDER,
@@ -17,6 +17,7 @@ from verl_doctor.toolkit.collectors.host.output_folders import (
     DatasetsCache,
     HydraFolder,
     MetricsFile,
+    OutputFolder,
     SamplesFolder,
     TimelineFile,
     TrackerFolder,
@@ -24,7 +25,7 @@ from verl_doctor.toolkit.collectors.host.output_folders import (
 from verl_doctor.toolkit.collectors.launch.environment import Variables
 from verl_doctor.toolkit.collectors.launch.launch import Launch
 from verl_doctor.toolkit.facts import Unknown
-from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Subject, check
+from verl_doctor.toolkit.rule import EVERY_JOB, Evidence, Example, Finding, Phase, Subject, check
 
 _KEY = "trainer.default_local_dir"
 _EVERY = "trainer.save_freq"
@@ -92,21 +93,9 @@ def checkpoint_folder_unusable(
     """
     if isinstance(hydra, HydraFolder) and hydra.trouble and hydra.above != "/":
         word = configuration.override_of(HYDRA_FOLDER)
-        yield Finding(
-            f"Hydra writes to {hydra.path}, but {_WHY[hydra.trouble].format(above=hydra.above)}",
-            Evidence(found=hydra.trouble, wanted="a writable folder", read_from=hydra.above),
-            location=place(word) if word else None,
-            remedy=f"set {HYDRA_FOLDER} to a folder that you can write to",
-            subject=Subject("folder", hydra.path),
-            stops=(EVERY_JOB,),
-            phase="composition",
-            **healed(
-                "CFG124",
-                reworded(word, None, effect="Hydra writes to outputs/ in the folder in which the job starts")
-                if word
-                else None,
-            ),
-        )
+        effect = "Hydra writes to outputs/ in the folder in which the job starts"
+        subject = Subject("folder", hydra.path)
+        yield _of_key(hydra, "Hydra writes to", subject, (HYDRA_FOLDER, word), "composition", effect)
     if isinstance(cache, DatasetsCache) and cache.trouble and cache.above != "/":
         yield Finding(
             f"datasets keeps tables in {cache.path}, but {_WHY[cache.trouble].format(above=cache.above)}",
@@ -129,28 +118,14 @@ def checkpoint_folder_unusable(
         )
     if isinstance(samples, SamplesFolder) and samples.trouble and samples.above != "/":
         word = configuration.override_of(samples.key)
-        yield Finding(
-            f"generated texts go to {samples.path}, but {_WHY[samples.trouble].format(above=samples.above)}",
-            Evidence(found=samples.trouble, wanted="a writable folder", read_from=samples.above),
-            location=place(word) if word else None,
-            remedy=f"set {samples.key} to a folder that you can write to",
-            subject=Subject("folder", samples.path, samples.key),
-            stops=(EVERY_JOB,),
-            phase="first batch",
-            **healed("CFG124", reworded(word, None, effect="no generated texts are kept") if word else None),
-        )
+        effect = "no generated texts are kept"
+        subject = Subject("folder", samples.path, samples.key)
+        yield _of_key(samples, "generated texts go to", subject, (samples.key, word), "first batch", effect)
     if isinstance(backup, BackupFolder) and backup.trouble and backup.above != "/":
         word = configuration.override_of(BACKUP)
-        yield Finding(
-            f"checkpoints are copied to {backup.path}, but {_WHY[backup.trouble].format(above=backup.above)}",
-            Evidence(found=backup.trouble, wanted="a writable folder", read_from=backup.above),
-            location=place(word) if word else None,
-            remedy=f"set {BACKUP} to a folder that you can write to",
-            subject=Subject("folder", backup.path, BACKUP),
-            stops=(EVERY_JOB,),
-            phase="checkpoint",
-            **healed("CFG124", reworded(word, None, effect="checkpoints are not copied") if word else None),
-        )
+        effect = "checkpoints are not copied"
+        subject = Subject("folder", backup.path, BACKUP)
+        yield _of_key(backup, "checkpoints are copied to", subject, (BACKUP, word), "checkpoint", effect)
     if isinstance(timeline, TimelineFile) and timeline.missing_folder:
         word = configuration.override_of(TIMELINE)
         yield Finding(
@@ -219,6 +194,28 @@ def checkpoint_folder_unusable(
 
 def _elsewhere(configuration: Configuration) -> str:
     return f"checkpoints go to verl's own folder: {configuration.default(_KEY)}"
+
+
+def _of_key(
+    folder: OutputFolder,
+    goes: str,
+    subject: Subject,
+    named_by: tuple[str, OverrideWord | None],
+    phase: Phase,
+    effect: str,
+) -> Finding:
+    """The finding for a folder that a key names. `goes` is what goes there, `effect` what follows if the key is left out."""
+    key, word = named_by
+    return Finding(
+        f"{goes} {folder.path}, but {_WHY[folder.trouble].format(above=folder.above)}",
+        Evidence(found=folder.trouble, wanted="a writable folder", read_from=folder.above),
+        location=place(word) if word else None,
+        remedy=f"set {key} to a folder that you can write to",
+        subject=subject,
+        stops=(EVERY_JOB,),
+        phase=phase,
+        **healed("CFG124", reworded(word, None, effect=effect) if word else None),
+    )
 
 
 def _unset(name: str, variables: Variables | Unknown, launch: Launch | Unknown) -> Healed:

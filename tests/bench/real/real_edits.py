@@ -14,6 +14,8 @@ import json
 import os
 import sys
 
+from forked import serve
+
 
 def told(error):
     return f"{type(error).__name__}: {error}"[:200]
@@ -62,25 +64,7 @@ def main():
     for name in begin["modules"]:
         with contextlib.suppress(BaseException):
             importlib.import_module(name)
-    stream.write("ready\n")
-    stream.flush()
-    for line in sys.stdin:
-        read, write = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                said = json.dumps(answer(json.loads(line)))
-            except BaseException as error:
-                said = json.dumps({"import": told(error)})
-            with os.fdopen(write, "w") as back:
-                back.write(said)
-            os._exit(0)
-        os.close(write)
-        with os.fdopen(read) as back:
-            said = back.read()
-        os.waitpid(child, 0)
-        stream.write((said or json.dumps({"import": "the child died"})) + "\n")
-        stream.flush()
+    serve(stream, answer, lambda error: {"import": told(error)}, {"import": "the child died"})
 
 
 if __name__ == "__main__":

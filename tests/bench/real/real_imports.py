@@ -18,12 +18,14 @@ import contextlib
 import importlib
 import importlib.util
 import inspect
-import json
 import os
 import re
 import sys
 import traceback
 import types
+from pathlib import Path
+
+from forked import serve
 
 HEAVY = (
     "torch", "torch._dynamo", "transformers", "ray", "pydantic", "fastapi", "tensordict", "hydra", "omegaconf", "numpy",
@@ -138,7 +140,8 @@ def failure(error):
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")
     ]
-    frames = [frame for frame in frames if frame.filename != __file__]
+    own = Path(__file__).parent
+    frames = [frame for frame in frames if Path(frame.filename).parent != own]
     last = frames[-1] if frames else None
     named = _CANNOT.search(str(error))
     return {
@@ -309,28 +312,8 @@ def main():
             continue
         with contextlib.suppress(Exception):
             importlib.import_module(name)
-    stream.write("ready\n")
-    stream.flush()
-    for line in sys.stdin:
-        read, write = os.pipe()
-        child = os.fork()
-        if child == 0:
-            try:
-                said = json.dumps(answer(json.loads(line)))
-            except BaseException as error:
-                said = json.dumps({"failed": failure(error)})
-            with os.fdopen(write, "w") as back:
-                back.write(said)
-                back.flush()
-            os._exit(0)
-        os.close(write)
-        with os.fdopen(read) as back:
-            said = back.read()
-        os.waitpid(child, 0)
-        stream.write(
-            (said or json.dumps({"failed": {"said": "the child died", "file": "", "line": 0}})) + "\n",
-        )
-        stream.flush()
+    died = {"failed": {"said": "the child died", "file": "", "line": 0}}
+    serve(stream, answer, lambda error: {"failed": failure(error)}, died)
 
 
 if __name__ == "__main__":

@@ -54,12 +54,13 @@ def row_arguments(verl: VerlTrees, configuration: Configuration) -> RowArguments
                     part for part in node.body if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef))
                 )
                 methods |= {part.name: (path, part) for part in parts}
+    parts_of_worker = {name: part for name, (_, part) in methods.items()}
     passed: dict[str, str] = {}
     replaced: dict[str, str] = {}
     for path, method in methods.values():
         for call in walk(method):
             if isinstance(call, ast.Call):
-                for name in _beside_rows(call, {name: part for name, (_, part) in methods.items()}):
+                for name in _beside_rows(call, parts_of_worker):
                     passed.setdefault(name, f"{path}:{call.lineno}")
         replaced |= {name: f"{path}:{line}" for name, line in _replaced(method)}
     removed = {name for _, method in methods.values() for name in _removed(method)}
