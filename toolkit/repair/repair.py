@@ -12,6 +12,7 @@ from verl_doctor.toolkit.change import Change, Fix, InstallPackages, ReplaceFile
 from verl_doctor.toolkit.changes import apply
 from verl_doctor.toolkit.changes.apply import Transaction
 from verl_doctor.toolkit.changes.journal import new_run
+from verl_doctor.toolkit.collectors.packages.resolution import Resolution
 from verl_doctor.toolkit.engine.collect import Collection
 from verl_doctor.toolkit.engine.judge import beyond
 from verl_doctor.toolkit.engine.session import Session
@@ -68,10 +69,10 @@ def show(
     return replace(shown, forecasts=foreseen.forecasts)
 
 
-def _why_unsafe(changes: Iterable[Change]) -> str:
-    """Return why a repair needs --unsafe."""
+def _why_unsafe(fix: Fix, changes: Iterable[Change]) -> str:
+    """Return why a repair needs --unsafe. Its declaration decides where only a package installer could list the changes."""
     kinds = {type(change) for change in changes}
-    if InstallPackages in kinds:
+    if InstallPackages in kinds or any(need.fact is Resolution for need in fix.needs):
         why = "it installs packages"
     elif RunCommand in kinds:
         why = "it cannot be undone"
@@ -147,7 +148,7 @@ def carry_out(
         done.add((fix, code))
         if fix.safety == "unsafe" and not unsafe:
             work, seen, report = work.examined()
-            why = _why_unsafe(_changes_of(fix, code, seen, report, session))
+            why = _why_unsafe(fix, _changes_of(fix, code, seen, report, session))
             repairs.append(Plan(fix, code).ended("not attempted", why))
         else:
             attempted, report, work = _attempt_all(work, fix, code)
@@ -257,7 +258,7 @@ def _attempt(
     if plan.safety == "manual":
         return plan.ended("not attempted", "you have to run this command yourself"), work
     if not work.may_do(plan):
-        return plan.ended("not attempted", _why_unsafe(plan.changes)), work
+        return plan.ended("not attempted", _why_unsafe(plan.fix, plan.changes)), work
     if plan.variables and work.job is None:
         return plan.ended("not attempted", NO_FOLDER), work
     original = work
