@@ -60,7 +60,7 @@ def main() -> int:
         count = outcome["count"]
         print(
             f"{script} as {users}: {outcome['kinds']} kinds, {outcome['rounds']} rounds in {outcome['seconds']} s:"
-            f" {count['living']} living, {count['dead']} dead, {len(outcome['wrong'])} lost or left"
+            f" {count.get('living', 0)} living, {count.get('dead', 0)} dead, {len(outcome['wrong'])} lost or left"
         )
         print(*outcome["wrong"], sep="\n")
     return int(faults > 0)
